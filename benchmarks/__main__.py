@@ -12,9 +12,11 @@ from benchmarks.harness.environment import environment
 from benchmarks.harness.figures import Figure, table
 
 BENCHMARKS = {
+    "start": "embedded.start",
     "tiny": "embedded.tiny",
     "processes": "embedded.processes",
     "sleepy": "embedded.sleepy",
+    "wide": "embedded.wide",
     "large": "embedded.large",
     "durable": "embedded.durable",
     "files": "embedded.files",

@@ -17,7 +17,7 @@ import wtb
 from benchmarks.harness.environment import environment
 from benchmarks.harness.timing import timed
 from benchmarks.workloads import chain, graph
-from wtb.execution.runtime import sweep_run
+from wtb.execution.runtime import sweep_context
 from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.store.database import Database
 
@@ -28,7 +28,7 @@ MOST = 12
 def main() -> None:
     made = (graph if sys.argv[1:] == ["graph"] else chain).workflow()
     slot, journal = cProfile.Profile(), cProfile.Profile()
-    work, flush = LocalPool.work, sweep_run.flush
+    work, flush = LocalPool.work, sweep_context.flush
 
     def profiled_work(pool: LocalPool, run: Any) -> None:
         slot.runcall(work, pool, run)
@@ -41,7 +41,7 @@ def main() -> None:
         database = Database(place.fresh("sqlite"))
         database.prepare()
         timed(database, made, cases=1, slots=1)
-        LocalPool.work, sweep_run.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
+        LocalPool.work, sweep_context.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
         timed(database, made, slots=1)
         database.close()
     _show("slot: nodes, engine, runner", slot)

@@ -31,12 +31,22 @@ suppress_warnings = ["misc.highlighting_failure"]  # a block of JSON may have a 
 # What leads where, by what a reader wants to do. A page that is in no list is a warning.
 NAVIGATION = {
     "Write workflows": ["docs/authoring", "docs/langgraph", "docs/models", "docs/long-runs", "docs/people"],
-    "Run sweeps": ["docs/sweep-file", "docs/isolation", "docs/costs", "docs/workers", "deploy/README", "docs/sessions"],
+    "Run sweeps": [
+        "docs/sweep-file",
+        "docs/isolation",
+        "docs/costs",
+        "docs/workers",
+        "deploy/README",
+        "docs/sessions",
+        "docs/python",
+    ],
     "Read results": ["docs/results", "docs/statistics", "docs/report"],
     "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],
     "Steer executions": ["docs/control", "docs/rollback", "docs/archive"],
     "See examples": ["examples/retrieval/README", "examples/langgraph/README", "examples/ci/README"],
     "Look things up": [
+        "docs/python",
+        "docs/json",
         "docs/reference/index",
         "docs/reliability",
         "docs/performance",

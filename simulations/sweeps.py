@@ -63,6 +63,6 @@ def _clear(rng: np.random.Generator, runs: int) -> tuple[int, int]:
                 evaluate=[score],
                 run={"pool": "thread"},
             ).run(database, files=Path(folder) / f"files{number}")
-            wrong += done.matrix["best"]["score"]["clear"]
+            wrong += done.matrix()["best"]["score"]["clear"]
             database.close()
     return wrong, runs

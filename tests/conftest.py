@@ -23,6 +23,7 @@ Each process of a run has one PostgreSQL. Tests of a module that share one of it
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -36,11 +37,22 @@ from tests import again
 from tests.support import forkserver
 from wtb.config import credentials
 
+# What is imported and collected stays until the end: looking through it for garbage took a fifth of the collection.
+gc.disable()
+
 pytest_plugins = [f"tests.support.{name}" for name in ("deadlines", "databases", "bench", "project", "cluster", "crew")]
 
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have temporary directories made in memory: a short sweep commits thirty times, and would wait for the disk."""
+    forkserver.share_servers(getattr(config, "workerinput", {}).get("servers", []))
+    from tests.support.databases import quick_disk  # here, since pytest rewrites it when it becomes a plugin
+
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", quick_disk())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,8 +66,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        kind = getattr(item, "callspec", None) and item.callspec.params.get("prepared_url")  # type: ignore[attr-defined]
-        if kind == "postgresql" and item.get_closest_marker("repeats_on_postgres"):
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        on_postgres = "postgresql" in (params.get("prepared_url"), params.get("database_url"))
+        if on_postgres and item.get_closest_marker("repeats_on_postgres"):
             item.add_marker(pytest.mark.slow)
 
 
@@ -72,12 +85,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of the tests where to say which tests belong together."""
+    """Tell a process of the tests where to say which tests belong together, and who forks processes for it."""
+    from tests.support.cluster import server_settings
+
     node.workerinput["groups"] = str(_groups_of(os.getpid()))
+    node.workerinput["servers"] = forkserver.start_servers(server_settings())
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reports the tests
 def pytest_collection_finish(session: pytest.Session) -> None:
+    gc.freeze()
+    gc.enable()
     given = getattr(session.config, "workerinput", {})
     if given.get("workerid") == "gw0":
         found = {item.nodeid: str(item.path) for item in session.items if _shares_a_fixture(item)}

@@ -18,52 +18,72 @@ if TYPE_CHECKING:
     from wtb.authoring.nodes import Backoff, Node, Variant
     from wtb.authoring.workflow import Workflow
     from wtb.core.errors import FinalError, InputError, NodeError, Rejected, StateError, WTBError
-    from wtb.operations.execution import Run, find_run, start
-    from wtb.operations.sweep import Sweep, SweepResult
+    from wtb.operations.execution import start
+    from wtb.operations.handles.bench import Bench, submit
+    from wtb.operations.handles.bench import open as open
+    from wtb.operations.handles.execution import ExecutionHandle
+    from wtb.operations.handles.question import QuestionHandle
+    from wtb.operations.handles.records import ExecutionRecord, Progress, QuestionRecord, SweepRecord
+    from wtb.operations.handles.sweep import SweepHandle
+    from wtb.operations.sweep import Sweep
 
 # Name -> module. Looked up when first used, so that `import wtb` costs nothing and `wtb --help` stays quick.
 _HOME = {
     "Backoff": "wtb.authoring.nodes",
+    "Bench": "wtb.operations.handles.bench",
     "Context": "wtb.authoring.context.node_context",
     "END": "wtb.authoring.edges",
+    "ExecutionHandle": "wtb.operations.handles.execution",
+    "ExecutionRecord": "wtb.operations.handles.records",
     "FinalError": "wtb.core.errors",
     "InputError": "wtb.core.errors",
     "Node": "wtb.authoring.nodes",
     "NodeError": "wtb.core.errors",
+    "Progress": "wtb.operations.handles.records",
+    "QuestionHandle": "wtb.operations.handles.question",
+    "QuestionRecord": "wtb.operations.handles.records",
     "Rejected": "wtb.core.errors",
-    "Run": "wtb.operations.execution",
     "StateError": "wtb.core.errors",
     "Sweep": "wtb.operations.sweep",
-    "SweepResult": "wtb.operations.sweep",
+    "SweepHandle": "wtb.operations.handles.sweep",
+    "SweepRecord": "wtb.operations.handles.records",
     "Variant": "wtb.authoring.nodes",
     "WTBError": "wtb.core.errors",
     "Workflow": "wtb.authoring.workflow",
     "current_context": "wtb.authoring.context.node_context",
     "evaluator": "wtb.authoring.evaluation.evaluators",
-    "find_run": "wtb.operations.execution",
+    "open": "wtb.operations.handles.bench",
     "start": "wtb.operations.execution",
+    "submit": "wtb.operations.handles.bench",
 }
 
+# Not `open`: `from wtb import *` would put it in place of Python's own.
 __all__ = [
     "END",
     "Backoff",
+    "Bench",
     "Context",
+    "ExecutionHandle",
+    "ExecutionRecord",
     "FinalError",
     "InputError",
     "Node",
     "NodeError",
+    "Progress",
+    "QuestionHandle",
+    "QuestionRecord",
     "Rejected",
-    "Run",
     "StateError",
     "Sweep",
-    "SweepResult",
+    "SweepHandle",
+    "SweepRecord",
     "Variant",
     "WTBError",
     "Workflow",
     "current_context",
     "evaluator",
-    "find_run",
     "start",
+    "submit",
 ]
 
 

@@ -18,7 +18,7 @@ from wtb.core.serialization.codec import decode, encode
 from wtb.core.tree.checkpoints import Position, shown
 from wtb.core.values import Value
 from wtb.execution.engine.executor import Surroundings
-from wtb.execution.engine.protocol import Task, engine_of
+from wtb.execution.engine.protocol import Root, Settings, Task, engine_of
 from wtb.operations.sweep import Sweep
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
@@ -120,12 +120,10 @@ def run_node(
         chosen.name,
         values,
         Position(0, (node,)),
-        CaseView("test", (), encoded),
-        seed=seed,
-        params={**workflow.params, **(params or {})},
+        Root(CaseView("test", (), encoded), params={**workflow.params, **(params or {})}, seed=seed),
         timeout=workflow[node].rules.timeout,
         answers=_by_place(node, answers),
-        interactive=bool(answers),
+        settings=Settings(interactive=bool(answers)),
     )
     caller = Caller()
     with tempfile.TemporaryDirectory(prefix="wtb-") as folder:
@@ -198,6 +196,6 @@ def run_cell(
     )
     database = Database("sqlite:///:memory:")
     with tempfile.TemporaryDirectory(prefix="wtb-") as folder:
-        (cell,) = sweep.run(db=database, files=Path(folder)).cells
+        (cell,) = sweep.run(db=database, files=Path(folder)).cells()
     database.close()
     return CellResult(cell["state"], error=cell["error"]) if cell["error"] else reached[0]

@@ -16,7 +16,7 @@ from statistics import median
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.workers import WorkerStack, worker_stack
-from wtb.operations.sweep import cell_documents
+from wtb.operations.inspection.cells import cell_documents
 from wtb.store.read import queries
 
 SUBMISSIONS = 10
@@ -30,9 +30,9 @@ SWEEP = {
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    for pool, slots in (("prefork", 2), ("threads", 16)):
+    for slots in (2, 16):
         waited, shares = [], []
-        with worker_stack(environment, 1, pool, slots) as made:
+        with worker_stack(environment, 1, slots) as made:
             made.run("clocked", [{"at": 0.0}] * slots, ["look"])
             for _ in range(runs):
                 waited.append(1000 * median([_submitted(made) for _ in range(SUBMISSIONS)]))
@@ -49,7 +49,7 @@ def _submitted(made: WorkerStack) -> float:
     sweep_id = done.stdout.strip()
     made.wait_completed(sweep_id)
     (cell,) = cell_documents(made.database, sweep_id)
-    committed = queries.find_sweep(made.database, sweep_id)["started_at"]
+    committed = queries.find_sweep(made.database, sweep_id).started_at
     return float(cell["state"]["at"]) - float(committed)
 
 

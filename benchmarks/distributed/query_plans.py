@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,7 @@ from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
-from wtb.store.process_identity import identity
+from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
@@ -93,10 +93,10 @@ class Filled:
 
     def _ending(self) -> Call:
         row = self._free(partial(queue.claim_for, self.database, self.slot, LEASE_S))()[0]
-        cell = {"sweep_id": self.sweep_id, "case_number": row["case_number"], "repeat": 0, "combination": 0}
+        cell = {"sweep_id": self.sweep_id, "case_number": row.case_number, "repeat": 0, "combination": 0}
         batch = Batch()
-        outcome = {**cell, "status": "succeeded", "execution_id": row["id"]}
-        batch.add(row["id"], row["token"], change=ended("completed"), outcomes=[outcome])
+        outcome = {**cell, "status": "succeeded", "execution_id": row.id}
+        batch.add(row.id, row.token, change=ended("completed"), outcomes=[outcome])
         return partial(flush, self.database, batch, LEASE_S)
 
 
@@ -108,7 +108,7 @@ def fill(database: Database, folder: Path, finished: int, pending: int = PENDING
         parse_spec({"workflow": "benchmarks.workloads.importable:clocked", "cases": cases, "vary": {"look": "all"}})
     )
     sweep_id = made.submit(database, workspaces_of(database, folder), queued=True)
-    runner = {**identity(), "worker": "bench", "pool": "threads", "queues": [DEFAULT_QUEUE], "slots": 2}
+    runner = WorkerIdentity(**asdict(identity()), worker="bench", queues=[DEFAULT_QUEUE], slots=2, version="")
     leases.register(database, runner)
     with database.write(long=True) as connection:
         for statement in _FILLING:
@@ -117,7 +117,7 @@ def fill(database: Database, folder: Path, finished: int, pending: int = PENDING
         connection.execute(sa.text("SET statement_timeout = 0"))
         connection.execute(sa.text("ANALYZE"))
         connection.invalidate()  # with its setting
-    return Filled(database, sweep_id, Slot(runner["id"], 0, (DEFAULT_QUEUE,)))
+    return Filled(database, sweep_id, Slot(runner.id, 0, (DEFAULT_QUEUE,)))
 
 
 _OWN = "n % 2 = 0"

@@ -23,27 +23,27 @@ WARMING = 2
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
-    for count, pool, slots in ((2, "threads", 1), (1, "process", 2), (1, "prefork", 2)):
-        with worker_stack(environment, count, pool, slots) as made:
-            yield from _tiny(made, Plain(made, 1, "prefork", 2), runs)
-    for count, pool, slots in ((2, "threads", 8), (1, "process", 16), (1, "prefork", 16)):
-        with worker_stack(environment, count, pool, slots) as made:
-            yield from _sleepy(made, Plain(made, 2, "threads", 8) if pool == "threads" else None, runs)
+    for pool, count, slots in (("thread", 2, 1), ("process", 1, 2)):
+        with worker_stack(environment, count, slots) as made:
+            yield from _tiny(made, pool, Plain(made, 1, "prefork", 2), runs)
+    for pool, count, slots in (("thread", 2, 8), ("process", 1, 16)):
+        with worker_stack(environment, count, slots) as made:
+            yield from _sleepy(made, pool, Plain(made, 2, "threads", 8) if pool == "thread" else None, runs)
 
 
-def _tiny(made: WorkerStack, plain: Plain, runs: int) -> Iterator[Figure]:
+def _tiny(made: WorkerStack, pool: str, plain: Plain, runs: int) -> Iterator[Figure]:
     for _ in range(WARMING):
-        timed(made, "tiny")
+        timed(made, "tiny", pool)
         plain.timed()
     own, others, spent, plain_spent = [], [], [], []
     for _ in range(runs):
         begun = made.cpu_s() - plain.cpu_s()
-        own.append(timed(made, "tiny"))
+        own.append(timed(made, "tiny", pool))
         spent.append(made.cpu_s() - plain.cpu_s() - begun)
         begun = plain.cpu_s()
         others.append(plain.timed())
         plain_spent.append(plain.cpu_s() - begun)
-    name = f"T queued, {made.name}"
+    name = f"T queued, {pool} {made.name}"
     yield of_rounds(f"{name}: time", own, "s")
     yield of_rounds(f"{name}: CPU of the workers", spent, "s")
     yield of_rounds(f"{name}: one plain Celery task a cell", others, "s")
@@ -52,30 +52,28 @@ def _tiny(made: WorkerStack, plain: Plain, runs: int) -> Iterator[Figure]:
     yield of_rounds(f"{name}: plain Celery / WTB", ratios, "x", 3, "least")
 
 
-def _sleepy(made: WorkerStack, plain: Plain | None, runs: int) -> Iterator[Figure]:
+def _sleepy(made: WorkerStack, pool: str, plain: Plain | None, runs: int) -> Iterator[Figure]:
     for _ in range(WARMING):
-        timed(made, "sleepy")
+        timed(made, "sleepy", pool)
     own, bare, spent = [], [], []
     for _ in range(runs):
         bare.append(bare_sleeps())
         begun = made.cpu_s()
-        own.append(timed(made, "sleepy"))
+        own.append(timed(made, "sleepy", pool))
         spent.append(made.cpu_s() - begun)
-    name = f"S queued, {made.name}"
+    name = f"S queued, {pool} {made.name}"
     yield of_rounds(f"{name}: time", own, "s")
     yield of_rounds(f"{name}: CPU of the workers", spent, "s")
     ratios = [mine / other for mine, other in zip(own, bare, strict=True)]
-    yield of_rounds(
-        f"{name}: time / {NODE_RUNS} bare sleeps", ratios, "x", 1.25 if made.name.startswith("threads") else None
-    )
+    yield of_rounds(f"{name}: time / {NODE_RUNS} bare sleeps", ratios, "x", 1.25)
     if plain is not None:
         plain.timed(SLEEP_S)
         yield of_rounds(f"{name}: one plain Celery task a cell", [plain.timed(SLEEP_S) for _ in range(runs)], "s")
 
 
-def timed(made: WorkerStack, workflow: str) -> float:
+def timed(made: WorkerStack, workflow: str, pool: str) -> float:
     """Seconds of T or S; every cell is verified in the database."""
     time.sleep(2 * LOOK_S)  # until each worker has seen the end of the sweep before, and has its code ready again
-    sweep_id, seconds = made.run(workflow, [{"x": x} for x in range(CASES)], tuple(STEPS))
+    sweep_id, seconds = made.run(workflow, [{"x": x} for x in range(CASES)], tuple(STEPS), pool=pool)
     verify(made.database, sweep_id, CASES)
     return seconds

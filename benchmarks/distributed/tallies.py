@@ -20,7 +20,8 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.timing import open_warm
 from benchmarks.workloads.chain import STEPS, VARIANTS, workflow
 from wtb.execution.runtime.sweep_run import SweepRun
-from wtb.operations.sweep import run_to_end
+from wtb.operations.context import Context
+from wtb.operations.running.local import follow
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -70,7 +71,7 @@ def _timed(database: Database) -> float:
     begun = time.perf_counter()
     sweep_id = prepared.submit(database, workspaces)
     run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
-    ended = run_to_end(run, grace=10.0)
+    ended = follow(Context(run.database), run, grace=10.0).ended
     seconds = time.perf_counter() - begun
     deadline = time.monotonic() + 30
     while sum(row["n"] for row in tally_rows(database, sweep_id)) != CELLS:
@@ -105,7 +106,7 @@ def main() -> None:
     while not select([sys.stdin], [], [], EVERY_S)[0]:
         for row in queries.list_sweeps(database, status="running"):
             begun = time.perf_counter()
-            times += tally(database, row["id"])
+            times += tally(database, row.id)
             spent += time.perf_counter() - begun
     print(json.dumps({"tallies": times, "in_tally_s": spent}), flush=True)
 

@@ -52,7 +52,8 @@ def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     """Run one sweep from a file of cases, and make its matrix."""
     from wtb.analysis.matrix.build import build
     from wtb.execution.runtime.sweep_run import SweepRun
-    from wtb.operations.sweep import run_to_end
+    from wtb.operations.context import Context
+    from wtb.operations.running.local import follow
     from wtb.planning.prepare import prepare
     from wtb.planning.sweep_spec import parse_spec
     from wtb.store.database import Database
@@ -77,7 +78,8 @@ def one(cases: int, variants: int, path: Path) -> dict[str, float]:
     prepared, workspaces = prepare(spec, workflow=made), workspaces_of(database)
     sweep_id = prepared.submit(database, workspaces)
     row = queries.find_sweep(database, sweep_id)
-    ended = run_to_end(SweepRun(database, row, prepared.bound, workspaces=workspaces), grace=10.0)
+    run = SweepRun(database, row, prepared.bound, workspaces=workspaces)
+    ended = follow(Context(database), run, grace=10.0).ended
     seconds, peak = time.perf_counter() - begun, _peak_mb()
     counts = queries.cell_counts(database, sweep_id)
     if ended.status != "completed" or counts != {"succeeded": cases * variants}:

@@ -19,7 +19,9 @@ from benchmarks.harness.figures import Figure, of_rounds
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.execution.runtime.sweep_run import new_run
-from wtb.operations.control.rollback import fork, rollback, undo_rollback
+from wtb.operations.context import Context
+from wtb.operations.control.forks import add_fork
+from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.planning.prepare import Prepared, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -43,7 +45,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         home = workspaces_of(database, environment.folder / f"rewinding-{kind}")
         prepared = _prepared()
         execution = _made(database, prepared, home)
-        made = line(database, find_execution(database, execution)["head_id"])
+        made = line(database, find_execution(database, execution).head_id)
         assert len(made) == STEPS + 1, f"{len(made)} checkpoints"
         target = made[len(made) // 2]
         found: dict[str, list[float]] = {}
@@ -67,14 +69,11 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 
 def _deeds(database: Database, prepared: Prepared, id: str, to: str) -> dict[str, Callable[[], Any]]:
-    def row() -> dict[str, Any]:
-        return find_execution(database, id)
-
-    bound = prepared.bound
+    context = Context(database, by="bench")
     return {
-        "rollback by 50 of 100 checkpoints": lambda: rollback(database, row(), to, bound=None, by="bench"),
-        "undo": lambda: undo_rollback(database, row(), bound=None, by="bench"),
-        "fork at the 50th": lambda: fork(database, id, bound=bound, at=to, by="bench", paused=True),
+        "rollback by 50 of 100 checkpoints": lambda: rollback(context, id, to),
+        "undo": lambda: undo_rollback(context, id),
+        "fork at the 50th": lambda: add_fork(context, id, bound=prepared.bound, at=to, paused=True),
     }
 
 

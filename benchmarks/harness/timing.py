@@ -11,7 +11,9 @@ from wtb.authoring.workflow import Workflow
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.execution.sandbox.pool import InProcesses
-from wtb.operations.sweep import cell_documents, run_to_end
+from wtb.operations.context import Context
+from wtb.operations.inspection.cells import cell_documents
+from wtb.operations.running.local import follow
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -43,7 +45,7 @@ def timed(
     begun = time.perf_counter()
     sweep_id = prepared.submit(database, workspaces)
     run = SweepRun(database, queries.find_sweep(database, sweep_id), prepared.bound, workspaces=workspaces)
-    ended = run_to_end(run, grace=10.0)
+    ended = follow(Context(run.database), run, grace=10.0).ended
     seconds = time.perf_counter() - begun
     if ended.status != "completed":
         raise RuntimeError(f"the sweep ended as {ended}")

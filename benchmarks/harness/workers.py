@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -26,6 +26,7 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
+from wtb.store.rows import SweepRow
 from wtb.store.runs.queue import pending_notifications
 from wtb.store.runs.workers import worker_rows
 from wtb_workers.app import make_app
@@ -61,12 +62,12 @@ class WorkerStack:
         self._processes.append(process)
         return process
 
-    def start_workers(self, count: int, pool: str, slots: int) -> None:
+    def start_workers(self, count: int, slots: int) -> None:
         """So many workers of so many slots each, and a scheduler; returns once all slots are there."""
         for _ in range(count):
-            self.start("wtb", "worker", "--pool", pool, "--concurrency", str(slots))
+            self.start("wtb", "worker", "--concurrency", str(slots))
         self.start("wtb", "scheduler")
-        self.until(lambda: sum(row["slots"] for row in worker_rows(self.database)) == count * slots, "the workers")
+        self.until(lambda: sum(row.slots for row in worker_rows(self.database)) == count * slots, "the workers")
 
     def until(self, condition: Callable[[], bool], what: str, every_s: float = 0.05) -> None:
         """Wait for something. Raises RuntimeError with what the processes said, where it does not come about."""
@@ -78,8 +79,10 @@ class WorkerStack:
                 raise RuntimeError(f"{self.name}: waited for {what}; processes that ended: {dead}; they said: {said}")
             time.sleep(every_s)
 
-    def run(self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = ()) -> tuple[str, float]:
-        """A sweep of a workflow of `benchmarks.workloads.importable`, to its end.
+    def run(
+        self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = (), *, pool: str = "process"
+    ) -> tuple[str, float]:
+        """A sweep of a workflow of `benchmarks.workloads.importable`, to its end. pool: as `run.pool` of the sweep.
 
         Returns its id, and the seconds from the commit of the submission to the last outcome, both as the database
         has them.
@@ -89,24 +92,25 @@ class WorkerStack:
                 "workflow": f"benchmarks.workloads.importable:{workflow}",
                 "cases": [{"id": str(number), "input": given} for number, given in enumerate(inputs)],
                 "vary": dict.fromkeys(vary, "all"),
+                "run": {"pool": pool},
             }
         )
         prepared, workspaces = prepare(spec), workspaces_of(self.database, self.folder / ".wtb")
         sweep_id = prepared.submit(self.database, workspaces, queued=True)
         notify(self._app, pending_notifications(self.database))
         row = self.wait_completed(sweep_id)
-        return sweep_id, row["finished_at"] - row["started_at"]
+        return sweep_id, row.finished_at - row.started_at
 
-    def wait_completed(self, sweep_id: str) -> Mapping[str, Any]:
+    def wait_completed(self, sweep_id: str) -> SweepRow:
         """The sweep as it is in the database at its end. Raises RuntimeError where it ends in another way."""
         self.until(lambda: self._status(sweep_id) not in ("pending", "running"), f"sweep {sweep_id}")
         row = queries.find_sweep(self.database, sweep_id)
-        if row["status"] != "completed":
-            raise RuntimeError(f"{self.name}: sweep {sweep_id} is {row['status']}: {row['reason']}")
+        if row.status != "completed":
+            raise RuntimeError(f"{self.name}: sweep {sweep_id} is {row.status}: {row.reason}")
         return row
 
     def _status(self, sweep_id: str) -> str:
-        return str(queries.find_sweep(self.database, sweep_id)["status"])
+        return str(queries.find_sweep(self.database, sweep_id).status)
 
     def cpu_s(self) -> float:
         """Seconds of CPU that its processes have taken so far, with all that is below them."""
@@ -135,7 +139,7 @@ def tree_cpu_s(pid: int) -> float:
 
 
 @contextmanager
-def worker_stack(environment: Environment, count: int, pool: str, slots: int) -> Iterator[WorkerStack]:
+def worker_stack(environment: Environment, count: int, slots: int) -> Iterator[WorkerStack]:
     """So many workers of so many slots each, and a scheduler, on a database and a broker of their own."""
     folder = environment.folder / f"workers-{token_hex(6)}"
     folder.mkdir()
@@ -144,7 +148,7 @@ def worker_stack(environment: Environment, count: int, pool: str, slots: int) ->
         database = Database(environment.fresh("postgresql"))
         stack.callback(database.close)
         database.prepare()
-        made = WorkerStack(f"{pool} {count} x {slots}", folder, database, server.url)
+        made = WorkerStack(f"{count} x {slots}", folder, database, server.url)
         stack.callback(made.close)
-        made.start_workers(count, pool, slots)
+        made.start_workers(count, slots)
         yield made

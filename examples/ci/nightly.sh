@@ -7,8 +7,8 @@
 #
 #     5 * * * *  /srv/help-desk/nightly.sh
 #
-# It carries out what is due. cron mails what it says: how each night went, and every hour what is worse, until that is
-# mended. To be told once and elsewhere, add --notify with a URL or a command.
+# It carries out what is due. cron mails its output: how each night went, and every hour what is worse, until that is
+# fixed. To be notified once and elsewhere, add --notify with a URL or a command.
 set -eu
 cd "$(dirname "$0")"
 wtb schedule run-due

@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from wtb.config.retention_policy import read_policy
 from wtb.core.errors import WTBError
 from wtb.execution.runtime.alerts import Alerts
+from wtb.operations.context import Context
 from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.operations.schedules.children import Fires
 from wtb.store.database import Database
-from wtb.store.files.locations import workspaces_of
-from wtb_scheduler.fires import Fires
 from wtb_scheduler.rounds import Rows, run_round
 
 COLLECT_S = 3600.0  # between two collections of what the retention policy allows to remove
@@ -44,7 +43,7 @@ def run_until(
             run_round(database, notify, fires, alerts)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
-                collect(database, workspaces_of(database).files, read_policy())
+                collect(Context(database))
             message = ""
         except WTBError as error:
             message = str(error)

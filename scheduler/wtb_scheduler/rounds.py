@@ -15,11 +15,12 @@ from wtb.analysis.finalize import complete, freeze
 from wtb.core.errors import BrokerError, ConflictError
 from wtb.core.stop import WALL
 from wtb.execution.runtime.alerts import Alerts
+from wtb.operations.schedules.children import Fires
 from wtb.store.control import approvals
 from wtb.store.database import Database
 from wtb.store.read import tallies
+from wtb.store.rows import OpenSweep, SweepRow
 from wtb.store.runs import leases, maintenance, queue
-from wtb_scheduler.fires import Fires
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -35,7 +36,7 @@ def run_round(
     """
     maintenance.end_silent_sessions(database)
     lost = maintenance.reclaim(database)
-    given_up = [row for row in lost if row["losses"] >= maintenance.SET_ASIDE_LOSSES]
+    given_up = [row for row in lost if row.losses >= maintenance.SET_ASIDE_LOSSES]
     for row in given_up:
         maintenance.set_aside(database, row)
     maintenance.forget_dead_slots(database)
@@ -43,12 +44,12 @@ def run_round(
     finished = paused = 0
     for sweep in maintenance.open_sweeps(database):
         if _is_overdue(sweep):
-            paused += leases.pause(database, sweep["id"], _overdue(sweep), by="scheduler")
-        elif sweep["unfinished"]:
-            tallies.tally(database, sweep["id"])
+            paused += leases.pause(database, sweep.id, _overdue(sweep), by="scheduler")
+        elif sweep.unfinished:
+            tallies.tally(database, sweep.id)
             finished += _is_known(database, sweep)
-        elif sweep["status"] == "running":
-            finished += complete(database, sweep["id"])
+        elif sweep.status == "running":
+            finished += complete(database, sweep.id)
     for sweep_id in maintenance.unfrozen(database):
         freeze(database, sweep_id)
     if fires is not None:
@@ -69,18 +70,18 @@ def run_round(
     }
 
 
-def _is_known(database: Database, sweep: Mapping[str, Any]) -> bool:
+def _is_known(database: Database, sweep: SweepRow) -> bool:
     """End a sweep that asks for that as soon as enough is known. Returns True if this call ended it."""
     try:
-        return sweep["status"] == "running" and stop_where_known(database, sweep) is not None
+        return sweep.status == "running" and stop_where_known(database, sweep) is not None
     except ConflictError:  # somebody was quicker
         return False
 
 
-def _overdue(sweep: Mapping[str, Any]) -> str:
-    return f"{WALL} = {sweep['spec']['limits']['wall']:g} s"
+def _overdue(sweep: OpenSweep) -> str:
+    return f"{WALL} = {sweep.spec['limits']['wall']:g} s"
 
 
-def _is_overdue(sweep: Mapping[str, Any]) -> bool:
-    wall = sweep["spec"]["limits"]["wall"]
-    return wall is not None and sweep["running_s"] is not None and sweep["running_s"] > wall
+def _is_overdue(sweep: OpenSweep) -> bool:
+    wall = sweep.spec["limits"]["wall"]
+    return wall is not None and sweep.running_s is not None and sweep.running_s > wall

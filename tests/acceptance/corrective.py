@@ -93,7 +93,7 @@ def shout(state: Draft, *, mark: str = "!"):
     """The same, louder."""
     note("shout", *state["graded"][:1])
     if state.get("broken") and not (HERE / state["broken"]).exists():
-        raise ValueError("it is not mended")
+        raise ValueError("it is not fixed")
     return {"answer": asked(f"{state['words']} documents").upper() + mark}
 
 

@@ -64,7 +64,7 @@ graph.add_edge(START, "say")
 beside = variants(graph).add("say", "loud", lambda state: {"answer": f"1: {state['q'].upper()}"})
 sweep = Sweep(workflow=beside, name="script", cases=[{"id": "a", "input": {"q": "hi"}}], vary={"say": "all"})
 found = sweep.run()
-print(sweep.prepare().bound.pool, sorted(cell["state"]["answer"] for cell in found.cells))
+print(sweep.prepare().bound.pool, sorted(cell["state"]["answer"] for cell in found.cells()))
 """
 RENAMED = """
 from typing import TypedDict
@@ -386,11 +386,11 @@ class TestOneInput:
         again = project.inside("fork", one, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[-1]
         assert project.inside("show", again, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
 
-    def test_with_a_node_that_fails_is_retried_once_it_is_mended(self, project: Project) -> None:
-        failed = start(project, "--variant", "draft.write=shout", "--set", "broken=mended", check=1)
+    def test_with_a_node_that_fails_is_retried_once_it_is_fixed(self, project: Project) -> None:
+        failed = start(project, "--variant", "draft.write=shout", "--set", "broken=fixed", check=1)
         one = failed.stderr.split()[1]
         before = ran(project, one)
-        project.write({"mended": ""})
+        project.write({"fixed": ""})
         project.inside("retry", one, check=0)
         runs = project.query("SELECT node, count(*) FROM node_runs WHERE status = 'succeeded' GROUP BY node")
         assert dict(runs) == {"retrieve": 2, "grade": 4, "check": 2, "draft.count": 1, "draft.write": 1, "review": 1}
@@ -418,7 +418,7 @@ class TestElsewhere:
         found = Sweep(workflow=beside, name="beside", cases=cases, vary=vary).run(
             db="sqlite:///:memory:", files=tmp_path
         )
-        answers = {tuple(cell["combination"].values()): cell["state"]["answer"] for cell in found.cells}
+        answers = {tuple(cell["combination"].values()): cell["state"]["answer"] for cell in found.cells()}
         assert answers == {
             ("default", "default"): "4 documents",
             ("default", "none"): "none",
@@ -446,7 +446,7 @@ class TestElsewhere:
         project.write({"renamed.py": RENAMED.replace("second", "other")})
         for more in ((), ("--allow-code-change",)):
             refused = project.inside("resume", kind, "--limits", "node_runs=9", *more, check=2)
-            assert "go on with 'second', which the workflow no longer has" in refused.stderr
+            assert "continue with 'second', which the workflow no longer has" in refused.stderr
             assert "Traceback" not in refused.stderr
         project.write({"renamed.py": RENAMED})
         project.inside("resume", kind, "--limits", "node_runs=9", check=0)

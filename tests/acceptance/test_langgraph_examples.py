@@ -67,8 +67,8 @@ def test_a_tool_that_fails_tells_the_model_or_is_tried_again_by_the_tool_node() 
         ("calculate", "success"),
     ]
     assert told[0].text == "there is no item 'teapot'; did you mean 'tea pot'?"
-    mended = run(with_node(agent.graph, "tools", agents.retrying), spelling)["messages"]
-    assert [message.status for message in mended if message.type == "tool"] == ["success"] * 3
+    retried = run(with_node(agent.graph, "tools", agents.retrying), spelling)["messages"]
+    assert [message.status for message in retried if message.type == "tool"] == ["success"] * 3
 
 
 def test_the_scripted_model_counts_its_tokens() -> None:

@@ -40,9 +40,9 @@ def states(folder: Project, sweep: str) -> dict[Cell, dict[str, Any]]:
 
 
 def test_a_sweep_of_the_agent_ends_every_cell_as_langgraph_does_and_counts_its_tokens(folder: Project) -> None:
-    expected = all_combinations(SWEEPS["agent"], 4)
-    matrix = swept(folder, "agent/sweep", "--limit", "4")
-    assert (matrix["cells"]["succeeded"], matrix["cells"]["total"]) == (18 * 4, 18 * 4)
+    expected = all_combinations(SWEEPS["agent"], 2)
+    matrix = swept(folder, "agent/sweep", "--limit", "2")
+    assert (matrix["cells"]["succeeded"], matrix["cells"]["total"]) == (18 * 2, 18 * 2)
     assert matrix["node_runs"]["executed"] == expected.executed
     assert matrix["node_runs"]["unshared"] == expected.unshared
     found = states(folder, "agent")
@@ -56,7 +56,7 @@ def test_a_sweep_of_the_agent_ends_every_cell_as_langgraph_does_and_counts_its_t
     used = {cell: tokens(state["messages"]) for cell, state in expected.states.items()}
     for row in matrix["rows"]:
         mine = [count for (_, names), count in used.items() if names == tuple(row["combination"].values())]
-        assert row["metrics"]["tokens"]["mean"] == sum(mine) / 4
+        assert row["metrics"]["tokens"]["mean"] == sum(mine) / 2
     costs = folder.inside("costs", "agent", "--by", "model", "--format", "json", check=0).json["rows"]
     (spent,) = [row for row in costs if row["model"] == "scripted"]
     assert 0 < spent["tokens_in"] + spent["tokens_out"] < sum(used.values()) / 3  # the three answers ask no model

@@ -27,17 +27,25 @@ def library() -> Library:
     return open_library()
 
 
-def run(*arguments: str, database: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"WTB_DATABASE_URL": f"sqlite:///{database}"}
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder that the demo leaves after two cases, and what it prints.
+
+    In one process at a time, as each builds the indexes and the latent space anew.
+    """
+    folder = tmp_path_factory.mktemp("retrieval")
+    options = ["--output", str(folder / "demo"), "--limit", "2", "--concurrency", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.retrieval.demo", *options],
         cwd=ROOT,
-        env=environment,
+        env=os.environ | {"WTB_DATABASE_URL": f"sqlite:///{folder / 'wtb.db'}"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return folder / "demo", done.stdout
 
 
 def test_the_corpus_has_350_documents_and_symmetric_judgements() -> None:
@@ -159,11 +167,9 @@ def test_scores_follow_their_definitions() -> None:
     assert scores.ndcg(case, result(*eleventh)) == scores.recall(case, result(*eleventh)) == 0
 
 
-def test_the_sweep_runs_every_combination_and_shares_prefixes(tmp_path: Path) -> None:
-    sweep = ["wtb", "run", "examples/retrieval/sweep.yaml", "--limit", "2", "--format", "json"]
-    done = run(*sweep, database=tmp_path / "wtb.db")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+def test_the_sweep_runs_every_combination_and_shares_prefixes(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    report = json.loads((folder / "matrix.json").read_text("utf-8"))
     assert report["cells"]["total"] == report["cells"]["succeeded"] == 24 * 2
     assert report["node_runs"]["executed"] == (3 + 6 + 24 + 24) * 2
     assert report["node_runs"]["unshared"] == 24 * 4 * 2
@@ -175,10 +181,8 @@ def test_the_sweep_runs_every_combination_and_shares_prefixes(tmp_path: Path) ->
     assert all(0 <= row["metrics"][name]["mean"] <= 1 for row in report["rows"] for name in ("ndcg", "recall"))
 
 
-def test_the_demo_leaves_its_report_and_the_matrix_in_three_formats(tmp_path: Path) -> None:
-    folder = tmp_path / "demo"
-    done = run("examples.retrieval.demo", "--output", str(folder), "--limit", "2", database=tmp_path / "wtb.db")
-    assert done.returncode == 0, done.stderr
+def test_the_demo_leaves_its_report_and_the_matrix_in_three_formats(demo: tuple[Path, str]) -> None:
+    folder, printed = demo
     assert {file.name for file in folder.iterdir()} == {"matrix.json", "matrix.csv", "matrix.md", "report.html"}
     assert all(file.stat().st_size > 0 for file in folder.iterdir())
-    assert str(folder / "report.html") in done.stdout
+    assert str(folder / "report.html") in printed

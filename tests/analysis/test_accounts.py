@@ -80,13 +80,13 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
     declared = {name: metric["declared"] for name, metric in document["metrics"].items()}
     assert declared == {"distance": False, "steps": True, "several.near": True, "several.other": False}
     (warning,) = document["warnings"]
-    assert "distance, several.other are better, so higher is taken to be" in warning
+    assert "which values of distance, several.other are better is not declared" in warning
     assert '@evaluator(better="lower")' in warning
     for text in (table.render(document, 200), markdown.matrix(document), render_matrix(document)):
         said = text.replace("</bdi>", "").replace(" ↑", "↑").replace(" ↓", "↓")
         assert "distance↑" in said
         assert "steps↓" in said
-        assert text.count("nobody has said which values") == 1
+        assert text.count("is not declared, so higher counts as better") == 1
 
 
 def test_a_direction_that_is_declared_later_counts_once_the_sweep_is_scored_again(run_sweep: Make) -> None:
@@ -103,7 +103,7 @@ def test_a_direction_that_is_declared_later_counts_once_the_sweep_is_scored_agai
     assert build(bench.database, bench.row)["best"]["distance"]["combination"] == {"guess": "far"}
     found = [row for rows in scored_executions(bench.database, bench.sweep_id) for row in rows]
     values = {0: 1.0, 1: 100.0}
-    made = [(row, [Score("distance", values[row["combinations"][0]], Measure("lower"))]) for row in found]
+    made = [(row, [Score("distance", values[row.combinations[0]], Measure("lower"))]) for row in found]
     write_scores(bench.database, bench.row, made)
     document = build(bench.database, bench.row)
     assert document["best"]["distance"]["combination"] == {"guess": "default"}
@@ -162,7 +162,7 @@ def test_a_retry_that_would_fail_again_is_not_offered(run_sweep: Make) -> None:
     assert "6 cells failed: answer: KeyError: 0" in shown
     assert "Trying again gives the same errors: correct their cause first." in shown
     assert "wtb retry" not in shown
-    (failed, *_) = [row for row in bench.executions if row["status"] == "failed"]
+    (failed, *_) = [row for row in bench.executions if row.status == "failed"]
     assert not [one for one in standing_document(bench.database, failed)["commands"] if "retry" in one]
 
 

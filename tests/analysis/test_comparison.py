@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.config.retention_policy import Policy
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.operations.housekeeping.garbage_collection import apply_policy
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion
@@ -176,7 +177,7 @@ def test_a_loss_below_its_margin_is_not_worse(compared: Make) -> None:
     assert found["because"][-1] == "a margin is given for z, by which not both sweeps are scored"
 
 
-def test_cells_that_fail_now_come_first_and_those_that_are_mended_are_told(database: Database, sweep: Make) -> None:
+def test_cells_that_fail_now_come_first_and_those_that_are_fixed_come_last(database: Database, sweep: Make) -> None:
     compared = comparing(database, sweep)
 
     def fails(at: int) -> Callable[[Given, int], int]:
@@ -196,8 +197,8 @@ def test_cells_that_fail_now_come_first_and_those_that_are_mended_are_told(datab
     assert [(cell["case"], cell["what"], cell["before"], cell["after"]) for cell in found["cells"]] == [
         ("c2", "failed", "succeeded", "failed"),
         ("c2", "failed", "succeeded", "failed"),
-        ("c4", "mended", "failed", "succeeded"),
-        ("c4", "mended", "failed", "succeeded"),
+        ("c4", "fixed", "failed", "succeeded"),
+        ("c4", "fixed", "failed", "succeeded"),
     ]
     assert {cell["diverged"] for cell in found["cells"]} == {"add"}
     assert compared(before={"add": fails(4)})["verdict"] == "unclear"
@@ -276,7 +277,7 @@ def test_a_sweep_without_all_outcomes_cannot_be_told(bench: Make, sweep: Make, d
     found = compare_sweeps(database, before, after.row)
     assert found["verdict"] == "cannot tell"
     assert found["because"][-1].endswith("without an outcome in the later sweep")
-    gated = judged(database, {**after.row, "spec": {**after.row["spec"], "gates": ["failed == 0"]}})
+    gated = judged(database, replace(after.row, spec={**after.row.spec, "gates": ["failed == 0"]}))
     assert gated["gates"][0]["holds"] is None
 
 
@@ -285,7 +286,7 @@ def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, d
         return plain(state, k) + (-1.0) ** state["x"]
 
     first = sweep()
-    baselines.set_baseline(database, "main", first["id"])
+    baselines.set_baseline(database, "main", first.id)
     gates = ["no_worse_than: main"]
     same, worse = sweep(gates=gates), sweep(lambda state, k: 0, gates=gates)
     tolerant, unclear = sweep(lambda state, k: 0, gates=gates, margin={"y": 9}), sweep(noisy, gates=gates)
@@ -293,8 +294,8 @@ def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, d
     found = [judged(database, one)["gates"][0] for one in (same, worse, tolerant, unclear)]
     assert [gate["holds"] for gate in found] == [True, False, True, None]
     assert [gate["verdict"] for gate in found] == ["same", "worse", "not worse", "unclear"]
-    assert all_hold({"gates": found[2:]})
-    assert not all_hold({"gates": found[2:]}, strict=True)
+    assert all_hold(found[2:])
+    assert not all_hold(found[2:], strict=True)
     baselines.remove_baseline(database, "default", "main")
     (gate,) = judged(database, same)["gates"]
     assert (gate["holds"], gate["because"]) == (None, "there is no baseline 'main' any more")
@@ -302,35 +303,35 @@ def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, d
 
 def test_a_baseline_is_found_by_session_and_name_and_replaced(sweep: Make, database: Database) -> None:
     first, second = sweep(), sweep()
-    assert baselines.set_baseline(database, "main", first["id"]) is None
-    assert baselines.set_baseline(database, "main", second["id"]) == first["id"]
-    assert baselines.find_baseline(database, "default", "main")["id"] == second["id"]  # type: ignore[index]
+    assert baselines.set_baseline(database, "main", first.id) is None
+    assert baselines.set_baseline(database, "main", second.id) == first.id
+    assert baselines.find_baseline(database, "default", "main").id == second.id  # type: ignore[index]
     assert baselines.find_baseline(database, "default", "other") is None
-    assert [(row["name"], row["sweep_id"]) for row in baselines.baseline_rows(database)] == [("main", second["id"])]
+    assert [(row.name, row.sweep_id) for row in baselines.baseline_rows(database)] == [("main", second.id)]
     with pytest.raises(InputError, match=r"no baseline 'mian' in session 'default'; did you mean 'main'"):
         baselines.named_baseline(database, "default", "mian")
     with pytest.raises(InputError, match="cannot be the name"):
-        baselines.set_baseline(database, "last", second["id"])
+        baselines.set_baseline(database, "last", second.id)
 
 
 def test_a_baseline_is_not_collected_or_deleted_until_it_is_let_go_of(
     sweep: Make, database: Database, tmp_path: Path
 ) -> None:
     row = sweep()
-    baselines.set_baseline(database, "main", row["id"])
+    baselines.set_baseline(database, "main", row.id)
     everything = Policy(sweeps=0.0, keep=0)
-    assert collect(database, FileStore(tmp_path / "files"), everything).removed["sweeps"] == [0, None]
+    assert apply_policy(database, FileStore(tmp_path / "files"), everything).removed["sweeps"].count == 0
     with pytest.raises(ConflictError, match="is the baseline 'main'"):
-        deletion.delete_sweep(database, row["id"])
-    assert baselines.remove_baseline(database, "default", "main") == row["id"]
+        deletion.delete_sweep(database, row.id)
+    assert baselines.remove_baseline(database, "default", "main") == row.id
     assert baselines.remove_baseline(database, "default", "main") is None
-    assert collect(database, FileStore(tmp_path / "files"), everything).removed["sweeps"] == [1, None]
+    assert apply_policy(database, FileStore(tmp_path / "files"), everything).removed["sweeps"].count == 1
 
 
 def test_a_session_goes_with_its_baselines(sweep: Make, database: Database) -> None:
     session = sessions.create(database, "ann")
     row = sweep(session="ann")
-    baselines.set_baseline(database, "main", row["id"])
-    assert find_sweep(database, row["id"])["session"] == "ann"
-    deletion.delete_session(database, session["id"], may_live=lambda owner: False)
+    baselines.set_baseline(database, "main", row.id)
+    assert find_sweep(database, row.id).session == "ann"
+    deletion.delete_session(database, session.id, may_live=lambda owner, expired: False)
     assert baselines.baseline_rows(database) == []

@@ -142,7 +142,7 @@ def test_what_failures_count_as_may_be_changed_afterwards(run_sweep: Make) -> No
     assert metric(build(*_of(bench)), 1)["mean"] == 1 / 40
     assert metric(build(*_of(bench), on_failure=0.5), 1)["mean"] == pytest.approx((39 * 0.5 + 1) / 40)
     assert metric(build(*_of(bench), on_failure="left_out"), 1)["n"] == 1
-    with pytest.raises(InputError, match="--on-failure is 2; expected a score on the scale of exact_match, 0 to 1"):
+    with pytest.raises(InputError, match="on_failure is 2; expected a score on the scale of exact_match, 0 to 1"):
         build(*_of(bench), on_failure=2)
     assert {score["error"] for score in bench.rows(_scores())} == {None}
     assert len(bench.rows(_scores())) == 41, "no false score is stored"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import documents
 from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
@@ -45,23 +46,26 @@ def row(name: str, ndcg: float | None, usd: float | None, seconds: float | None,
     }
 
 
-MATRIX: dict[str, Any] = {
-    "sweep": {"id": "1", "name": "s"},
-    "cells": {"total": 40, "succeeded": 36, "failed": 3, "set_aside": 1},
-    "cost": {"usd": 1.5, "tokens_in": 20, "tokens_out": 10},
-    "node_runs": {"executed": 50, "unshared": 90, "attempts": 51},
-    "baseline": {"retrieve": "bm25"},
-    "rows": [
-        row("bm25", 0.2, 0.001, 0.1),
-        row("dense", 0.3, 0.02, 0.3),
-        row("slow", 0.25, 0.03, 0.4),
-        row("broken", None, None, None),
-    ],
-    "metrics": {"ndcg": {"better": "higher"}, "exact match": {"better": "higher"}, "shape.n": {"better": "lower"}},
-    "best": {
-        metric: {"combination": None, "because": "why", "unranked": []} for metric in ("ndcg", "exact match", "shape.n")
-    },
-}
+MATRIX: dict[str, Any] = documents.whole_matrix(
+    {
+        "sweep": {"id": "1", "name": "s"},
+        "cells": {"total": 40, "succeeded": 36, "failed": 3, "set_aside": 1},
+        "cost": {"usd": 1.5, "tokens_in": 20, "tokens_out": 10},
+        "node_runs": {"executed": 50, "unshared": 90, "attempts": 51},
+        "baseline": {"retrieve": "bm25"},
+        "rows": [
+            row("bm25", 0.2, 0.001, 0.1),
+            row("dense", 0.3, 0.02, 0.3),
+            row("slow", 0.25, 0.03, 0.4),
+            row("broken", None, None, None),
+        ],
+        "metrics": {"ndcg": {"better": "higher"}, "exact match": {"better": "higher"}, "shape.n": {"better": "lower"}},
+        "best": {
+            metric: {"combination": None, "because": "why", "unranked": []}
+            for metric in ("ndcg", "exact match", "shape.n")
+        },
+    }
+)
 
 
 def figure(text: str, number: int = 1) -> float:

@@ -11,7 +11,7 @@ from wtb import Sweep
 from wtb.analysis.search_history import spendable
 from wtb.core.errors import InputError
 from wtb.core.tree.run_order import is_held_out
-from wtb.operations.sweep import SweepResult
+from wtb.operations.handles.sweep import SweepHandle
 from wtb.planning.prepare import Only, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.repeats_on_postgres
 KEPT = [case["id"] for case in CASES if is_held_out(0.3, 0, str(case["id"]), None)]
 
 
-def ran(database: Database, tmp_path: Any, *variants: str, final: bool = False, **spec: Any) -> SweepResult:
+def ran(database: Database, tmp_path: Any, *variants: str, final: bool = False, **spec: Any) -> SweepHandle:
     wf = workflow(**{name: sum(map(ord, name)) for name in variants})
     made = Sweep(workflow=wf, cases=CASES, vary={"guess": ["default", *variants]}, evaluate=[y], holdout=0.3, **spec)
     return made.run(database, files=tmp_path / "files", final=final)
@@ -30,29 +30,29 @@ def ran(database: Database, tmp_path: Any, *variants: str, final: bool = False, 
 def test_about_a_share_of_the_cases_is_kept_for_the_end_and_runs_then(database: Database, tmp_path: Any) -> None:
     assert 6 <= len(KEPT) <= 18
     first = ran(database, tmp_path, "a", "b")
-    assert {cell["case"] for cell in first.cells} == {case["id"] for case in CASES} - set(KEPT)
+    assert {cell["case"] for cell in first.cells()} == {case["id"] for case in CASES} - set(KEPT)
     last = ran(database, tmp_path, "b", final=True)
-    assert {cell["case"] for cell in last.cells} == set(KEPT)
-    assert last.matrix["best"]["y"]["tried"] == 1, "these were not looked at before"
-    assert last.matrix["figures"] == "final"
-    row = last.matrix["rows"][1]["metrics"]["y"]
+    assert {cell["case"] for cell in last.cells()} == set(KEPT)
+    assert last.matrix()["best"]["y"]["tried"] == 1, "these were not looked at before"
+    assert last.matrix()["figures"] == "final"
+    row = last.matrix()["rows"][1]["metrics"]["y"]
     assert row["p_adjusted"] == row["p"]
 
 
 def test_a_second_use_says_so_and_counts(database: Database, tmp_path: Any) -> None:
     ran(database, tmp_path, "b", final=True)
-    again = ran(database, tmp_path, "b", final=True).matrix
+    again = ran(database, tmp_path, "b", final=True).matrix()
     assert again["best"]["y"]["tried"] == 2
     row = again["rows"][1]["metrics"]["y"]
     assert row["p_adjusted"] == pytest.approx(min(1.0, row["p"] / spendable(1, 1)))
     assert "were used once before" in " ".join(again["warnings"])
-    third = ran(database, tmp_path, "c", final=True).matrix
+    third = ran(database, tmp_path, "c", final=True).matrix()
     assert "were used 2 times before" in " ".join(third["warnings"])
 
 
 def test_another_seed_does_not_make_cases_new_that_were_looked_at(database: Database, tmp_path: Any) -> None:
     ran(database, tmp_path, "a")
-    assert ran(database, tmp_path, "b", final=True, seed=1).matrix["best"]["y"]["tried"] == 2
+    assert ran(database, tmp_path, "b", final=True, seed=1).matrix()["best"]["y"]["tried"] == 2
 
 
 def test_clusters_are_kept_whole() -> None:
@@ -63,7 +63,7 @@ def test_clusters_are_kept_whole() -> None:
 @pytest.mark.parametrize(
     ("spec", "only", "said"),
     [
-        ({}, Only(final=True), "--final runs the cases that the sweep keeps for the end, and it keeps none"),
+        ({}, Only(final=True), "the final cases are those that the sweep keeps for the end, and it keeps none"),
         ({"holdout": 1}, Only(), "'holdout' is 1; expected less than 1"),
         ({"holdout": 0}, Only(), "'holdout' is 0; expected more than 0"),
         ({"holdout": 0.3}, Only(case=KEPT[0]), f"and case '{KEPT[0]}' is one of them"),

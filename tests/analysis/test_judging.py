@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.support import documents
 from wtb.analysis.gates import all_hold, judge
 from wtb.core.status import CELL
 from wtb.display.matrix.gates import lines
@@ -29,7 +31,7 @@ def row(variant: str, mean: float | None, failed: int = 0) -> dict[str, Any]:
 
 def matrix(*rows: dict[str, Any], best: str | None = "x", **more: Any) -> dict[str, Any]:
     counts = {"total": 8, **dict.fromkeys(CELL, 0), "succeeded": 7, "failed": 1}
-    return {
+    given = {
         "cells": counts,
         "cost": {"usd": 1.5, "tokens_in": 0, "tokens_out": 0},
         "node_runs": {"executed": 5, "unshared": 8, "attempts": 6},
@@ -40,11 +42,12 @@ def matrix(*rows: dict[str, Any], best: str | None = "x", **more: Any) -> dict[s
         "metrics": {"m": {"better": "higher"}},
         **more,
     }
+    return documents.whole_matrix(given)
 
 
 def judged(gate: str, found: dict[str, Any] | None = None) -> dict[str, Any]:
     database = Database("sqlite://")  # which conditions do not ask
-    sweep = {"id": "s", "session": "default", "spec": {"gates": [gate]}}
+    sweep = SimpleNamespace(id="s", session="default", spec={"gates": [gate]})
     (answer,) = judge(database, sweep, found or matrix())
     database.close()
     return answer
@@ -70,8 +73,8 @@ def test_what_is_unknown_does_not_hold_and_says_why() -> None:
     found = judged("other.mean > 0")
     assert found["holds"] is None
     assert "nothing is scored by 'other'" in found["because"]
-    assert not all_hold({"gates": [found]})
-    assert lines({"gates": [found]})[0].startswith("GATE FAILED: other.mean > 0: unknown, because nothing is")
+    assert not all_hold([found])
+    assert lines([found])[0].startswith("GATE FAILED: other.mean > 0: unknown, because nothing is")
 
 
 def test_a_name_means_the_chosen_combination_then_the_only_then_the_best_one() -> None:
@@ -92,7 +95,7 @@ def test_while_cells_are_open_no_gate_is_decided() -> None:
 
 def test_lines_show_a_figure_alone_and_several_by_name() -> None:
     gates = [judged("m > 0"), judged("m > 1 and failed == 0")]
-    assert lines({"gates": gates}) == [
+    assert lines(gates) == [
         "gate holds: m > 0 (0.8)",
         "GATE FAILED: m > 1 and failed == 0 (m = 0.8, failed = 1)",
     ]

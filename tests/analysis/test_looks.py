@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
@@ -93,12 +94,10 @@ def matrix(made: Any) -> dict[str, Any]:
 def test_cases_begin_in_the_order_that_the_seed_gives(sweep: Make) -> None:
     made = sweep(seed=5)
     made.run()
-    begun = [
-        row["case_number"] for row in sorted(made.executions, key=lambda row: row["id"]) if row["origin"] == "root"
-    ]
+    begun = [row.case_number for row in sorted(made.executions, key=lambda row: row.id) if row.origin == "root"]
     assert begun == case_order([None] * 60, 5)
     ended = sorted(made.node_runs, key=lambda run: run["started_at"])
-    case_of = {row["id"]: row["case_number"] for row in made.executions}
+    case_of = {row.id: row.case_number for row in made.executions}
     assert list(dict.fromkeys(case_of[run["execution_id"]] for run in ended)) == begun
 
 
@@ -177,7 +176,7 @@ def test_every_form_tells_the_same_before_the_end(sweep: Make) -> None:
     evidence = gather(made.database, made.row)
     found = evidence["matrix"]
     assert evidence["pairs"]["right"] == {"rows": [], "pairs": []}
-    assert "told at its end" in evidence["attribution"]["right"]["because"]
+    assert "shown at its end" in evidence["attribution"]["right"]["because"]
     said = f"as of {found['as_of']['cases']} of 60 cases"
     assert said in sentences.answer(found, "right")
     assert said in junit.render(evidence)
@@ -289,7 +288,7 @@ def test_a_sweep_stops_by_itself_when_the_best_is_known(bench: Make) -> None:
         pass
     ended = started.finish()
     assert ended.status == "completed"
-    assert str(ended.reason) == made.row["reason"]
+    assert str(ended.reason) == made.row.reason
     assert str(ended.reason).startswith("known: answer=good is best by right, as of ")
     assert made.counts["succeeded"] + made.counts["skipped"] == 120
     assert made.counts["skipped"] >= 70
@@ -307,7 +306,7 @@ def test_what_is_as_good_as_equal_is_known_where_that_matters_to_nobody(bench: M
     made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=100)
     best = {"maximize": "right", "indifferent": indifferent}
-    row = {**made.row, "spec": {**made.row["spec"], "best": best}}
+    row = replace(made.row, spec={**made.row.spec, "best": best})
     assert ("behind any other by right" in str(known(made.database, row))) == (indifferent is not None)
 
 

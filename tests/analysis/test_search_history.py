@@ -136,7 +136,7 @@ def test_a_lead_that_so_many_tries_explain_is_not_clear() -> None:
     scores = np.stack([np.zeros(40), np.repeat([1.0, -1.0, 0.0], (12, 2, 26))])
     first, later = compare(scores, baseline=0), compare(scores, baseline=0, share=spendable(49, 1))
     assert (first.clear, later.clear) == (True, False)
-    assert later.lead.because == "that could be chance, of so many combinations that were tried over these cases"
+    assert later.lead.because == "that could be chance, given how many combinations were tried over these cases"
     assert later.lead.p == first.lead.p
     assert later.rows[1].p_adjusted == 1.0
     assert (later.rows[1].detectable or 0) > (first.rows[1].detectable or 1)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy  # its parts are imported when they are used
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from wtb.analysis.statistics import compare
 from wtb.analysis.statistics.paired import paired_tests
@@ -38,7 +38,7 @@ def test_its_interval_is_what_wilcoxons_test_does_not_refuse(n: int) -> None:
     low, high = ends[0]
 
     def p(shift: float) -> float:
-        return float(stats.wilcoxon(differences - shift, method="exact" if n <= 50 else "approx").pvalue)
+        return float(scipy.stats.wilcoxon(differences - shift, method="exact" if n <= 50 else "approx").pvalue)
 
     assert min(p(low + 1e-9), p(high - 1e-9)) > 0.0499
     assert max(p(low - 1e-9), p(high + 1e-9)) < 0.0501
@@ -61,7 +61,7 @@ def test_far_ones_move_neither_the_figure_nor_the_interval_by_much() -> None:
 def test_its_test_is_wilcoxons(n: int) -> None:
     differences = np.random.default_rng(n).normal(0.4, 1, size=n)
     (found,) = paired_tests(differences[None], compare="median")
-    assert found.p == pytest.approx(stats.wilcoxon(differences, method="exact").pvalue)
+    assert found.p == pytest.approx(scipy.stats.wilcoxon(differences, method="exact").pvalue)
 
 
 def test_ranks_are_shared_by_equal_sizes_and_pairs_that_agree_have_none() -> None:

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.support.amounts import examples
 from wtb.analysis.statistics import RESAMPLES, Comparison, Estimate, Floats, Lead, compare, holm, paired, wilson
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.intervals import rate_difference, t_quantile
@@ -221,9 +222,10 @@ def test_differences_that_are_rounding_errors_are_no_differences() -> None:
 
 def test_under_the_null_p_is_below_5_percent_in_5_percent() -> None:
     rng = np.random.default_rng(11)
-    scores = np.vstack([np.zeros(37), rng.normal(size=(1_000, 37))])
+    rows = examples(1_000)
+    scores = np.vstack([np.zeros(37), rng.normal(size=(rows, 37))])
     rejected = sum(row.p is not None and row.p < 0.05 for row in compare(scores, baseline=0).rows)
-    assert rejected / 1_000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 1_000))
+    assert rejected / rows == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / rows))
 
 
 def test_differences_with_equal_means_and_a_long_tail_are_rarely_seen() -> None:
@@ -466,7 +468,7 @@ def test_the_scale_of_the_scores_does_not_matter(scale: float, n: int) -> None:
     assert scaled.p == plain.p
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SCORES, st.data())
 def test_no_number_is_ever_nan(scores: Floats, data: st.DataObject) -> None:
     baseline = data.draw(st.one_of(st.none(), st.integers(0, len(scores) - 1)))
@@ -477,7 +479,7 @@ def test_no_number_is_ever_nan(scores: Floats, data: st.DataObject) -> None:
         assert row.ci is None or row.ci[0] < row.ci[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SCORES, QUARTERS)
 def test_a_shift_moves_the_means_and_leaves_the_differences(scores: Floats, shift: float) -> None:
     assume(not passes(scores, "higher").any() and not passes(scores + shift, "higher").any())
@@ -488,7 +490,7 @@ def test_a_shift_moves_the_means_and_leaves_the_differences(scores: Floats, shif
         assert (after.delta, after.delta_ci, after.p) == (before.delta, before.delta_ci, before.p)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SCORES)
 def test_the_test_does_not_care_about_the_sign(scores: Floats) -> None:
     plain, turned = compare(scores, baseline=0), compare(-scores, baseline=0, better="lower")

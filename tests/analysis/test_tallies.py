@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.amounts import examples
+from tests.support.forkserver import Script
 from wtb.analysis.matrix.build import build, freeze, made
 from wtb.analysis.running_totals import leaders, live
 from wtb.analysis.scores import Scores
@@ -27,11 +26,15 @@ from wtb.authoring.workflow import Workflow
 from wtb.config.retention_policy import Policy
 from wtb.core.ids import new_id
 from wtb.core.scoring.measure import Measure, Score
-from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.operations.housekeeping.garbage_collection import apply_policy
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention
+from wtb.store.process_identity import ProcessIdentity
+from wtb.store.read.queries import find_sweep
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.rescore import write_scores
@@ -101,10 +104,10 @@ class Cells:
     def __init__(self, bench: Any) -> None:
         self.database: Database = bench.database
         self.sweep_id: str = bench.sweep_id
-        self.session_id = str(bench.row["session_id"])
-        runner = {"id": new_id(), "host": "here", "boot": "b", "pid": 1, "process_started_at": 0.0}
+        self.session_id = str(bench.row.session_id)
+        runner = ProcessIdentity(new_id(), "here", "b", 1, 0.0)
         leases.register(self.database, runner)
-        self.runner_id = str(runner["id"])
+        self.runner_id = runner.id
 
     def claimed(self, limit: int = 1) -> list[dict[str, Any]]:
         with self.database.write() as connection:
@@ -164,8 +167,8 @@ class Cells:
                 executions.c.sweep_id == self.sweep_id,
                 executions.c.id.in_(sa.select(cells.c.execution_id).where(cells.c.status == "succeeded")),
             )
-            rows = [dict(row) for row in connection.execute(ended.order_by(executions.c.id).limit(limit)).mappings()]
-        sweep = {"id": self.sweep_id, "session_id": self.session_id}
+            rows = fetch_records(connection, ExecutionRow, ended.order_by(executions.c.id).limit(limit))
+        sweep = find_sweep(self.database, self.sweep_id)
         write_scores(self.database, sweep, [(row, [Score("first", value, Measure())]) for row in rows])
 
     def check(self) -> None:
@@ -445,8 +448,8 @@ def test_a_tally_killed_before_its_commit_counts_nothing_and_the_next_one_counts
     before = tallied(sweep.database, sweep.sweep_id)
     sweep.finish(2.0, 7)
     url = sweep.database.url.render_as_string(hide_password=False)
-    done = subprocess.run([sys.executable, "-c", KILLED, url, sweep.sweep_id], check=False, timeout=60)
-    assert done.returncode == -signal.SIGKILL
+    with Script(KILLED, url, sweep.sweep_id) as tallying:
+        assert tallying.wait(60) == -signal.SIGKILL
     assert tallied(sweep.database, sweep.sweep_id) == before
     sweep.check()
     assert sum(row["n"] for row in tallied(sweep.database, sweep.sweep_id)) == 2 * 9
@@ -455,12 +458,11 @@ def test_a_tally_killed_before_its_commit_counts_nothing_and_the_next_one_counts
 def test_two_processes_tally_while_cells_finish_and_one_is_killed_again_and_again(on_postgres: Make) -> None:
     sweep = on_postgres(cases=150)
     luck = random.Random(4)
-    command = [sys.executable, "-c", TALLIES, sweep.database.url.render_as_string(hide_password=False), sweep.sweep_id]
+    url = sweep.database.url.render_as_string(hide_password=False)
 
-    def started() -> subprocess.Popen[bytes]:
-        made = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert made.stdout is not None
-        assert made.stdout.readline() == b"ready\n"
+    def started() -> Script:
+        made = Script(TALLIES, url, sweep.sweep_id)
+        assert made.stdout.readline() == "ready\n"
         return made
 
     one_at_a_time = threading.Lock()  # so that two do not score or retry the same cells
@@ -568,7 +570,7 @@ def retry_and_run(bench: Any) -> None:
 
 
 def rescore(bench: Any) -> None:
-    found = [row for row in bench.executions if row["status"] == "completed"]
+    found = [row for row in bench.executions if row.status == "completed"]
     write_scores(bench.database, bench.row, [(row, [Score("tests:score.half", 9.0, Measure())]) for row in found])
 
 
@@ -592,8 +594,8 @@ def collect_superseded(bench: Any) -> None:
         connection.execute(cells.update().where(cells.c.sweep_id == bench.sweep_id).values(execution_id=None))
         assert connection.scalar(sa.select(checkpoints.c.id).where(checkpoints.c.id == head))
     policy = Policy(outputs=None, superseded=0.0, sweeps=None)
-    found = collect(bench.database, FileStore(bench.folder / "files"), policy, at=time.time() + 10)
-    assert found.removed["checkpoints"][0]
+    found = apply_policy(bench.database, FileStore(bench.folder / "files"), policy, at=time.time() + 10)
+    assert found.removed["checkpoints"].count
 
 
 CHANGES = [retry_failed, retry_and_run, rescore, resume, remove, collect_superseded]
@@ -657,7 +659,7 @@ def test_how_a_sweep_stands_agrees_with_its_scores(bench: Make) -> None:
     until(lambda: not tally(made.database, made.sweep_id) and _is_whole(made))
     shown = live(made.database, made.row)
     assert shown["cells"]["total"] == 18
-    assert shown["sweep"] == {name: made.row[name] for name in ("id", "name", "status", "reason")}
+    assert shown["sweep"] == {name: getattr(made.row, name) for name in ("id", "name", "status", "reason")}
     ended_cells = [cell for cell in made.cells() if cell.status in ("succeeded", "failed")]
     for row in shown["rows"]:
         mine = [cell for cell in ended_cells if cell.combination == row["combination"]]

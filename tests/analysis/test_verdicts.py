@@ -191,7 +191,7 @@ def figures(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
 
 
 def row(verdict: str, delta: float = -0.1, **more: Any) -> dict[str, Any]:
-    cells = {"newly_failed": 0, "mended": 0, "verdict": "same", "p_worse": None, "because": None}
+    cells = {"newly_failed": 0, "fixed": 0, "verdict": "same", "p_worse": None, "because": None}
     return {
         "combination": {"a": "x"},
         "verdict": verdict,

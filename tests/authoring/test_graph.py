@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wtb.authoring.edges import END
-from wtb.authoring.graph import Route, entry_route, is_conditional, route, successors
+from wtb.authoring.graph import Route, Routes, is_conditional, successors
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import RoutingError
 
@@ -24,7 +24,7 @@ def workflow(names: str) -> Workflow:
 def after(
     wf: Workflow, ran: Sequence[str], state: Any = None, arrived: Mapping[str, tuple[str, ...]] | None = None
 ) -> Route:
-    return route(wf, list(ran), arrived or {}, state)
+    return Routes(wf).after(list(ran), arrived or {}, state)
 
 
 def yes(state: Any) -> bool:
@@ -39,7 +39,7 @@ def test_an_execution_begins_at_the_entry_nodes_in_the_order_of_declaration() ->
     wf = workflow("abc")
     wf.entries = ["c", "a"]
 
-    assert entry_route(wf).next == ("a", "c")
+    assert Routes(wf).entry.next == ("a", "c")
 
 
 def test_an_unconditional_edge_is_followed() -> None:

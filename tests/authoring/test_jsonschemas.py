@@ -25,13 +25,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$dynamicRef": "https://example.com/a"}, "a \\$dynamicRef to"),
     ({"$id": "https://example.com/whole", "$ref": "part"}, "a \\$ref to 'part'"),
     ({"$ref": "#/components/a", "components": {"a": {"$ref": "file:///etc/hosts"}}}, "a \\$ref to 'file:"),
-    ({"$ref": "#/components/a", "components": {"a": {"type": 3}}}, "is no JSON schema of draft 2020-12"),
+    ({"$ref": "#/components/a", "components": {"a": {"type": 3}}}, "is not a JSON schema of draft 2020-12"),
     ({"$ref": "#/$defs/a"}, "a \\$ref to '#/\\$defs/a'"),
     ({"$ref": "#/allOf/x", "allOf": [{}]}, "a \\$ref to '#/allOf/x'"),
     ({"$ref": "#/$id/x", "$id": "a"}, "a \\$ref to '#/\\$id/x'"),
     ({"$ref": "http://["}, "a \\$ref to 'http://\\['"),
     ({"$id": "http://[", "properties": {"x": {}}}, "an '\\$id' that cannot be read"),
-    ({"properties": {"a": {"type": "nothing"}}}, "'schema.properties.a.type' is no JSON schema"),
+    ({"properties": {"a": {"type": "nothing"}}}, "'schema.properties.a.type' is not a JSON schema"),
     ("text", "'schema' is 'text'; expected a mapping"),
 ]
 

@@ -17,7 +17,7 @@ from wtb.core.failures import Failure
 from wtb.core.questions import Answer, Asked, Question, how_to_answer
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Position
-from wtb.execution.engine.protocol import Result, Task
+from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.execution.pauses.approval_modes import error_question
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.framing import Inbox, packed
@@ -40,7 +40,7 @@ def test_those_who_ask_the_same_share_a_key_and_others_do_not() -> None:
 
 def test_a_question_reaches_the_runner_from_a_node_process_as_it_was() -> None:
     asked = Question("action", "a", "Write", 2, ("x", "y"), encode([1]), 2.5, "x")
-    given = Task("a", "default", {}, Position(0, ("a",)), CaseView("c", (), {}), asked=(asked,))
+    given = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c", (), {})), asked=(asked,))
     (frame,) = Inbox().feed(packed("task", messages.task(given)))
     assert messages.as_task(frame, {}).asked == (asked,)
     (frame,) = Inbox().feed(packed("result", messages.result(Result(1.0, 2.0, Record(), question=asked))))
@@ -50,7 +50,7 @@ def test_a_question_reaches_the_runner_from_a_node_process_as_it_was() -> None:
 def test_an_answer_reaches_a_node_process_with_its_value() -> None:
     value = {"decisions": [{"type": "edit", "at": (1, 2)}], "$odd": b"x"}
     answered = Answer("approve", by="ada", value=encode(value).decode())
-    given = Task("a", "default", {}, Position(0, ("a",)), CaseView("c", (), {}), answers={"key": answered})
+    given = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c", (), {})), answers={"key": answered})
     (frame,) = Inbox().feed(packed("task", messages.task(given)))
     found = messages.as_task(frame, {}).answers["key"]
     assert found == answered

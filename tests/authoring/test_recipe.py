@@ -200,7 +200,7 @@ def test_what_can_be_imported_runs_in_processes(module: ModuleType) -> None:
 
 
 def test_a_workflow_made_in_a_function_is_tied() -> None:
-    assert "'small' is not to be found by import" in tie(sweep(small(), vary={"a": "all"}))
+    assert "'small' cannot be imported" in tie(sweep(small(), vary={"a": "all"}))
 
 
 def test_a_workflow_of_the_script_itself_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_a_workflow_of_the_script_itself_is_tied(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_copy_of_a_workflow_is_tied_for_it_is_not_what_an_import_gives(module: ModuleType) -> None:
-    assert "not to be found by import" in tie(sweep(module.wf.copy()))
+    assert "cannot be imported" in tie(sweep(module.wf.copy()))
 
 
 @pytest.mark.parametrize("made", ["closure", "lambda", "object", "of the script"])
@@ -235,7 +235,7 @@ def test_an_evaluator_that_no_import_gives_ties_its_sweep(
         "object": Scorer(),
         "of the script": script,
     }
-    assert "not to be found by import" in tie(sweep(module.wf, evaluate=[given[made]]))
+    assert "cannot be imported" in tie(sweep(module.wf, evaluate=[given[made]]))
 
 
 def test_a_parameter_that_cannot_be_stored_is_refused_with_its_key(module: ModuleType) -> None:
@@ -247,18 +247,18 @@ def test_a_workflow_of_a_module_that_only_this_process_has_is_tied(monkeypatch: 
     made = ModuleType("made_by_hand")
     made.wf = small()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "made_by_hand", made)
-    assert "not to be found by import" in tie(sweep(made.wf, vary={"a": "all"}))
+    assert "cannot be imported" in tie(sweep(made.wf, vary={"a": "all"}))
 
 
 def test_processes_are_refused_to_a_tied_sweep_and_the_reason_is_named() -> None:
-    with pytest.raises(InputError, match=r"'small' is not to be found by import.*move it to a module"):
+    with pytest.raises(InputError, match=r"'small' cannot be imported.*move it to a module"):
         sweep(small(), vary={"a": "all"}, run={"pool": "process"}).prepare()
 
 
 @pytest.mark.parametrize("run", [{"env": ["PATH"]}, {"rlimits": {"files": 64}}], ids=str)
 def test_what_needs_processes_is_refused_to_a_tied_sweep(run: dict[str, Any]) -> None:
     (key,) = run
-    with pytest.raises(InputError, match=rf"'run.{key}' needs node processes.*not to be found by import"):
+    with pytest.raises(InputError, match=rf"'run.{key}' needs node processes.*cannot be imported"):
         sweep(small(), vary={"a": "all"}, run=run).prepare()
 
 

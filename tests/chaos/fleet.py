@@ -12,31 +12,31 @@ from tests.chaos.plan import SCHEDULER_INTERVAL_S
 from tests.support.cluster import Cluster, Member
 from tests.support.invariants import kill
 
-KINDS: tuple[tuple[str, int], ...] = (("process", 4), ("prefork", 2), ("threads", 2))  # pool, slots
+SLOTS = (4, 2, 2)  # of each worker
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A process that runs executions. runners: its own, and those of its children."""
+    """A worker that holds executions, and its runners."""
 
     pid: int
     runners: tuple[str, ...]
 
 
 class Fleet:
-    """Workers of both pools and two schedulers. Whoever waits for something calls `mend` while it does."""
+    """Workers and two schedulers. Whoever waits for something calls `restart_dead` while it does."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._workers = [cluster.start_worker(pool=pool, concurrency=slots, ready=False) for pool, slots in KINDS]
+        self._workers = [cluster.start_worker(concurrency=slots, ready=False) for slots in SLOTS]
         self._schedulers: list[Member] = [cluster.start_scheduler(SCHEDULER_INTERVAL_S) for _ in range(2)]
         cluster.wait_ready()
 
-    def mend(self) -> None:
-        """Start what has died again. Does not wait for it."""
-        for place, (worker, (pool, slots)) in enumerate(zip(self._workers, KINDS, strict=True)):
+    def restart_dead(self) -> None:
+        """Start what has died again, without waiting until it is ready."""
+        for place, (worker, slots) in enumerate(zip(self._workers, SLOTS, strict=True)):
             if not worker.lives:
-                self._workers[place] = self._cluster.start_worker(pool=pool, concurrency=slots, ready=False)
+                self._workers[place] = self._cluster.start_worker(concurrency=slots, ready=False)
         for place, scheduler in enumerate(self._schedulers):
             if not scheduler.lives:
                 self._schedulers[place] = self._cluster.start_scheduler(SCHEDULER_INTERVAL_S)
@@ -44,16 +44,13 @@ class Fleet:
     def is_ready(self) -> bool:
         return all(worker.ready for worker in self._workers)
 
-    def victims(self, *, parents: bool) -> list[Victim]:
-        """Processes that hold executions now: workers as a whole, or the children that hold them."""
+    def victims(self) -> list[Victim]:
+        """The workers that hold executions now."""
         busy = {owner for (owner,) in self._cluster.query("SELECT owner_id FROM executions WHERE status = 'running'")}
         found = []
         for worker in self._workers:
-            runners = {runner: pid for runner, pid in worker.runners().items() if runner in busy}
-            if parents and runners:
-                found.append(Victim(worker.pid, tuple(runners)))
-            if not parents:
-                found += [Victim(pid, (runner,)) for runner, pid in runners.items()]
+            if runners := tuple(runner for runner in worker.runners() if runner in busy):
+                found.append(Victim(worker.pid, runners))
         return found
 
     def node_processes(self) -> tuple[list[int], list[int]]:
@@ -64,7 +61,7 @@ class Fleet:
                 with suppress(psutil.Error):
                     process = psutil.Process(pid)
                     if "reaper.py" in " ".join(process.cmdline()[:3]):
-                        (reapers if process.ppid() in worker.hosts() else nodes).append(pid)
+                        (reapers if process.ppid() == worker.pid else nodes).append(pid)
         return reapers, nodes
 
     def kill_a_scheduler(self, dice: random.Random) -> None:

@@ -118,7 +118,7 @@ class Storm:
         ends = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._report()}"
-            self._fleet.mend()
+            self._fleet.restart_dead()
             self._recovery.look()
             if self._done < len(self._faults):  # all of them strike while there is something left to lose
                 ahead = self._ended() / self._plan.cells > self._done / len(self._faults)
@@ -145,18 +145,18 @@ class Storm:
     def _ended(self) -> int:
         return int(self._cluster.one("SELECT count(*) FROM cells WHERE finished_at IS NOT NULL"))
 
-    def _victim(self, *, parents: bool) -> Victim:
+    def _victim(self) -> Victim:
         found: list[Victim] = []
 
         def some() -> bool:
-            found[:] = self._fleet.victims(parents=parents)
+            found[:] = self._fleet.victims()
             return bool(found)
 
         self._until(some, "somebody to hold an execution")
         return self._dice.choice(found)
 
     def _kill_a_worker(self) -> None:
-        victim = self._victim(parents=self._dice.random() < 0.5)
+        victim = self._victim()
         kill(victim.pid)
         if held := self._fleet.held_by(victim):  # it may have ended all that it had a moment before
             self._recovery.watch(held)
@@ -174,7 +174,7 @@ class Storm:
 
     def _zombie(self) -> None:
         """Stop a process until it holds nothing any more, and let it go on then."""
-        victim = self._victim(parents=False)
+        victim = self._victim()
         process = psutil.Process(victim.pid)
         process.suspend()
         try:
@@ -221,13 +221,13 @@ class Storm:
 
     def _start_while_away(self) -> None:
         """Kill PostgreSQL, a scheduler and a worker, and have others started while it is away."""
-        victim = self._victim(parents=True)
+        victim = self._victim()
         self._postgres.kill()
         kill(victim.pid)
         self._fleet.kill_a_scheduler(self._dice)
         ends = time.monotonic() + self._dice.uniform(*AWAY_S)
         while time.monotonic() < ends:
-            self._fleet.mend()
+            self._fleet.restart_dead()
             time.sleep(POLL_S)
         self._postgres.start()
 

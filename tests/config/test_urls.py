@@ -24,6 +24,8 @@ SECRET = "sesame"
         ("postgresql://h/n?pass%77ord=sesame", "postgresql://h/n?pass%77ord=***"),
         ("postgresql://h/n?pasword=sesame", "postgresql://h/n?pasword=***"),
         ("postgresql://h/n?sslmode=allow&port=1", "postgresql://h/n?sslmode=allow&port=1"),
+        ("postgresql://h/n?password:=@sesame", "postgresql://h/n?password:=***"),
+        ("postgresql://u:open?key=1@sesame@h/n", "postgresql://u:***"),
         ("redis://:sesame:127.0.0.1:1/0", "redis://:***"),
         ("u:sesame@h/n", "u:***@h/n"),
         ("postgresql:sesame", "postgresql:***"),

@@ -97,7 +97,7 @@ def test_what_comes_of_a_fire_is_late_after_two_periods_and_at_most_an_hour() ->
 
 @pytest.mark.parametrize("cron", ["0 3 * *", "0 0 3 * * *", "61 * * * *", "0 0 30 2 *", "* * * * */0", "a b c d e", ""])
 def test_cron_texts_that_mean_nothing_are_refused(cron: str) -> None:
-    with pytest.raises(InputError, match="--cron"):
+    with pytest.raises(InputError, match="cron"):
         check_cron(cron)
 
 
@@ -121,7 +121,7 @@ def test_a_time_zone_that_is_not_there_is_refused_with_a_near_match() -> None:
         ("running", "completed", True, None, "judge"),
         ("running", "cancelled", False, None, "judge"),
         ("running", None, None, None, "judge"),
-        ("judged", "completed", True, 1.0, "tell"),
+        ("judged", "completed", True, 1.0, "notify"),
         ("failed", None, None, None, None),
     ],
 )
@@ -129,13 +129,13 @@ def test_what_a_fire_needs_next(
     status: str, sweep: str | None, queued: bool | None, lease: float | None, step: str | None
 ) -> None:
     fire = {"status": status, "sweep_status": sweep, "sweep_queued": queued, "lease_until": lease}
-    assert next_step({**fire, "sweep_reason": None}) == step
+    assert next_step(**fire, sweep_reason=None) == step
 
 
 def test_a_sweep_that_was_taken_over_from_a_dead_process_is_gone_on_with() -> None:
     fire = {"status": "running", "sweep_status": "paused", "sweep_queued": False, "lease_until": None}
-    assert next_step({**fire, "sweep_reason": PROCESS_DIED}) == "run"
-    assert next_step({**fire, "sweep_reason": "limit reached: usd = 1"}) is None
+    assert next_step(**fire, sweep_reason=PROCESS_DIED) == "run"
+    assert next_step(**fire, sweep_reason="limit reached: usd = 1") is None
 
 
 # Whom to tell
@@ -184,7 +184,7 @@ def test_public_addresses_are_known(address: str) -> None:
     ],
 )
 def test_targets_that_cannot_be_told_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--notify"):
+    with pytest.raises(InputError, match="notify"):
         read_target(text, allow_private=False)
 
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
 from wtb.display.text.inspect.lineage import tree
-from wtb.operations.control.state_edits import read_changes
+from wtb.operations.control.state_edits import checked_changes, typed_changes
 from wtb.planning.binding import Bound
 
 
@@ -136,19 +136,19 @@ BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State)))
     ],
 )
 def test_values_are_read_as_yaml_and_fit_the_type_of_their_key(text: str, stored: bytes) -> None:
-    (value,) = read_changes(BOUND, [text]).values()
+    (value,) = checked_changes(BOUND, typed_changes([text])).values()
     assert value.data == stored
 
 
 def test_a_mapping_becomes_the_dataclass_of_its_key() -> None:
-    (value,) = read_changes(BOUND, ["doc={title: x, score: 2}"]).values()
+    (value,) = checked_changes(BOUND, typed_changes(["doc={title: x, score: 2}"])).values()
     assert b'"fields":{"title":"x","score":2.0}' in value.data
 
 
 def test_files_are_yaml_by_their_name_else_text(tmp_path: Path) -> None:
     (tmp_path / "docs.yml").write_text("---\n- a\n- b\n")
     (tmp_path / "prompt.md").write_text("# Title\n  key: value\n")
-    read = read_changes(BOUND, [f"docs=@{tmp_path}/docs.yml", f"text=@{tmp_path}/prompt.md"])
+    read = checked_changes(BOUND, typed_changes([f"docs=@{tmp_path}/docs.yml", f"text=@{tmp_path}/prompt.md"]))
     assert (read["docs"].data, read["text"].data) == (b'["a","b"]', b'"# Title\\n  key: value\\n"')
 
 
@@ -158,15 +158,15 @@ def test_files_are_yaml_by_their_name_else_text(tmp_path: Path) -> None:
         (["number=x"], "key 'number': found 'x'; expected int"),
         (["docs=3"], r"key 'docs': found 3; expected list\[str\]"),
         (["docs=[1, b]"], "key 'docs.0': found 1"),
-        (["docs=[a"], "--set docs: not YAML"),
+        (["docs=[a"], "set docs: not YAML"),
         (["nummer=1"], "key 'nummer' is not in the state; did you mean 'number'"),
-        (["text"], "--set 'text': expected key=value"),
-        (["text=a", "text=b"], "--set text: given twice"),
-        (["text=@/nowhere"], "--set text: '/nowhere' cannot be read"),
+        (["text"], "set 'text': expected key=value"),
+        (["text=a", "text=b"], "set text: given twice"),
+        (["text=@/nowhere"], "set text: '/nowhere' cannot be read"),
         (["text=\ud800"], "key 'text' cannot be stored"),
         (["number=x", "docs=3"], "(?s)number.*docs"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_was_found(texts: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        read_changes(BOUND, texts)
+        checked_changes(BOUND, typed_changes(texts))

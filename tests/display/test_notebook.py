@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas
 import pytest
-from playwright.sync_api import Browser, Page
 
 from tests.support.browser import executable, started
-from wtb import END, Context, Sweep, SweepResult, Workflow
+from wtb import END, Context, Sweep, SweepHandle, Workflow
 from wtb.operations.execution import start
 from wtb.store.database import Database
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 HOSTILE = "</style><script>alert(1)</script>"
 
@@ -39,7 +40,7 @@ def much(case: Any, result: Any) -> float:
     return float(result.state["found"])
 
 
-def ran(database: Database, evaluate: list[Any]) -> SweepResult:
+def ran(database: Database, evaluate: list[Any]) -> SweepHandle:
     cases = [
         {"id": f"c{n}", "input": {"x": n}, "expected": {"y": n}, "tags": ["odd"] if n % 2 else []} for n in range(8)
     ]
@@ -56,7 +57,7 @@ def database() -> Iterator[Database]:
 
 
 @pytest.fixture(scope="module")
-def result(database: Database) -> SweepResult:
+def result(database: Database) -> SweepHandle:
     return ran(database, [much, "cost", "latency"])
 
 
@@ -79,7 +80,7 @@ def notebook(browser: Browser, shown: str, paper: str, ink: str) -> Page:
     ("paper", "ink"), [("rgb(255, 255, 255)", "rgb(0, 0, 0)"), ("rgb(17, 17, 17)", "rgb(238, 238, 238)")]
 )
 def test_a_result_is_its_matrix_with_intervals_in_any_theme(
-    browser: Browser, result: SweepResult, paper: str, ink: str
+    browser: Browser, result: SweepHandle, paper: str, ink: str
 ) -> None:
     page = notebook(browser, result._repr_html_(), paper, ink)
     said = page.locator(".wtb").inner_text()
@@ -97,7 +98,7 @@ def test_a_result_is_its_matrix_with_intervals_in_any_theme(
     page.close()
 
 
-def test_what_is_shown_needs_nothing_from_elsewhere(result: SweepResult) -> None:
+def test_what_is_shown_needs_nothing_from_elsewhere(result: SweepHandle) -> None:
     shown = result._repr_html_()
     assert not re.search(r"<script|https?:|url\(|@import|<link|<img", shown)
     assert "<html" not in shown
@@ -115,7 +116,7 @@ def test_a_single_execution_is_its_steps_and_its_state(browser: Browser, databas
     page.close()
 
 
-def test_cost_is_shown_once(result: SweepResult, database: Database) -> None:
+def test_cost_is_shown_once(result: SweepHandle, database: Database) -> None:
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", result._repr_html_())
     assert "cost" not in heads
     (head, _) = re.findall(r"(?m)^.*\n──", str(result)[: str(result).rindex("──")])[0].split("\n")
@@ -127,7 +128,9 @@ def test_cost_is_shown_once(result: SweepResult, database: Database) -> None:
     assert [name for name in other.to_pandas().columns if "cost" in name] == ["cost_usd"]
 
 
-def test_a_data_frame_has_all_that_is_known_of_a_cell(result: SweepResult) -> None:
+def test_a_data_frame_has_all_that_is_known_of_a_cell(result: SweepHandle) -> None:
+    import pandas  # by this test alone: it takes as long as all that other tests here import
+
     frame = result.to_pandas(state=["found", "case", "nothing"])
     assert list(frame.columns) == [
         *("look", "case", "repeat", "tags", "expected", "status", "error", "execution"),

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import documents
 from wtb.analysis.failure_causes import alike
 from wtb.core.texts import printable
 from wtb.display import markdown, notebook
@@ -66,22 +67,24 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
     return {
         "version": 1,
         "made_at": "2026-01-01T00:00:00+00:00",
-        "matrix": {
-            "version": 1,
-            "sweep": {"id": "1a", "name": "s", "status": "completed", "started_at": None, "finished_at": None},
-            "cells": cells,
-            "node_runs": {"executed": 1, "unshared": 2, "attempts": 1, "by_node": {}},
-            "cost": {"usd": 0.0, "unshared_usd": 0.0, "tokens_in": 0, "tokens_out": 0},
-            "baseline": first,
-            "rows": rows,
-            "primary": next(iter(metrics), None),
-            "primary_named": False,
-            "best": best,
-            "metrics": {metric: {"better": better} for metric, better in metrics.items()},
-            "front": {metric: [len(rows) - 1] for metric in metrics},
-            "choice": None,
-            "warnings": [],
-        },
+        "matrix": documents.whole_matrix(
+            {
+                "version": 1,
+                "sweep": {"id": "1a", "name": "s", "status": "completed", "started_at": None, "finished_at": None},
+                "cells": cells,
+                "node_runs": {"executed": 1, "unshared": 2, "attempts": 1, "by_node": {}},
+                "cost": {"usd": 0.0, "unshared_usd": 0.0, "tokens_in": 0, "tokens_out": 0},
+                "baseline": first,
+                "rows": rows,
+                "primary": next(iter(metrics), None),
+                "primary_named": False,
+                "best": best,
+                "metrics": {metric: {"better": better} for metric, better in metrics.items()},
+                "front": {metric: [len(rows) - 1] for metric in metrics},
+                "choice": None,
+                "warnings": [],
+            }
+        ),
         "gates": [
             {"gate": "m.mean > 1", "holds": None, "values": {"m.mean": None}, "because": "nothing is scored by m"}
         ],

@@ -40,6 +40,11 @@ from wtb.display.text.inspect import events, graphs
             {"node": "a", "variant": "b", "attempt": 1, "of": 3, "error": "node 'a': ValueError: no"},
             "a=b failed in attempt 1 of 3: ValueError: no",
         ),
+        (
+            "attempt.lost",
+            {"node": "a", "variant": "b", "attempt": 1, "error": "node 'a': AttemptLost: it ended"},
+            "a=b lost attempt 1: AttemptLost: it ended",
+        ),
         ("cell.succeeded", {"combination": 0, "scores": {"f1": 0.5}}, "cell a=b succeeded: f1 0.5"),
         ("cell.failed", {"combination": 7, "error": "ValueError"}, "cell 7 failed: ValueError"),
         ("node.log", {"node": "a", "variant": "b", "message": "hi", "level": "info", "n": 3}, "a=b: hi n=3"),

@@ -104,12 +104,12 @@ def test_one_that_cannot_be_told_is_tried_again_later(run_sweep: Make, tmp_path:
     made = run_sweep(simple(lambda state: None), notify=[str(broken)])
 
     (left,) = store.undelivered(made.database, made.sweep_id)
-    assert (left["tries"], "exit code 3: no such channel" in left["error"]) == (1, True)
+    assert (left.tries, "exit code 3: no such channel" in left.error) == (1, True)
     assert made.status == "completed"
     with made.database.write() as connection:
         connection.execute(sa.update(alerts).values(lease_until=0))
     Alerts(made.database).finish(PATIENCE_S)
-    assert store.undelivered(made.database, made.sweep_id)[0]["tries"] == 2
+    assert store.undelivered(made.database, made.sweep_id)[0].tries == 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -154,5 +154,5 @@ def test_whom_nobody_can_tell_is_refused_before_anything_is_submitted(notify: An
 def test_a_url_is_not_kept_where_a_report_would_show_it(bench: Make) -> None:
     made = bench(simple(lambda state: None), notify=[{"to": "http://127.0.0.1:1/secret", "allow_private": True}])
 
-    assert "secret" not in json.dumps(made.row["spec"])
-    assert made.row["notify"][0]["url"] == "http://127.0.0.1:1/secret"
+    assert "secret" not in json.dumps(made.row.spec)
+    assert made.row.notify[0]["url"] == "http://127.0.0.1:1/secret"

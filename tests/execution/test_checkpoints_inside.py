@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.execution.test_processes import Flows
 from tests.support.bench import Bench
+from tests.support.flows import Flows
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.operations.context import Context
 from wtb.operations.control.rollback import rollback
 from wtb.store.control import executions as steering
 from wtb.store.runs.retry import retry
@@ -170,7 +171,7 @@ def test_a_rollback_to_a_checkpoint_inside_a_node_goes_on_from_there(run_sweep: 
     (taken,) = inside(bench)
 
     (row,) = bench.rows(executions)
-    rollback(bench.database, row, taken["id"], bound=bench.prepared.bound, by="ada", reason=None)
+    rollback(Context(bench.database), row["id"], taken["id"], bound=bench.prepared.bound)
     (row,) = bench.rows(executions)
     assert (row["status"], row["head_id"] == taken["id"]) == ("paused", False)
     steering.resume(bench.database, row["id"], by="ada")

@@ -66,8 +66,9 @@ def run(surroundings: Surroundings) -> Run:
         wf.entry(name)
         position = Position(visits, (name,), {}, {name: visits})
         case = CaseView("case-1", ("t",), {"x": Value.of(1).data})
-        task = {"case": case, **task}
-        return NativeEngine(wf).run(Task(name, variant, encoded(given or {}), position, **task), surroundings)
+        of_root = {field: task.pop(field) for field in ("case", "repeat", "params", "seed") if field in task}
+        root = Root(**{"case": case, **of_root})
+        return NativeEngine(wf).run(Task(name, variant, encoded(given or {}), position, root, **task), surroundings)
 
     return attempt
 
@@ -114,7 +115,7 @@ def test_a_node_gets_the_parameters_of_its_variant(surroundings: Surroundings) -
     wf.node(lambda state, *, k=1: {"k": k}, name="a").variant("two", k=2)
 
     def writes(variant: str) -> dict[str, Any]:
-        task = Task("a", variant, {}, Position(0, ("a",)), CaseView("c"))
+        task = Task("a", variant, {}, Position(0, ("a",)), Root(CaseView("c")))
         return decoded(NativeEngine(wf).run(task, surroundings).writes)
 
     assert (writes("default"), writes("two")) == ({"k": 1}, {"k": 2})
@@ -130,12 +131,41 @@ def test_every_run_gets_a_copy_of_the_state_of_its_own(surroundings: Surrounding
     given = encoded({"words": ["a"]})
     wf = Workflow("one", state=State)
     wf.node(spoil, name="a")
-    engine, task = NativeEngine(wf), Task("a", "default", given, Position(0, ("a",)), CaseView("c"))
+    engine, task = NativeEngine(wf), Task("a", "default", given, Position(0, ("a",)), Root(CaseView("c")))
     engine.run(task, surroundings)
     engine.run(task, surroundings)
 
     assert seen == [["a"], ["a"]]
     assert decoded(given) == {"words": ["a"]}
+
+
+def test_what_a_node_does_not_read_is_not_decoded(surroundings: Surroundings) -> None:
+    """So a value that cannot be decoded fails the nodes alone that read it."""
+    wf = Workflow("one", state=State)
+    wf.node(lambda state: {"y": state["x"]}, name="reads x")
+    wf.node(lambda state: {"y": len(state["words"])}, name="reads words")
+    state = {"x": Value.of(1), "words": Value("0" * 64, b'{"$gone": 1}')}
+
+    def attempt(name: str) -> Result:
+        return NativeEngine(wf).run(
+            Task(name, "default", state, Position(0, (name,)), Root(CaseView("c"))), surroundings
+        )
+
+    assert decoded(attempt("reads x").writes) == {"y": 1}
+    failure = attempt("reads words").failure
+    assert failure is not None
+    assert "a stored value is damaged" in str(failure)
+
+
+def test_a_node_that_returns_its_state_writes_what_is_stored(run: Run) -> None:
+    def changes_one(state: State) -> State:
+        state["words"].append("b")
+        return state
+
+    given = {"x": 1, "words": ["a"]}
+
+    assert run(lambda state: state, given).writes == encoded(given)
+    assert decoded(run(changes_one, given).writes) == {"x": 1, "words": ["a", "b"]}
 
 
 def test_a_node_sees_what_surrounds_it(run: Run) -> None:
@@ -399,7 +429,7 @@ def test_a_node_that_runs_alone_is_joined_at_once_where_that_is_asked_for(surrou
     wf = Workflow("one", state=State)
     wf.node(lambda state: {"words": ["b"]}, name="a")
     wf.entry("a")
-    task = Task("a", "default", encoded({"words": ["a"]}), Position(0, ("a",)), CaseView("c"), join=True)
+    task = Task("a", "default", encoded({"words": ["a"]}), Position(0, ("a",)), Root(CaseView("c")), join=True)
 
     result = NativeEngine(wf).run(task, surroundings)
 
@@ -413,7 +443,7 @@ def test_a_join_that_fails_leaves_the_node_run_accepted(surroundings: Surroundin
     wf.node(lambda state: {"x": 1}, name="a")
     wf.entry("a")
     wf.branch("a", {"x": END}, by=lambda state: state["nope"])
-    task = Task("a", "default", {}, Position(0, ("a",)), CaseView("c"), join=True)
+    task = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c")), join=True)
 
     result = NativeEngine(wf).run(task, surroundings)
 

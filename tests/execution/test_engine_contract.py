@@ -22,7 +22,7 @@ from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import NodeTask, Position, shown
 from wtb.core.values import Value
 from wtb.execution.engine.executor import Surroundings
-from wtb.execution.engine.protocol import Engine, Joined, Result, Task, begin, engine_of, join
+from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, begin, engine_of, join
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
@@ -76,9 +76,8 @@ class Drive:
 
     def task(self, of: NodeTask, **more: Any) -> Task:
         variant = more.pop("variant", "default")
-        return Task(
-            of.node, variant, self.state, self.position, self.case, seed=7, number=of.number, key=of.key, **more
-        )
+        root = Root(self.case, **{"seed": 7, **{name: more.pop(name) for name in ("repeat", "params") if name in more}})
+        return Task(of.node, variant, self.state, self.position, root, number=of.number, key=of.key, **more)
 
     def run(self, number: int = 0, **more: Any) -> Result:
         """Run a task of the next step."""

@@ -17,14 +17,16 @@ from wtb.core.tree.checkpoints import NodeTask, Position
 from wtb.core.values import Value
 from wtb.display.views.execution_diff import diff_document
 from wtb.display.views.executions import execution_document, history_document, trace
-from wtb.display.views.sweeps import find_one
-from wtb.execution.runtime.fork_run import run_fork
+from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
-from wtb.operations.control.rollback import fork, rollback
+from wtb.operations.control.forks import add_fork
+from wtb.operations.control.rollback import rollback
 from wtb.operations.execution import start
-from wtb.operations.sweep import cell_documents
+from wtb.operations.inspection.cells import cell_documents
 from wtb.store.control import executions, questions
 from wtb.store.read import queries
+from wtb.store.read.references import find_one
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints, values
 
@@ -40,9 +42,9 @@ def attempts_of(made: Bench, node: str = "work") -> dict[tuple[str, str], int]:
     return {(run["task"], run["variant"]): run["attempts"] for run in made.ran(node)}
 
 
-def head_of(made: Bench, cell: int = 0) -> dict[str, Any]:
+def head_of(made: Bench, cell: int = 0) -> ExecutionRow:
     rows = list(queries.cell_rows(made.database, made.sweep_id))
-    return find_one(made.database, rows[cell]["execution_id"])
+    return find_one(made.database, rows[cell].execution_id)
 
 
 def refusing(number: int, flag: Path) -> Callable[..., Any]:
@@ -137,7 +139,7 @@ def test_the_files_of_all_tasks_are_joined(run_sweep: Make) -> None:
 
     made = run_sweep(fan(write), CASES)
 
-    head = queries.line(made.database, head_of(made)["head_id"])[-1]
+    head = queries.line(made.database, head_of(made).head_id)[-1]
     assert sorted(made.workspaces.files.manifest(head.workspace)) == ["0.txt", "1.txt", "2.txt"]
 
 
@@ -179,8 +181,8 @@ def test_a_fork_after_the_fan_out_runs_none_of_it_again_and_one_before_it_runs_a
 
     def forked(at: str, **variants: str) -> tuple[int, Counter[str]]:
         before = {run["id"] for run in made.node_runs}
-        id = fork(made.database, origin["id"], bound=made.prepared.bound, at=at, variants=variants, by="ada")
-        run_fork(made.database, id, made.prepared.bound)
+        id = add_fork(Context(made.database, by="ada"), origin.id, bound=made.prepared.bound, at=at, variants=variants)
+        made.run_fork(id)
         total = execution_document(made.database, find_one(made.database, id))["state"]["sum"]
         return total, Counter(run["task"] for run in made.node_runs if run["id"] not in before)
 
@@ -192,8 +194,8 @@ def test_going_back_to_a_node_with_several_tasks_leads_to_after_all_of_them(run_
     made = run_sweep(fan(), CASES)
     origin = head_of(made)
 
-    rollback(made.database, origin, "work", bound=made.prepared.bound, by="ada")
-    executions.resume(made.database, origin["id"], by="ada")
+    rollback(Context(made.database), origin.id, "work", bound=made.prepared.bound)
+    executions.resume(made.database, origin.id, by="ada")
     made.run()
 
     assert made.counts == {"succeeded": 1}
@@ -219,8 +221,8 @@ def test_what_a_task_saved_is_found_by_that_task_alone(bench: Make, tmp_path: Pa
     assert (inside["inside"]["node"], inside["inside"]["task"]) == ("work", "work|1")
 
     flag.touch()
-    id = fork(made.database, head_of(made)["id"], bound=made.prepared.bound, at="half", by="ada")
-    run_fork(made.database, id, made.prepared.bound)
+    id = add_fork(Context(made.database, by="ada"), head_of(made).id, bound=made.prepared.bound, at="half")
+    made.run_fork(id)
 
     shown = execution_document(made.database, find_one(made.database, id))
     assert shown["state"]["found"] == [-1, 1, -1]
@@ -238,8 +240,8 @@ def test_a_question_of_one_task_holds_the_step_and_only_that_task_starts_again(b
     made.run()
     assert made.counts == {"waiting": 1}
     (asked,) = questions.approval_rows(made.database, sweep_id=made.sweep_id)
-    assert asked["node"] == "work|1"
-    answer(made.database, asked["id"], "approve", feedback="three", by="ada")
+    assert asked.node == "work|1"
+    answer(Context(made.database, by="ada"), asked.id, "approve", feedback="three")
     made.run()
 
     assert made.cells()[0].state["found"] == [1, 5, 1]
@@ -253,9 +255,9 @@ def test_tasks_that_ask_the_same_words_ask_a_question_each(bench: Make) -> None:
     made = bench(fan(work), CASES, {"work": "all"})
     made.run()
     asked = questions.approval_rows(made.database, sweep_id=made.sweep_id)
-    assert sorted(one["node"] for one in asked) == ["work|0", "work|1", "work|2"]
+    assert sorted(one.node for one in asked) == ["work|0", "work|1", "work|2"]
     for one in asked:
-        answer(made.database, one["id"], "approve", feedback=one["node"][-1], by="ada")
+        answer(Context(made.database, by="ada"), one.id, "approve", feedback=one.node[-1])
     made.run()
 
     assert [cell.state["found"] for cell in made.cells()] == [[0, 1, 2], [100, 101, 102]]
@@ -266,10 +268,10 @@ def test_a_task_that_has_failed_for_good_asks_for_itself(bench: Make, tmp_path: 
     made = bench(fan(refusing(2, flag)), CASES, run={"approval": "on_error"})
     made.run()
     (asked,) = questions.approval_rows(made.database, sweep_id=made.sweep_id)
-    assert asked["question"] == "work|2 failed: ValueError: not yet 2. Try again?"
+    assert asked.question == "work|2 failed: ValueError: not yet 2. Try again?"
 
     flag.touch()
-    answer(made.database, asked["id"], "approve", by="ada")
+    answer(Context(made.database, by="ada"), asked.id, "approve")
     made.run()
 
     assert made.counts == {"succeeded": 1}
@@ -289,7 +291,7 @@ def test_a_state_that_a_person_changes_with_an_answer_runs_the_step_anew_with_wh
     made.run()
     (asked,) = questions.approval_rows(made.database, sweep_id=made.sweep_id)
     more = {"feedback": "now it is", "set": {"items": [7, 8, 9]}}
-    answer(made.database, asked["id"], "modify", bound=made.prepared.bound, by="ada", **more)
+    answer(Context(made.database, by="ada"), asked.id, "modify", bound=made.prepared.bound, **more)
     made.run()
 
     assert made.cells()[0].state["found"] == [[7, {}], ["now it is", {"seen": [1, 2, 3]}], [9, {}]]
@@ -305,7 +307,7 @@ def test_a_task_that_is_tried_again_with_a_changed_state_is_told_what_was_said_o
     made.run()
     (asked,) = questions.approval_rows(made.database, sweep_id=made.sweep_id)
     more = {"feedback": "four, then", "set": {"items": [1, 2, 4]}}
-    answer(made.database, asked["id"], "modify", bound=made.prepared.bound, by="ada", **more)
+    answer(Context(made.database, by="ada"), asked.id, "modify", bound=made.prepared.bound, **more)
     made.run()
 
     assert made.cells()[0].state["found"] == [None, None, "four, then"]
@@ -322,7 +324,7 @@ def test_what_cannot_begin_fails_without_a_head_and_a_retry_begins_anew(bench: M
     assert made.status == "completed"
     assert {cell.error for cell in made.cells()} == {"RuntimeError: case one cannot begin"}
     assert [(cell.node_runs, cell.elapsed_s) for cell in made.cells()] == [(0, 0.0), (0, 0.0)]
-    assert [(row["status"], row["head_id"]) for row in made.executions] == [("failed", None)]
+    assert [(row.status, row.head_id) for row in made.executions] == [("failed", None)]
     assert execution_document(made.database, head_of(made))["state"] == {}
 
     refuse.unlink()
@@ -343,11 +345,11 @@ def test_a_root_of_which_only_the_engines_part_is_damaged_begins_anew(bench: Mak
         damaged = values.c.digest == Value.of(0).digest
         connection.execute(values.update().where(damaged).values(data=Value.of(5).data.decode()))
 
-    executions.resume(made.database, paused["id"], by="ada")
+    executions.resume(made.database, paused.id, by="ada")
     made.run()
-    (held,) = [row for row in made.executions if row["status"] == "paused"]
-    assert held["id"] != paused["id"]
-    executions.resume(made.database, held["id"], by="ada")
+    (held,) = [row for row in made.executions if row.status == "paused"]
+    assert held.id != paused.id
+    executions.resume(made.database, held.id, by="ada")
     made.run()
 
     assert made.counts == {"succeeded": 1}
@@ -378,14 +380,20 @@ def test_what_is_dropped_is_gone_and_what_is_the_engines_own_is_kept_and_shown_t
     found = diff_document(made.database, trace(made.database, one), trace(made.database, other))
     told = found["state"]
     assert {*told["same"], *told["changed"], *told["only_a"], *told["only_b"]} == kept
-    assert partings(made.database, [(one["id"], other["id"])]) == ["gather"]
+    assert partings(made.database, [(one.id, other.id)]) == ["gather"]
 
 
 def test_nobody_sets_what_is_the_engines_own(run_sweep: Make) -> None:
     made = run_sweep(fan(), CASES)
 
     with pytest.raises(InputError, match="key '~steps' is the engine's own"):
-        fork(made.database, head_of(made)["id"], bound=made.prepared.bound, at="plan", set={"~steps": 9}, by="ada")
+        add_fork(
+            Context(made.database, by="ada"),
+            head_of(made).id,
+            bound=made.prepared.bound,
+            at="plan",
+            set={"~steps": 9},
+        )
 
 
 def test_a_workflow_may_have_breakpoints_of_its_own(bench: Make) -> None:
@@ -396,7 +404,7 @@ def test_a_workflow_may_have_breakpoints_of_its_own(bench: Make) -> None:
     made.run()
 
     assert made.status == "paused"
-    assert [row["reason"] for row in made.executions] == ["breakpoint after work if len(found) == 3"]
+    assert [row.reason for row in made.executions] == ["breakpoint after work if len(found) == 3"]
 
 
 def test_breakpoints_of_a_workflow_and_those_that_are_asked_for_add_up(sqlite_url: str, monkeypatch: Any) -> None:

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ from wtb.execution.runtime.cleanup import Cleaned, clean
 from wtb.execution.sandbox.process_tags import RUNNER, kill
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.process_identity import boot_id, identity
+from wtb.store.process_identity import ProcessIdentity, boot_id, identity
 from wtb.store.runs import leases
 from wtb.store.tables.schema import runners
 
@@ -35,11 +35,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "home" / "sessions"
 
 
-def ended_process() -> dict[str, Any]:
+def ended_process() -> ProcessIdentity:
     """The identity of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    return {**identity(), "pid": process.pid, "process_started_at": time.time() - 60}
+    return replace(identity(), pid=process.pid, process_started_at=time.time() - 60)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def alive(database: Database) -> str:
     """A runner that lives: this process."""
     me = identity()
     leases.register(database, me)
-    return str(me["id"])
+    return me.id
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def dead(database: Database) -> str:
     """A runner whose process has ended."""
     runner = ended_process()
     leases.register(database, runner)
-    return str(runner["id"])
+    return runner.id
 
 
 def attempt(root: Path, runner: str, *, session: str = "default", sweep: str = "sweep1") -> Path:
@@ -104,11 +104,11 @@ def test_directories_of_a_runner_that_has_ended_go_although_its_process_lives(
 def test_a_runner_of_another_machine_may_live_and_one_before_the_last_start_does_not(
     database: Database, root: Path, host: str, boot: str, goes: bool
 ) -> None:
-    runner = {**identity(), "host": host, "boot": boot}
+    runner = replace(identity(), host=host, boot=boot)
     assert boot_id() != boot
     with database.write() as connection:
-        insert_rows(connection, runners, [runner])
-    made = attempt(root, runner["id"])
+        insert_rows(connection, runners, [asdict(runner)])
+    made = attempt(root, runner.id)
 
     assert clean(database, root).directories == int(goes)
     assert made.exists() is not goes
@@ -246,9 +246,9 @@ def test_processes_of_a_dead_runner_are_killed_and_no_others(
 def test_processes_of_a_runner_on_another_machine_are_left(
     database: Database, root: Path, daemon: Callable[[str | None], int]
 ) -> None:
-    runner = {**identity(), "host": "elsewhere"}
+    runner = replace(identity(), host="elsewhere")
     leases.register(database, runner)
-    pid = daemon(str(runner["id"]))
+    pid = daemon(runner.id)
 
     assert clean(database, root) == Cleaned()
     assert is_alive(pid)
@@ -269,10 +269,10 @@ def test_a_number_that_is_another_process_by_now_is_not_killed(
     dead: str, database: Database, daemon: Callable[[str | None], int]
 ) -> None:
     pid = daemon("another")
-    row = {"id": dead, "process_started_at": 0.0}
-    assert kill(pid, partial(cleanup._is_meant, row)) is None
+    row = replace(identity(), id=dead, process_started_at=0.0)
+    assert kill(pid, partial(cleanup._belongs_to, row)) is None
 
     pid = daemon(dead)
-    younger = {**row, "process_started_at": time.time() + 60}
-    assert kill(pid, partial(cleanup._is_meant, younger)) is None  # it is older than its runner
+    younger = replace(row, process_started_at=time.time() + 60)
+    assert kill(pid, partial(cleanup._belongs_to, younger)) is None  # it is older than its runner
     assert is_alive(pid)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
+from tests.support.flows import PATIENCE_S, Flows, alive, failures, said, states, tried, until
 from wtb.analysis.matrix.build import build
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
@@ -35,157 +34,20 @@ from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
 from wtb.display.views.sweeps import status_document
 from wtb.execution.engine.native import NativeEngine
-from wtb.execution.engine.protocol import Task
+from wtb.execution.engine.protocol import Root, Task
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.execution.sandbox.node_process import CAP, NodeProcess, Setup, environment
 from wtb.execution.sandbox.pool import InProcesses, Pool
 from wtb.execution.sandbox.process_tags import PROCESS, RUNNER
-from wtb.operations.sweep import Sweep, run_to_end
-from wtb.planning.prepare import prepare
-from wtb.planning.sweep_spec import parse_spec
+from wtb.operations.context import Context
+from wtb.operations.running.local import follow
+from wtb.operations.sweep import Sweep
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
-from wtb.store.tables.schema import attempts, checkpoints
+from wtb.store.tables.schema import checkpoints
 
 pytestmark = pytest.mark.nodes("started")
-
-PATIENCE_S = 30.0
-
-HEAD = """
-import asyncio
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
-
-from wtb import END, Workflow
-
-HERE = Path(__file__).parent
-wf = Workflow("flow")
-
-
-def until(there):
-    while not there():
-        time.sleep(0.005)
-
-
-def say(name, text):
-    with open(HERE / name, "a") as file:
-        file.write(f"{text}\\n")
-"""
-ONE = """
-wf.entry("a")
-wf.edge("a", END)
-"""
-_numbers = itertools.count()
-
-
-class Flows:
-    """Workflows in modules, below a folder on `sys.path`, and sweeps of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.code = folder / "code"
-        self.files = folder / "files"
-        self.code.mkdir()
-        self.made: list[Bench] = []
-        self.name = ""
-
-    def write(self, text: str, end: str = ONE) -> str:
-        """A module of this text, between the common beginning and the usual end. Returns its name."""
-        self.name = f"process_flow_{next(_numbers)}"
-        (self.code / f"{self.name}.py").write_text(f"{HEAD}\n{text}\n{end}", "utf-8")
-        return self.name
-
-    def bench(
-        self,
-        text: str | None = None,
-        cases: int = 1,
-        vary: Mapping[str, Any] | None = None,
-        *,
-        workflow: Workflow | None = None,
-        end: str = ONE,
-        **keys: Any,
-    ) -> Bench:
-        """A sweep that is submitted, on one slot unless it says otherwise."""
-        if text is not None:
-            self.write(text, end)
-        data = {
-            "workflow": f"{self.name}:wf",
-            "cases": [{"id": f"c{n}", "input": {"n": n}} for n in range(cases)],
-            "vary": vary or {"a": "all"},
-            **keys,
-            "run": {"concurrency": 1, **keys.get("run", {})},
-        }
-        bench = Bench(in_memory(), prepare(parse_spec(data), workflow=workflow), self.files)
-        self.made.append(bench)
-        assert bench.prepared.bound.pool == data["run"].get("pool", "process")
-        return bench
-
-    def run(self, *args: Any, **keys: Any) -> Bench:
-        """A sweep that has run to its end."""
-        bench = self.bench(*args, **keys)
-        bench.run()
-        return bench
-
-    def said(self, name: str) -> list[str]:
-        path = self.code / name
-        return path.read_text("utf-8").splitlines() if path.exists() else []
-
-
-@pytest.fixture
-def flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flows]:
-    made = Flows(tmp_path)
-    monkeypatch.syspath_prepend(str(made.code))
-    # Python takes a source of the same size and second as its compiled one.
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    yield made
-    for bench in made.made:
-        bench.database.close()
-    for name in [name for name in sys.modules if name.startswith("process_flow_")]:
-        del sys.modules[name]
-    sessions = made.files / "sessions"
-    assert not sessions.exists() or not list(sessions.iterdir())  # no run leaves a directory behind
-
-
-def states(bench: Bench) -> list[dict[str, Any]]:
-    """The final state of every cell, all of which have succeeded."""
-    cells = bench.cells()
-    assert [cell.error for cell in cells if cell.failure is not None] == []
-    return [cell.state for cell in cells]
-
-
-def tried(bench: Bench) -> list[dict[str, Any]]:
-    with bench.database.read() as connection:
-        return [dict(row) for row in connection.execute(sa.select(attempts).order_by(attempts.c.number)).mappings()]
-
-
-def failures(bench: Bench) -> list[tuple[str, str]]:
-    return [(row["failure"]["kind"], row["failure"]["message"]) for row in tried(bench) if row["failure"] is not None]
-
-
-def said(bench: Bench, kind: str) -> list[dict[str, Any]]:
-    return [row["data"] for row in bench.events if row["kind"] == kind]
-
-
-def until(there: Callable[[], Any], what: str) -> Any:
-    ends = time.monotonic() + PATIENCE_S
-    while not (found := there()):
-        assert time.monotonic() < ends, f"still waiting: {what}"
-        time.sleep(0.005)
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
 
 # What user code finds
 
@@ -394,7 +256,7 @@ def a(state, ctx):
     assert kind == "timeout"
     assert "still running at its deadline of 0.5 s; its process was ended" in message
     assert tried(bench)[0]["stdout"] == "hanging\n"
-    assert bench.executions[0]["kills"] == 0
+    assert bench.executions[0].kills == 0
 
 
 def test_an_async_node_is_cancelled_at_its_deadline_and_its_process_lives_on(flows: Flows) -> None:
@@ -470,7 +332,7 @@ def test_what_was_told_before_a_kill_counts(flows: Flows) -> None:
     assert killed["failure"]["kind"] == "killed"
     assert [data["message"] for data in said(bench, "node.log")] == ["about to die"] * 2
     assert queries.spent(bench.database, bench.sweep_id) == (1, 1.5)
-    assert bench.executions[0]["kills"] == 1
+    assert bench.executions[0].kills == 1
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -623,9 +485,9 @@ def a(state):
     bench = flows.bench(text, cases=3, run={"recycle": {"runs": 1}})
     run = SweepRun(bench.database, bench.row, bench.prepared.bound, workspaces=bench.workspaces)
     with pytest.raises(WTBError, match="the code of a=default was changed while the sweep was running"):
-        run_to_end(run, grace=1.0)
+        follow(Context(bench.database), run, grace=1.0)
     assert bench.status == "paused"
-    assert "was changed while the sweep was running" in bench.row["reason"]
+    assert "was changed while the sweep was running" in bench.row.reason
     assert bench.counts["succeeded"] == 1
     assert "running" not in bench.counts
 
@@ -766,7 +628,7 @@ def test_a_sweep_in_a_function_runs_on_threads(flows: Flows) -> None:
     here.edge(a, END)
     sweep = Sweep(workflow=here, cases=[{"input": {}}], vary={"a": "all"})
     database = in_memory()
-    (cell,) = sweep.run(db=database, files=flows.files).cells
+    (cell,) = sweep.run(db=database, files=flows.files).cells()
     database.close()
     assert cell["state"] == {"pid": os.getpid()}
 
@@ -789,7 +651,7 @@ def score(case, result):
     return os.getpid() == result.state["pid"]
 
 result = Sweep(workflow=wf, cases=[{{"input": {{}}}}], vary={{"a": "all"}}, evaluate={evaluate}, run={run}).run()
-(cell,) = result.cells
+(cell,) = result.cells()
 print(result.status, cell["state"]["pid"] == os.getpid(), sorted(cell["scores"]))
 """
 
@@ -826,7 +688,7 @@ def test_a_sweep_of_what_a_module_has_runs_in_processes(flows: Flows) -> None:
     flows.write(ENVIRONMENT)
     sweep = Sweep(workflow=load(f"{flows.name}:wf"), cases=[{"input": {}}], vary={"a": "all"})
     database = in_memory()
-    (cell,) = sweep.run(db=database, files=flows.files).cells
+    (cell,) = sweep.run(db=database, files=flows.files).cells()
     database.close()
     assert cell["state"]["pid"] != os.getpid()
 
@@ -872,7 +734,7 @@ class Pooled:
         return list(root.iterdir()) if root.exists() else []
 
     def run(self, case: str = "one") -> dict[str, Any]:
-        result = self.code.run(Task("a", "default", {"n": Value.of(1)}, Position(0, ("a",)), CaseView(case)))
+        result = self.code.run(Task("a", "default", {"n": Value.of(1)}, Position(0, ("a",)), Root(CaseView(case))))
         assert result.failure is None, str(result.failure)
         return {name: decode(value.data) for name, value in (result.writes or {}).items()}
 
@@ -1010,19 +872,15 @@ def test_of_equal_variants_that_ask_for_prices_none_is_slower_and_none_is_always
     assert all(one["p_adjusted"] >= 0.001 for one in found)  # by chance it is less once in a thousand sweeps
     begun: dict[int, list[tuple[str, str]]] = {}
     for row in bench.executions:
-        if row["origin"] == "fork":
-            begun.setdefault(row["case_number"], []).append((row["id"], row["combinations"][0]))
+        if row.origin == "fork":
+            begun.setdefault(row.case_number, []).append((row.id, row.combinations[0]))
     firsts = Counter(min(forked)[1] for forked in begun.values())
     assert set(firsts) == {0, 1, 2}
     assert min(firsts.values()) >= 5
-    order = [
-        row["case_number"]
-        for row in sorted(bench.executions, key=lambda row: str(row["id"]))
-        if row["origin"] == "root"
-    ]
+    order = [row.case_number for row in sorted(bench.executions, key=lambda row: str(row.id)) if row.origin == "root"]
     assert order != sorted(order)  # and neither is a case
     again = flows.bench(EQUAL, 40, run={"concurrency": 4}, **keys)
-    roots = [row["case_number"] for row in sorted(again.executions, key=lambda row: str(row["id"]))]
+    roots = [row.case_number for row in sorted(again.executions, key=lambda row: str(row.id))]
     assert roots == order  # the order is that of the seed
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.execution.test_processes import Flows
 from tests.support.bench import Bench
+from tests.support.flows import Flows
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
 from wtb.store.tables.schema import approvals, invocations
 
@@ -157,7 +158,7 @@ def test_calls_from_before_a_question_are_not_made_again_after_its_answer(
     sweep.run()
     (asked,) = sweep.rows(approvals)
 
-    answer(sweep.database, asked["id"], action, set=changes, bound=sweep.prepared.bound, by="ada")
+    answer(Context(sweep.database, by="ada"), asked["id"], action, set=changes, bound=sweep.prepared.bound)
     sweep.run()
 
     assert made == ["book 1", "book 2"]

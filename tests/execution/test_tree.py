@@ -6,6 +6,7 @@ import operator
 import threading
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -17,13 +18,15 @@ from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import FinalError
 from wtb.store.database import Database
-from wtb.store.read import queries
-from wtb.store.tables.schema import attempts, calls, checkpoints, decisions, events, values
+from wtb.store.limits import node_limits
+from wtb.store.read import details, queries
+from wtb.store.tables.schema import attempts, calls, checkpoints, decisions, events, limited_nodes, values
 
 pytestmark = pytest.mark.repeats_on_postgres
 
 Make = Callable[..., Any]
 FINISHED = {"succeeded", "failed"}
+CLOCK_S = 0.001  # to which SQLite knows the time
 
 
 class State(TypedDict, total=False):
@@ -158,7 +161,7 @@ def test_combinations_whose_varied_node_is_never_reached_do_not_fork(run_sweep: 
     near = [cell for cell in sweep.cells() if cell.case == "case-0"]
     assert len(near) == 3
     assert all(cell.path == ("a",) for cell in near)
-    roots = {row["case_number"]: row["status"] for row in sweep.executions if row["origin"] == "root"}
+    roots = {row.case_number: row.status for row in sweep.executions if row.origin == "root"}
     assert roots == {0: "completed", 1: "forked"}
     assert sweep.executed == 1 + (1 + 3)
 
@@ -177,7 +180,7 @@ def test_without_sharing_every_cell_has_a_root_of_its_own(run_sweep: Make) -> No
     shared = run_sweep(chain(2, 2, 2), inputs(2), vary)
 
     assert alone.executed == alone.unshared == shared.unshared == 16 * 3
-    assert {row["origin"] for row in alone.executions} == {"root"}
+    assert {row.origin for row in alone.executions} == {"root"}
     assert [(c.combination, c.state, c.path) for c in alone.cells()] == [
         (c.combination, c.state, c.path) for c in shared.cells()
     ]
@@ -197,7 +200,7 @@ def test_each_repeat_is_an_independent_sample_with_a_root_of_its_own(run_sweep: 
     sweep = run_sweep(wf, [{"id": "one", "input": {}}], {"roll": "all"}, repeats=3)
 
     rolled = {(cell.repeat, cell.state["k"]): cell.state["rolled"] for cell in sweep.cells()}
-    assert len([row for row in sweep.executions if row["origin"] == "root"]) == 3
+    assert len([row for row in sweep.executions if row.origin == "root"]) == 3
     assert len({rolled[repeat, 0] for repeat in range(3)}) == 3
     assert all(rolled[repeat, 0] == rolled[repeat, 1] for repeat in range(3))  # variants see the same luck
 
@@ -302,7 +305,7 @@ def test_the_last_failed_attempt_fails_the_cell(run_sweep: Make) -> None:
     (run,) = sweep.node_runs
     assert (run["status"], run["attempts"]) == ("failed", 3)
     tried = queries.attempt_rows(sweep.database, [run["id"]])
-    assert [(row["number"], row["status"]) for row in tried] == [(1, "failed"), (2, "failed"), (3, "failed")]
+    assert [(row.number, row.status) for row in tried] == [(1, "failed"), (2, "failed"), (3, "failed")]
 
 
 @pytest.mark.parametrize("how", ["declared", "raised"])
@@ -410,7 +413,17 @@ def test_a_node_with_a_limit_runs_so_many_at_a_time(run_sweep: Make) -> None:
     assert most == 2
 
 
-def test_a_node_with_a_rate_starts_so_many_a_second(run_sweep: Make) -> None:
+def test_a_node_with_a_rate_starts_so_many_a_second(run_sweep: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns are a fiftieth of a second apart, and no node run starts before its turn, however late it may be."""
+    turns: list[float] = []
+    take_turn = node_limits._turn
+
+    def noted_turn(connection: sa.Connection, place: node_limits.Place, spacing_s: float) -> float:
+        wait_s = take_turn(connection, place, spacing_s)
+        turns.append(connection.scalars(sa.select(limited_nodes.c.next_at)).one() - spacing_s)
+        return wait_s
+
+    monkeypatch.setattr(node_limits, "_turn", noted_turn)
     wf = Workflow("slow", state=State)
     wf.node(writer("a"), name="a", rate=50)
     wf.entry("a")
@@ -419,7 +432,9 @@ def test_a_node_with_a_rate_starts_so_many_a_second(run_sweep: Make) -> None:
 
     with sweep.database.read() as connection:
         started = sorted(connection.scalars(sa.select(attempts.c.started_at)))
-    assert started[-1] - started[0] >= 0.95 * 5 / 50
+    assert len(turns) == len(started) == 6
+    assert all(later - earlier >= 1 / 50 - CLOCK_S for earlier, later in pairwise(turns))
+    assert all(start >= turn - CLOCK_S for start, turn in zip(started, turns, strict=True))
 
 
 @pytest.mark.parametrize("cap", [1, 7, 12])
@@ -431,8 +446,8 @@ def test_a_limit_of_node_runs_stops_exactly_there_and_pauses_the_sweep(cap: int,
     assert (ended.status, ended.limit) == ("paused", "node_runs")
     assert f"node_runs = {cap}" in ended.reason
     assert len(sweep.node_runs) == sweep.executed == cap
-    assert sweep.row["reason"] == ended.reason
-    assert not [row for row in sweep.executions if row["status"] == "running"]
+    assert sweep.row.reason == ended.reason
+    assert not [row for row in sweep.executions if row.status == "running"]
     assert sweep.counts.get("running", 0) == 0
 
 
@@ -711,7 +726,8 @@ def test_a_follower_that_reads_in_small_pages_misses_no_event(run_sweep: Make) -
     sweep = run_sweep(chain(2, 2), inputs(3), {"a": "all", "b": "all"})
 
     assert sweep.follow() == [row["id"] for row in sweep.events]
-    assert len(sweep.follow()) == len(sweep.rows(events))
+    counted = details.event_counts(sweep.database, sweep.sweep_id)
+    assert len(sweep.follow()) == len(set(sweep.follow())) == sum(row["count"] for row in counted)
 
 
 def test_a_follower_misses_no_event_when_transactions_commit_out_of_order(
@@ -774,4 +790,4 @@ def test_two_sweeps_share_one_database(run_sweep: Make) -> None:
     second = run_sweep(chain(2, 2), inputs(1), {"b": "all"})
 
     assert (first.executed, second.executed) == (4, 3)
-    assert {row["id"] for row in queries.list_sweeps(first.database)} == {first.sweep_id, second.sweep_id}
+    assert {row.id for row in queries.list_sweeps(first.database)} == {first.sweep_id, second.sweep_id}

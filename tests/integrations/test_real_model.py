@@ -38,9 +38,9 @@ def test_two_prompts_over_two_cases_are_recorded_with_what_the_model_took(tmp_pa
         pass
     assert run.finish().status == "completed"
     cells = list(queries.cell_rows(database, sweep_id))
-    assert [cell["status"] for cell in cells] == ["succeeded"] * 4
+    assert [cell.status for cell in cells] == ["succeeded"] * 4
     for cell in cells:
-        document = execution_document(database, queries.find_execution(database, cell["execution_id"]), calls=True)
+        document = execution_document(database, queries.find_execution(database, cell.execution_id), calls=True)
         (step,) = document["path"]
         (call,) = step["calls"]
         assert call["model"] == "smollm2-135m"
@@ -48,9 +48,9 @@ def test_two_prompts_over_two_cases_are_recorded_with_what_the_model_took(tmp_pa
         assert [one["role"] for one in call["prompt"]["messages"]] == ["system", "user"]
         assert 10 < call["tokens_in"] < 100
         assert 0 < call["tokens_out"] <= 24
-        assert (cell["tokens_in"], cell["tokens_out"]) == (call["tokens_in"], call["tokens_out"])
+        assert (cell.tokens_in, cell.tokens_out) == (call["tokens_in"], call["tokens_out"])
         assert 0 < call["duration_s"] <= step["duration_s"]
-        assert cell["usd"] == 0
+        assert cell.usd == 0
     events = queries.event_rows(database, sweep_id, kinds=["node.log"])
     assert not events  # usage and price were known
     database.close()

@@ -13,9 +13,12 @@ import sqlalchemy as sa
 from tests.support.bench import Bench
 from wtb import END, InputError, Workflow
 from wtb.core.errors import ConflictError, Rejected, WTBError
+from wtb.display.views.questions import question_document, whole_question
 from wtb.integrations.models.two_pass import ActionNode
-from wtb.operations.control.answers import answer, document
+from wtb.operations.context import Context
+from wtb.operations.control.answers import Answered, answer
 from wtb.store.control import approvals, questions, sweeps
+from wtb.store.rows import ListedQuestion
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import approvals as approvals_table
 from wtb.store.tables.schema import attempts
@@ -43,17 +46,21 @@ def questioner(**ask: Any) -> Workflow:
     return wf
 
 
-def open_questions(made: Bench) -> list[dict[str, Any]]:
+def open_questions(made: Bench) -> list[ListedQuestion]:
     return questions.approval_rows(made.database, sweep_id=made.sweep_id)
 
 
-def the_question(made: Bench) -> dict[str, Any]:
+def the_question(made: Bench) -> ListedQuestion:
     (found,) = open_questions(made)
     return found
 
 
-def told(made: Bench, action: str, **fields: Any) -> dict[str, Any]:
-    return answer(made.database, the_question(made)["id"], action, bound=made.prepared.bound, by="ada", **fields)
+def told(made: Bench, action: str, **fields: Any) -> Answered:
+    return answer(who(made), the_question(made).id, action, bound=made.prepared.bound, **fields)
+
+
+def who(made: Bench, by: str = "ada") -> Context:
+    return Context(made.database, by=by)
 
 
 def kinds(made: Bench) -> list[str]:
@@ -68,11 +75,11 @@ def test_two_variants_that_ask_the_same_share_one_answer(run_sweep: Make) -> Non
     made = run_sweep(questioner(options=["yes", "no"]), vary={"b": ["default", "other"]})
 
     assert made.status == "paused"
-    assert "1 answer" in made.row["reason"]
+    assert "1 answer" in made.row.reason
     assert made.counts == {"waiting": 2}
-    assert sorted(row["status"] for row in made.executions) == ["forked", "waiting", "waiting"]
+    assert sorted(row.status for row in made.executions) == ["forked", "waiting", "waiting"]
     found = the_question(made)
-    shown = document(made.database, found, whole=True)
+    shown = whole_question(made.database, found)
     assert shown["executions"] == 2
     assert shown["context"] == {"x": 2}
     assert shown["options"] == ["yes", "no"]
@@ -80,7 +87,7 @@ def test_two_variants_that_ask_the_same_share_one_answer(run_sweep: Make) -> Non
 
     given = told(made, "yes", feedback="fine")
 
-    assert len(given["executions"]) == 2
+    assert len(given.executions) == 2
     assert made.counts == {"pending": 2}
     made.run()
     assert made.status == "completed"
@@ -124,23 +131,23 @@ def test_an_answer_carries_a_value_to_all_who_ask(run_sweep: Make, action: str, 
     assert outputs(made) == [VALUE, VALUE]
     assert outputs(made, "said") == [[action, "so", 0], [action, "so", 1]]
     shown = {**VALUE, "decisions": [{"type": "edit", "args": {"to": ["ana"], "amount": str(2**70), "at": 0.1}}]}
-    assert given["value"] == shown
+    assert given.value == shown
     (row,) = questions.approval_rows(made.database, sweep_id=made.sweep_id, closed=True)
-    assert document(made.database, row)["answer"]["value"] == shown
+    assert question_document(row)["answer"]["value"] == shown
     answered = next(event for event in made.events if event["kind"] == "approval.answered")
     assert answered["data"]["value"].startswith('{"decisions":[{"type":"edit"')
     with pytest.raises(ConflictError, match=r"with the value \{.*, saying 'so'"):
-        answer(made.database, row["id"], "approve", by="bob")
+        answer(who(made, "bob"), row.id, "approve")
 
 
 def test_nothing_is_a_value_too_and_without_one_there_is_none(run_sweep: Make) -> None:
     made = run_sweep(valued(), [{"id": name, "input": {"x": number}} for number, name in enumerate("pq")])
-    rows = {row["case"]: row for row in open_questions(made)}
-    answer(made.database, rows["p"]["id"], "approve", value=None, by="ada")
-    answer(made.database, rows["q"]["id"], "approve", by="ada")
+    rows = {row.case: row for row in open_questions(made)}
+    answer(who(made), rows["p"].id, "approve", value=None)
+    answer(who(made), rows["q"].id, "approve")
     made.run()
     assert outputs(made) == [None, None]
-    found = {row["case"]: row["answer"] for row in questions.approval_rows(made.database, closed=True)}
+    found = {row.case: row.answer for row in questions.approval_rows(made.database, closed=True)}
     assert (found["p"]["value"], found["q"]["value"]) == ("null", None)
 
 
@@ -153,8 +160,8 @@ def test_an_answer_that_was_stored_before_there_were_values_has_none(run_sweep: 
         connection.execute(approvals_table.update().values(answer=earlier))
     made.run()
     assert outputs(made) == [None]
-    (row,) = questions.approval_rows(made.database, closed=True)
-    assert document(made.database, row)["answer"]["value"] is None
+    (asked,) = questions.approval_rows(made.database, closed=True)
+    assert question_document(asked)["answer"]["value"] is None
 
 
 def test_a_value_that_nobody_would_be_given_is_refused(run_sweep: Make) -> None:
@@ -165,7 +172,7 @@ def test_a_value_that_nobody_would_be_given_is_refused(run_sweep: Make) -> None:
         told(made, "approve", value={"a": [1, object()]})
     with pytest.raises(InputError, match="the value has 1,000,002 bytes of JSON; expected at most 1,000,000"):
         told(made, "approve", value="x" * 1_000_000)
-    assert the_question(made)["status"] == "open"
+    assert the_question(made).status == "open"
     told(made, "approve", value="x" * 999_998)
     made.run()
     assert outputs(made) == ["x" * 999_998]
@@ -244,7 +251,7 @@ def test_modify_changes_the_state_and_the_node_starts_again_from_it(run_sweep: M
     made.run()
 
     assert outputs(made) == [[40, "modify", None, "better", "ada", 0], [40, "modify", None, "better", "ada", 1]]
-    assert all(row["edited"] for row in made.executions if row["status"] == "completed")
+    assert all(row.edited for row in made.executions if row.status == "completed")
     assert made.status == "completed"
     assert not open_questions(made)
     assert kinds(made).count("approval.asked") == 1
@@ -284,16 +291,16 @@ def test_before_asks_before_each_step_once_for_all_cells(run_sweep: Make) -> Non
     wf = questioner()
     made = run_sweep(wf, vary={"b": ["default", "other"]}, run={"approval": "before"})
     first = the_question(made)
-    assert (first["kind"], first["question"]) == ("before", "Run a?")
-    assert document(made.database, first, whole=True)["context"] == {"x": 1}
+    assert (first.kind, first.question) == ("before", "Run a?")
+    assert whole_question(made.database, first)["context"] == {"x": 1}
     told(made, "modify", set={"x": 10})
     made.run()
     second = the_question(made)
-    assert second["question"] == "Run b?"
-    assert second["executions"] == 1
+    assert second.question == "Run b?"
+    assert second.executions == 1
     told(made, "approve")
     made.run()
-    assert the_question(made)["kind"] == "ask"
+    assert the_question(made).kind == "ask"
     told(made, "approve")
     made.run()
     assert made.counts == {"succeeded": 2}
@@ -316,11 +323,11 @@ def test_after_asks_to_go_on_with_what_a_node_made(run_sweep: Make) -> None:
     wf.approval = {"after": "a"}
     made = run_sweep(wf)
     found = the_question(made)
-    assert (found["kind"], found["node"]) == ("after", "a")
-    assert document(made.database, found, whole=True)["context"] == {"x": 2}
+    assert (found.kind, found.node) == ("after", "a")
+    assert whole_question(made.database, found)["context"] == {"x": 2}
     told(made, "approve")
     made.run()
-    assert the_question(made)["kind"] == "ask"  # and not of a, a second time
+    assert the_question(made).kind == "ask"  # and not of a, a second time
 
 
 def test_on_error_a_failed_node_run_asks_and_knows_the_feedback(run_sweep: Make) -> None:
@@ -336,12 +343,12 @@ def test_on_error_a_failed_node_run_asks_and_knows_the_feedback(run_sweep: Make)
     wf.edge(a, END)
     made = run_sweep(wf, [{"id": name, "input": {"x": 1}} for name in ("p", "q", "r")], run={"approval": "on_error"})
     assert made.counts == {"waiting": 3}
-    ask = made.database, made.prepared.bound
-    by_case = {row["case"]: row for row in open_questions(made)}
-    assert document(made.database, by_case["p"], whole=True)["context"]["error"] == "ValueError: no such index"
-    answer(ask[0], by_case["p"]["id"], "approve", feedback="use the other", by="ada")
-    answer(ask[0], by_case["q"]["id"], "modify", set=["x=5"], feedback="five", bound=ask[1], by="ada")
-    answer(ask[0], by_case["r"]["id"], "reject", feedback="leave it", by="ada")
+    ask, bound = who(made), made.prepared.bound
+    by_case = {row.case: row for row in open_questions(made)}
+    assert whole_question(made.database, by_case["p"])["context"]["error"] == "ValueError: no such index"
+    answer(ask, by_case["p"].id, "approve", feedback="use the other")
+    answer(ask, by_case["q"].id, "modify", set={"x": 5}, feedback="five", bound=bound)
+    answer(ask, by_case["r"].id, "reject", feedback="leave it")
     made.run()
 
     assert made.counts == {"succeeded": 2, "failed": 1}
@@ -362,11 +369,11 @@ def test_with_nobody_there_defaults_count_at_once(run_sweep: Make) -> None:
 @pytest.mark.parametrize("default", ["no", None])
 def test_time_that_is_up_lets_the_default_count(run_sweep: Make, default: str | None) -> None:
     made = run_sweep(questioner(timeout=0.01, default=default))
-    execution = made.executions[-1]["id"]
+    execution = made.executions[-1].id
     if made.status == "paused":  # else its run has seen it by itself
         while not approvals.expire(made.database):
             time.sleep(0.02)
-        (reason,) = (row["reason"] for row in made.executions)
+        (reason,) = (row.reason for row in made.executions)
         assert (reason is None) == (default is not None), reason
         made.run()
     (cell,) = made.cells()
@@ -377,9 +384,9 @@ def test_time_that_is_up_lets_the_default_count(run_sweep: Make, default: str | 
         assert cell.state["y"] == [2, "approve", "no", None, None, 0]
     (row,) = questions.approval_rows(made.database, sweep_id=made.sweep_id, closed=True)
     came = "its default counted" if default else "it has no default, so that its node fails"
-    for ref in (row["id"], execution):
+    for ref in (row.id, execution):
         with pytest.raises(ConflictError, match=rf"expired: it was not answered in time \(.*\); {came}"):
-            answer(made.database, ref, "approve", by="bob")
+            answer(who(made, "bob"), ref, "approve")
 
 
 def test_of_two_who_answer_at_once_one_wins_and_the_other_is_told(run_sweep: Make) -> None:
@@ -388,10 +395,10 @@ def test_of_two_who_answer_at_once_one_wins_and_the_other_is_told(run_sweep: Mak
         outcomes: list[Any] = []
         line = threading.Barrier(2)
 
-        def give(by: str, id: str = row["id"], line: Any = line, outcomes: Any = outcomes) -> None:
+        def give(by: str, id: str = row.id, line: Any = line, outcomes: Any = outcomes) -> None:
             line.wait()
             try:
-                outcomes.append(answer(made.database, id, "approve", by=by)["by"])
+                outcomes.append(answer(who(made, by), id, "approve").by)
             except WTBError as error:
                 outcomes.append(error)
 
@@ -447,15 +454,15 @@ def test_nodes_beside_one_that_asks_are_kept_and_answered_ones_go_on(run_sweep: 
 
     assert sorted(ran) == ["b0", "b1", "c", "d0", "d1"]
     assert made.counts == {"waiting": 4}
-    asked = {row["question"]: row for row in open_questions(made)}
+    asked = {row.question: row for row in open_questions(made)}
     assert set(asked) == {"b?", "c?"}
     ran.clear()
-    answer(made.database, asked["b?"]["id"], "approve", feedback="B", by="ada")
+    answer(who(made), asked["b?"].id, "approve", feedback="B")
     made.run()
     assert sorted(ran) == ["b0", "b1"]
     assert made.counts == {"waiting": 4}
     ran.clear()
-    answer(made.database, asked["c?"]["id"], "approve", feedback="C", by="ada")
+    answer(who(made), asked["c?"].id, "approve", feedback="C")
     made.run()
     assert ran == ["c"]
     assert made.counts == {"succeeded": 4}
@@ -469,19 +476,18 @@ def test_cancelling_withdraws_what_nobody_waits_for_any_more(run_sweep: Make) ->
     assert not open_questions(made)
     assert "approval.withdrawn" in kinds(made)
     with pytest.raises(ConflictError, match="withdrawn"):
-        answer(made.database, found["id"], "approve", by="bob")
+        answer(who(made, "bob"), found.id, "approve")
 
 
 UNFIT: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("aprove", {}, "did you mean 'approve'"),
     ("approve", {}, "asks to choose; answer with one of: yes, no"),
     ("approve", {"choice": "yess"}, "has no option 'yess'; did you mean 'yes'"),
-    ("modify", {"set": ["x=1"]}, "asks to choose; give --choose with one of: yes, no"),
-    ("yes", {"choice": "no"}, "with the option 'yes' and with --choose no; expected one of them"),
+    ("modify", {"set": {"x": 1}}, "asks to choose; expected a choice with modify, one of: yes, no"),
+    ("yes", {"choice": "no"}, "with the option 'yes' and with the choice 'no'; expected one of them"),
     ("reject", {"choice": "yes"}, "cannot be chosen and rejected"),
-    ("yes", {"set": ["x=1"]}, "expected it with modify"),
+    ("yes", {"set": {"x": 1}}, "expected them with modify"),
     ("modify", {"choice": "yes"}, "expected what to change"),
-    ("modify", {"choice": "yes", "set": ["x"]}, "expected key=value"),
 )
 
 
@@ -520,12 +526,12 @@ def test_an_action_node_asks_the_model_in_a_sweep(run_sweep: Make) -> None:
 
 def test_an_action_node_waits_for_a_person_where_the_run_says_so(run_sweep: Make) -> None:
     made = run_sweep(action_flow(mode="autonomous"), vary={"act": ["default", "warm"]}, run={"mode": "interactive"})
-    prompts = {row["question"]: row["id"] for row in open_questions(made)}
+    prompts = {row.question: row.id for row in open_questions(made)}
     assert set(prompts) == {"Say 1 in a dry tone", "Say 1 in a warm tone"}
     for prompt, id in prompts.items():
         with pytest.raises(InputError, match="asks for a response"):
-            answer(made.database, id, "approve", by="ada")
-        answer(made.database, id, "approve", feedback=prompt[6:11], by="ada")
+            answer(who(made), id, "approve")
+        answer(who(made), id, "approve", feedback=prompt[6:11])
     made.run()
     assert outputs(made) == ["IN A ", "IN A "]
 

@@ -16,15 +16,15 @@ from tests.support.bench import in_memory
 from wtb.config import webhooks
 from wtb.core.cron import TRIES
 from wtb.core.errors import ConflictError
-from wtb.execution.runtime.sweep_run import Ended, SweepRun
+from wtb.operations.context import Context
 from wtb.operations.schedules import fire as firing
 from wtb.operations.schedules.fire import carry_out
-from wtb.operations.schedules.history import history, problems
-from wtb.planning.binding import Bound
+from wtb.operations.schedules.history import check_schedule, history
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.housekeeping.deletion import delete_session, delete_sweep
 from wtb.store.limits.sessions import create
+from wtb.store.schedules import Fire
 from wtb.store.tables.schema import fires, now, schedules, sweeps
 
 FLOW = """
@@ -81,10 +81,12 @@ class Cron:
         self._patch.syspath_prepend(self.folder)
         (self.folder / "cronflow.py").write_text(FLOW.format(body=body))
 
-    def add(self, name: str = "nightly", **more: Any) -> dict[str, Any]:
+    def add(self, name: str = "nightly", **more: Any) -> store.Schedule:
         row = {"name": name, "cron": "0 3 * * *", "tz": "UTC", "missed": "once", "queued": False}
         row |= {"file": str(self.folder / "sweep.yaml"), "folder": str(self.folder), "session": "default"}
-        return store.add_schedule(self.database, {**row, "margin": {}, "notify": {}, "baseline": "last", **more})
+        return store.add_schedule(
+            self.database, store.NewSchedule(**{**row, "margin": {}, "notify": {}, "baseline": "last", **more})
+        )
 
     def is_due(self, ago: float = 1.0) -> None:
         """Let the next fire have been due some seconds ago."""
@@ -96,32 +98,25 @@ class Cron:
         with self.database.write() as connection:
             connection.execute(schedules.update().values(next_at=schedules.c.next_at - days * A_DAY))
 
-    def make(self) -> dict[str, Any]:
+    def make(self) -> Fire:
         """Make a fire that is due: its row."""
-        store.make_manual(self.database, store.find_schedule(self.database, "nightly")["id"])
+        store.make_manual(self.database, store.find_schedule(self.database, "nightly").id)
         return store.open_fires(self.database)[-1]
 
-    def carry(self, fire: dict[str, Any]) -> dict[str, Any]:
+    def carry(self, fire: Fire) -> Fire:
         """Claim a fire and carry it out, as a child of a scheduler does. Its row afterwards."""
         claimed = store.claim(self.database, fire)
         assert claimed is not None
-        carry_out(self.database, claimed, to_its_end, self.said.append)
+        carry_out(Context(self.database, report=self.said.append), claimed)
         return self.row(fire)
 
-    def row(self, fire: dict[str, Any]) -> dict[str, Any]:
-        rows = store.fire_rows(self.database, fire["schedule_id"])
-        return next(row for row in rows if row["fire_at"] == fire["fire_at"])
+    def row(self, fire: Fire) -> Fire:
+        rows = store.fire_rows(self.database, fire.schedule_id)
+        return next(row for row in rows if row.fire_at == fire.fire_at)
 
     def count(self, table: sa.Table) -> int:
         with self.database.read() as connection:
             return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
-
-
-def to_its_end(run: SweepRun, bound: Bound) -> Ended:
-    run.start()
-    while not run.wait(30):
-        pass
-    return run.finish()
 
 
 @pytest.fixture
@@ -166,10 +161,10 @@ def test_a_clock_that_went_back_makes_no_second_fire(cron: Cron) -> None:
     (made,) = store.make_due(cron.database)
     with cron.database.write() as connection:
         connection.execute(fires.update().values(status="judged", verdict="same"))
-        connection.execute(schedules.update().values(next_at=made["fire_at"]))  # as it stood then
+        connection.execute(schedules.update().values(next_at=made.fire_at))  # as it stood then
     store.make_due(cron.database)
     assert cron.count(fires) == 1
-    assert store.find_schedule(cron.database, "nightly")["next_at"] == added["next_at"]
+    assert store.find_schedule(cron.database, "nightly").next_at == added.next_at
 
 
 def test_fires_missed_in_a_downtime_are_made_up_for_once_and_that_is_said(cron: Cron) -> None:
@@ -177,16 +172,16 @@ def test_fires_missed_in_a_downtime_are_made_up_for_once_and_that_is_said(cron: 
     cron.was_down(4)
     (made,) = store.make_due(cron.database)
     (fire,) = store.open_fires(cron.database)
-    assert made["fire_at"] == fire["fire_at"]
-    assert fire["why"] == ["3 fires before it were missed"]
+    assert made.fire_at == fire.fire_at
+    assert fire.why == ["3 fires before it were missed"]
 
 
 def test_missed_fires_can_be_skipped(cron: Cron) -> None:
     cron.add(missed="skip")
     cron.was_down(4)
     (made,) = store.make_due(cron.database)
-    is_hardly_late = made["fire_at"] is not None  # where this runs at three o'clock
-    assert made["missed"] == 4 - is_hardly_late
+    is_hardly_late = made.fire_at is not None  # where this runs at three o'clock
+    assert made.missed == 4 - is_hardly_late
     assert cron.count(fires) == is_hardly_late
 
 
@@ -195,19 +190,19 @@ def test_a_fire_that_nobody_has_begun_stands_for_those_that_follow(cron: Cron) -
     cron.make()
     cron.is_due()
     (made,) = store.make_due(cron.database)
-    assert (made["fire_at"], made["missed"]) == (None, 1)
+    assert (made.fire_at, made.missed) == (None, 1)
     assert cron.count(fires) == 1
 
 
 def test_what_a_pause_leaves_out_is_skipped(cron: Cron) -> None:
     added = cron.add()
-    assert store.pause_schedule(cron.database, added["id"])
-    assert store.find_schedule(cron.database, "nightly")["next_at"] is None
+    assert store.pause_schedule(cron.database, added.id)
+    assert store.find_schedule(cron.database, "nightly").next_at is None
     assert store.make_due(cron.database) == []
-    assert store.resume_schedule(cron.database, added["id"])
-    assert not store.resume_schedule(cron.database, added["id"])
+    assert store.resume_schedule(cron.database, added.id)
+    assert not store.resume_schedule(cron.database, added.id)
     assert store.make_due(cron.database) == []
-    assert store.find_schedule(cron.database, "nightly")["next_at"] == added["next_at"]
+    assert store.find_schedule(cron.database, "nightly").next_at == added.next_at
 
 
 # Claiming
@@ -227,10 +222,21 @@ def test_a_fire_is_claimed_once_and_given_up_after_some_deaths(cron: Cron) -> No
     store.release(cron.database, claimed, died=True)
     assert store.claim(cron.database, cron.row(fire)) is None
     row = cron.row(fire)
-    assert (row["status"], row["verdict"]) == ("failed", "failed")
-    assert row["why"] == ["its process died 3 times while it began its sweep"]
+    assert (row.status, row.verdict) == ("failed", "failed")
+    assert row.why == ["its process died 3 times while it began its sweep"]
     told = cron.carry(row)
-    assert told["notified_at"] is not None
+    assert told.notified_at is not None
+
+
+def test_files_of_a_fire_are_where_its_context_keeps_them(quick: Cron) -> None:
+    (quick.folder / "cases.json").write_text(json.dumps([{"id": "c0", "input": {"x": 0}, "files": {"a.txt": "a.txt"}}]))
+    (quick.folder / "a.txt").write_text("abc")
+    quick.add()
+    claimed = store.claim(quick.database, quick.make())
+    assert claimed is not None
+    carry_out(Context(quick.database, files=quick.folder / "elsewhere", report=quick.said.append), claimed)
+    assert (quick.folder / "elsewhere" / "files").is_dir()
+    assert not (quick.folder / ".wtb").exists()
 
 
 def test_a_fire_at_its_end_is_not_held_again_by_a_late_renewal(cron: Cron) -> None:
@@ -239,7 +245,7 @@ def test_a_fire_at_its_end_is_not_held_again_by_a_late_renewal(cron: Cron) -> No
     claimed = store.claim(cron.database, fire)
     assert claimed is not None
     assert store.renew(cron.database, claimed)
-    assert store.end_fire(cron.database, claimed, "failed", [], baseline=None, tell=False)
+    assert store.end_fire(cron.database, claimed, "failed", [], baseline=None, notify=False)
     assert not store.renew(cron.database, claimed)
     assert store.open_fires(cron.database) == []
 
@@ -251,14 +257,14 @@ def test_who_lost_a_fire_submits_nothing(cron: Cron) -> None:
     assert first is not None
     store.release(cron.database, first)  # as if its lease had run out
     second = store.claim(cron.database, cron.row(fire))
-    carry_out(cron.database, first, to_its_end, cron.said.append)
+    carry_out(Context(cron.database, report=cron.said.append), first)
     assert cron.count(sweeps) == 0
     with pytest.raises(ConflictError), cron.database.write() as connection:
         store.mark_submitted(connection, first, "x")
     assert second is not None
-    carry_out(cron.database, second, to_its_end, cron.said.append)
+    carry_out(Context(cron.database, report=cron.said.append), second)
     assert cron.count(sweeps) == 1
-    assert cron.row(fire)["status"] == "judged"
+    assert cron.row(fire).status == "judged"
 
 
 def test_a_schedule_that_is_removed_meanwhile_submits_nothing_and_keeps_its_sweeps(cron: Cron) -> None:
@@ -266,8 +272,8 @@ def test_a_schedule_that_is_removed_meanwhile_submits_nothing_and_keeps_its_swee
     cron.carry(cron.make())
     claimed = store.claim(cron.database, cron.make())
     assert claimed is not None
-    assert store.remove_schedule(cron.database, added["id"]) == 2
-    carry_out(cron.database, claimed, to_its_end, cron.said.append)
+    assert store.remove_schedule(cron.database, added.id) == 2
+    carry_out(Context(cron.database, report=cron.said.append), claimed)
     assert (cron.count(sweeps), cron.count(fires)) == (1, 0)
 
 
@@ -279,31 +285,31 @@ def test_a_fire_that_lost_less_than_its_margin_or_is_unclear_ended_well(cron: Cr
     first = cron.carry(cron.make())
     cron.code('return {"x": state["x"]}')
     second = cron.carry(cron.make())
-    assert (second["verdict"], second["baseline_id"]) == ("not worse", first["sweep_id"])
-    assert second["why"] == ["score is not worse in 1 combination: it lost less than its margin of 2 (5% error)"]
+    assert (second.verdict, second.baseline_id) == ("not worse", first.sweep_id)
+    assert second.why == ["score is not worse in 1 combination: it lost less than its margin of 2 (5% error)"]
     cron.code('return {"x": state["x"] - 20 * (state["x"] == 3)}')
     third = cron.carry(cron.make())
-    assert (third["verdict"], third["baseline_id"]) == ("unclear", second["sweep_id"])
-    assert "its margin of 2 takes about" in third["why"][0]
-    assert not problems(cron.database, store.find_schedule(cron.database, "nightly"))[0]
+    assert (third.verdict, third.baseline_id) == ("unclear", second.sweep_id)
+    assert "its margin of 2 takes about" in third.why[0]
+    assert not check_schedule(Context(cron.database), "nightly").is_wrong
 
 
 def test_each_fire_is_compared_with_the_last_good_one(cron: Cron) -> None:
-    schedule = cron.add()
+    cron.add()
     first = cron.carry(cron.make())
-    assert (first["verdict"], first["why"]) == ("cannot tell", ["no fire before it ended well, to compare it with"])
+    assert (first.verdict, first.why) == ("cannot tell", ["no fire before it ended well, to compare it with"])
     second = cron.carry(cron.make())
-    assert (second["verdict"], second["baseline_id"]) == ("same", first["sweep_id"])
+    assert (second.verdict, second.baseline_id) == ("same", first.sweep_id)
     cron.code('return {"x": state["x"]}')
     third = cron.carry(cron.make())
-    assert third["verdict"] == "worse"
-    assert problems(cron.database, store.find_schedule(cron.database, "nightly"))[0]
+    assert third.verdict == "worse"
+    assert check_schedule(Context(cron.database), "nightly").is_wrong
     fourth = cron.carry(cron.make())
-    assert (fourth["verdict"], fourth["baseline_id"]) == ("worse", second["sweep_id"])
+    assert (fourth.verdict, fourth.baseline_id) == ("worse", second.sweep_id)
     cron.code(AS_IT_WAS)
-    assert cron.carry(cron.make())["verdict"] == "same"
-    assert not problems(cron.database, store.find_schedule(cron.database, "nightly"))[0]
-    found = history(cron.database, schedule)
+    assert cron.carry(cron.make()).verdict == "same"
+    assert not check_schedule(Context(cron.database), "nightly").is_wrong
+    found = history(Context(cron.database), "nightly")
     assert [one["code_changed"] for one in found["fires"]] == [[], [], ["A"], [], ["A"]]
     assert [one["mean"] for one in found["fires"]] == [4.5, 4.5, 3.5, 3.5, 4.5]
 
@@ -312,8 +318,8 @@ def test_a_sweep_file_that_is_refused_fails_the_fire_with_the_error(quick: Cron)
     quick.add()
     (quick.folder / "sweep.yaml").write_text("workflow: cronflow:wf\nrepeats: none\n")
     row = quick.carry(quick.make())
-    assert (row["status"], row["verdict"], row["sweep_id"]) == ("failed", "failed", None)
-    assert "repeats" in " ".join(row["why"])
+    assert (row.status, row.verdict, row.sweep_id) == ("failed", "failed", None)
+    assert "repeats" in " ".join(row.why)
     assert quick.count(sweeps) == 0
 
 
@@ -323,35 +329,35 @@ def test_failed_cells_and_gates_that_do_not_hold_fail_a_fire_without_a_baseline(
         file.write("gates: ['total == 9']\n")
     quick.code('return {"x": 1 // state["x"]}')
     row = quick.carry(quick.make())
-    assert row["verdict"] == "failed"
-    assert row["why"] == ["gate failed: total == 9 (8)", "1 of 8 cells failed"]
+    assert row.verdict == "failed"
+    assert row.why == ["gate failed: total == 9 (8)", "1 of 8 cells failed"]
 
 
 def test_a_baseline_that_is_gone_fails_the_fire(quick: Cron) -> None:
     quick.add(baseline="main")
     row = quick.carry(quick.make())
-    assert row["verdict"] == "failed"
-    assert "no baseline 'main'" in row["why"][0]
+    assert row.verdict == "failed"
+    assert "no baseline 'main'" in row.why[0]
 
 
 def test_a_sweep_for_workers_is_left_to_them_and_judged_when_it_is_at_its_end(cron: Cron) -> None:
     cron.add(queued=True)
     fire = cron.carry(cron.make())
-    assert (fire["status"], fire["sweep_status"]) == ("running", "pending")
+    assert (fire.status, fire.sweep_status) == ("running", "pending")
     assert store.claim(cron.database, fire) is None, "there is nothing to do"
     with cron.database.write() as connection:
         connection.execute(sweeps.update().values(status="cancelled", reason="by ann"))
     row = cron.carry(cron.row(fire))
-    assert (row["verdict"], row["why"]) == ("failed", ["its sweep was cancelled: by ann"])
+    assert (row.verdict, row.why) == ("failed", ["its sweep was cancelled: by ann"])
 
 
 def test_a_sweep_that_was_deleted_fails_its_fire(quick: Cron) -> None:
     quick.add(queued=True)
     fire = quick.carry(quick.make())
-    delete_sweep(quick.database, fire["sweep_id"])
+    delete_sweep(quick.database, fire.sweep_id)
     row = quick.carry(quick.row(fire))
-    assert row["why"] == [f"its sweep {fire['sweep_id']} was deleted"]
-    assert history(quick.database, store.find_schedule(quick.database, "nightly"))["fires"][0]["mean"] is None
+    assert row.why == [f"its sweep {fire.sweep_id} was deleted"]
+    assert history(Context(quick.database), "nightly")["fires"][0]["mean"] is None
 
 
 def test_a_sweep_that_is_paused_waits_for_a_person_and_is_said_to(quick: Cron) -> None:
@@ -360,36 +366,38 @@ def test_a_sweep_that_is_paused_waits_for_a_person_and_is_said_to(quick: Cron) -
     with quick.database.write() as connection:
         connection.execute(sweeps.update().values(status="paused", reason="limit reached: usd = 1"))
     assert store.claim(quick.database, quick.row(fire)) is None
-    wrong, said = problems(quick.database, store.find_schedule(quick.database, "nightly"))
-    assert wrong
+    checked = check_schedule(Context(quick.database), "nightly")
+    assert checked.is_wrong
+    said = checked.sentence
     assert "limit reached" in said
-    assert f"wtb resume {fire['sweep_id']}" in said
+    assert f"wtb resume {fire.sweep_id}" in said
 
 
 def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None:
     quick.add()
-    assert not problems(quick.database, store.find_schedule(quick.database, "nightly"))[0]
+    assert not check_schedule(Context(quick.database), "nightly").is_wrong
     quick.is_due(3700.0)
-    wrong, said = problems(quick.database, store.find_schedule(quick.database, "nightly"))
-    assert wrong
+    checked = check_schedule(Context(quick.database), "nightly")
+    assert checked.is_wrong
+    said = checked.sentence
     assert "does anything run `wtb schedule run-due`" in said
 
 
 def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cron) -> None:
     cron.add(queued=True)
     fire = cron.carry(cron.make())
-    schedule = store.find_schedule(cron.database, "nightly")
     with cron.database.write() as connection:  # as a process leaves it that dies
         connection.execute(sweeps.update().values(queued=False, status="running"))
         connection.execute(fires.update().values(lease_until=now() - 60))
-    assert not problems(cron.database, schedule)[0]
+    assert not check_schedule(Context(cron.database), "nightly").is_wrong
     with cron.database.write() as connection:
         connection.execute(fires.update().values(lease_until=now() - 3700))
-    wrong, said = problems(cron.database, schedule)
-    assert wrong
+    checked = check_schedule(Context(cron.database), "nightly")
+    assert checked.is_wrong
+    said = checked.sentence
     assert said.startswith("interrupted: no process carries on the fire of ")
     assert store.claim(cron.database, cron.row(fire)) is not None
-    assert not problems(cron.database, schedule)[0]
+    assert not check_schedule(Context(cron.database), "nightly").is_wrong
 
 
 def test_a_fire_that_ends_late_hides_none_that_was_begun_after_it(quick: Cron) -> None:
@@ -398,10 +406,10 @@ def test_a_fire_that_ends_late_hides_none_that_was_begun_after_it(quick: Cron) -
     with quick.database.write() as connection:
         for seconds, fire, verdict in ((9, late, "same"), (5, later, "worse")):
             ended = {"status": "judged", "verdict": verdict, "finished_at": now() + seconds, "lease_until": None}
-            connection.execute(fires.update().where(fires.c.fire_at == fire["fire_at"]).values(ended))
-    last = store.last_ended(quick.database, schedule["id"])
+            connection.execute(fires.update().where(fires.c.fire_at == fire.fire_at).values(ended))
+    last = store.last_ended(quick.database, schedule.id)
     assert last is not None
-    assert last["verdict"] == "worse"
+    assert last.verdict == "worse"
 
 
 def test_scores_that_fail_without_a_baseline_to_fail_them_fail_the_fire(quick: Cron) -> None:
@@ -409,15 +417,15 @@ def test_scores_that_fail_without_a_baseline_to_fail_them_fail_the_fire(quick: C
     code = (quick.folder / "cronflow.py").read_text()
     (quick.folder / "cronflow.py").write_text(code.replace('result.state["x"]', 'result.state["y"]'))
     row = quick.carry(quick.make())
-    assert row["verdict"] == "failed"
-    assert row["why"][0].startswith("8 scores of score failed, such as: KeyError")
+    assert row.verdict == "failed"
+    assert row.why[0].startswith("8 scores of score failed, such as: KeyError")
 
 
 def test_a_session_takes_its_schedules_with_it(cron: Cron) -> None:
     made = create(cron.database, "ann")
     cron.add(session="ann")
     cron.make()
-    delete_session(cron.database, made["id"], may_live=lambda owner: False)
+    delete_session(cron.database, made.id, may_live=lambda owner, expired: False)
     assert (cron.count(schedules), cron.count(fires)) == (0, 0)
 
 
@@ -475,20 +483,20 @@ def test_a_regression_and_the_recovery_from_it_are_told_and_nothing_else(
     assert Listener.got == []
     quick.code('return {"x": state["x"]}')
     row = quick.carry(quick.make())
-    assert row["notified_at"] is not None
-    assert (row["notify_tries"], row["notify_error"]) == (2, None)
+    assert row.notified_at is not None
+    assert (row.notify_tries, row.notify_error) == (2, None)
     quick.code(AS_IT_WAS)
     again = quick.carry(quick.make())
     quick.carry(quick.make())
     (failed, _), (message, headers), (recovered, _) = Listener.got
     assert failed == message
-    assert (message["schedule"], message["verdict"], message["sweep"]) == ("nightly", "worse", row["sweep_id"])
-    assert message["baseline"] not in (None, row["sweep_id"])
+    assert (message["schedule"], message["verdict"], message["sweep"]) == ("nightly", "worse", row.sweep_id)
+    assert message["baseline"] not in (None, row.sweep_id)
     assert [cell["case"] for cell in message["cells"]] == [f"c{n}" for n in range(8)]
     assert headers["Idempotency-Key"] == message["key"]
     assert headers["Authorization"].startswith("Basic ")
-    assert (recovered["verdict"], recovered["sweep"]) == ("same", again["sweep_id"])
-    assert good["notified_at"] is None
+    assert (recovered["verdict"], recovered["sweep"]) == ("same", again.sweep_id)
+    assert good.notified_at is None
 
 
 @pytest.mark.parametrize(
@@ -506,11 +514,11 @@ def test_a_webhook_that_does_not_take_it_is_tried_some_times_and_then_said(
     quick.add(notify={"url": webhook(status), "allow_private": private})
     (quick.folder / "sweep.yaml").unlink()
     row = quick.carry(quick.make())
-    assert row["verdict"] == "failed"
-    assert row["notified_at"] is None
-    assert error in row["notify_error"]
-    assert "secret" not in row["notify_error"] + " ".join(quick.said)
-    assert row["notify_tries"] == firing.NOTIFY_TRIES
+    assert row.verdict == "failed"
+    assert row.notified_at is None
+    assert error in row.notify_error
+    assert "secret" not in row.notify_error + " ".join(quick.said)
+    assert row.notify_tries == firing.NOTIFY_TRIES
     assert len(Listener.got) == (firing.NOTIFY_TRIES if private else 0)
     assert store.open_fires(quick.database) == []
 
@@ -523,16 +531,17 @@ def test_who_is_down_for_a_while_is_told_by_a_later_round(
     quick.add(notify={"url": webhook(500, 500, 200), "allow_private": True})
     (quick.folder / "sweep.yaml").unlink()
     row = quick.carry(quick.make())
-    assert (row["notify_tries"], row["held"]) == (2, True)
+    assert (row.notify_tries, row.held) == (2, True)
     assert store.claim(quick.database, row) is None
-    assert "it is tried again" in problems(quick.database, store.find_schedule(quick.database, "nightly"))[1]
+    assert "it is tried again" in check_schedule(Context(quick.database), "nightly").sentence
     with quick.database.write() as connection:
         connection.execute(fires.update().values(lease_until=now() - 1))
     told = quick.carry(quick.row(row))
-    assert (told["notify_tries"], told["notify_error"]) == (3, None)
-    assert told["notified_at"] is not None
-    wrong, said = problems(quick.database, store.find_schedule(quick.database, "nightly"))
-    assert wrong
+    assert (told.notify_tries, told.notify_error) == (3, None)
+    assert told.notified_at is not None
+    checked = check_schedule(Context(quick.database), "nightly")
+    assert checked.is_wrong
+    said = checked.sentence
     assert "None" not in said, "it has no sweep"
 
 
@@ -544,4 +553,4 @@ def test_a_command_is_told_on_its_stdin_and_its_failure_is_said(quick: Cron, mon
     message, folder = (quick.folder / "told.json").read_text().rsplit("}", 1)
     assert json.loads(message + "}")["verdict"] == "failed"
     assert folder.strip() == str(quick.folder)
-    assert row["notify_error"] == "sh ended with exit code 3: no luck"
+    assert row.notify_error == "sh ended with exit code 3: no luck"

@@ -18,7 +18,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document, history_document
-from wtb.operations.housekeeping.garbage_collection import Collected, collect
+from wtb.operations.housekeeping.garbage_collection import Collected, Removed, apply_policy
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.files.manifest import Entry
@@ -27,6 +27,8 @@ from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.files import mark
 from wtb.store.housekeeping.sizes import stored_amounts
+from wtb.store.read.queries import find_execution
+from wtb.store.rows import ExecutionRow
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -135,7 +137,7 @@ class World:
             after = id
 
     def collect(self, dry: bool = False, **policy: Any) -> Collected:
-        return collect(self.database, self.store, Policy(**{**vars(ALL_OFF), **policy}), dry=dry, at=NOW)
+        return apply_policy(self.database, self.store, Policy(**{**vars(ALL_OFF), **policy}), dry_run=dry, at=NOW)
 
     def collected(self, **policy: Any) -> dict[str, tuple[int | None, int | None]]:
         """What goes; a dry run has said the same before, and changed nothing."""
@@ -144,9 +146,9 @@ class World:
         assert self.everything() == before
         found = self.collect(**policy)
         assert said.removed == found.removed
-        assert said.notes == found.notes == []
-        assert not any(count for count, _ in self.collect(**policy).removed.values())  # a second run has nothing to do
-        return {kind: (count, size) for kind, (count, size) in found.removed.items() if count}
+        assert said.notes == found.notes == ()
+        assert not any(one.count for one in self.collect(**policy).removed.values())  # a second run has nothing to do
+        return {kind: (one.count, one.bytes) for kind, one in found.removed.items() if one.count}
 
     def everything(self) -> dict[str, Any]:
         tables = {table.name: sorted(map(repr, self.rows(table))) for table in metadata.sorted_tables}
@@ -227,10 +229,10 @@ def test_an_execution_that_stood_there_is_still_told_from_what_is_left(world: Wo
     forked(world)
     world.collect(superseded=DAY)
 
-    (row,) = [row for row in world.rows(executions) if row["id"] == "left"]
+    row = find_execution(world.database, "left")
 
-    assert row["head_id"] == "root"
-    assert row["reason"] == superseded.SUPERSEDED
+    assert row.head_id == "root"
+    assert row.reason == superseded.SUPERSEDED
     assert [one["id"] for one in history_document(world.database, row)["checkpoints"]] == ["root"]
     shown = execution_document(world.database, row)
     assert (shown["execution"]["status"], shown["state"]["k0"]) == ("failed", "root state")
@@ -242,9 +244,9 @@ def test_an_execution_of_which_nothing_is_left_is_still_shown(world: World) -> N
     world.line("s", "left", "root", "a", "b")
     world.collect(superseded=DAY)
 
-    (row,) = world.rows(executions)
+    (row,) = world.database.records(ExecutionRow, sa.select(executions))
 
-    assert row["head_id"] is None
+    assert row.head_id is None
     assert history_document(world.database, row)["checkpoints"] == []
     assert execution_document(world.database, row)["state"] == {}
 
@@ -303,8 +305,8 @@ def test_many_are_removed_in_parts_from_the_ends_of_lines(world: World, monkeypa
     removed = superseded.remove_superseded(world.database, "s", NOW)
 
     assert (removed.checkpoints, removed.node_runs) == (3, 2)
-    (row,) = world.rows(executions)
-    assert row["head_id"] == "c6"  # killed here, it would still be a whole line
+    (row,) = world.database.records(ExecutionRow, sa.select(executions))
+    assert row.head_id == "c6"  # killed here, it would still be a whole line
     assert len(history_document(world.database, row)["checkpoints"]) == 7
     assert world.collected(superseded=DAY)["checkpoints"] == (7, None)
 
@@ -578,7 +580,7 @@ def test_a_sweep_that_runs_meanwhile_misses_nothing(world: World, bench: Callabl
     while not run.wait(0):
         world.collect(superseded=0.0)
     run.finish()
-    assert sorted(world.collect(superseded=0.0).removed["values"]) == [0, 0]
+    assert world.collect(superseded=0.0).removed["values"] == Removed(0, 0)
 
     assert sweep.counts == {"succeeded": 320}
     assert all(cell.state["all"][0] == int(cell.case) % 2 for cell in sweep.cells())
@@ -678,7 +680,7 @@ def test_a_snapshot_that_cannot_be_read_stops_the_removal_of_files_and_says_so(w
         found = world.collect(dry=dry)
         (note,) = found.notes
         assert f"stored file {lost} is missing" in note
-        assert found.removed["files"] == [0, 0]
+        assert found.removed["files"] == Removed(0, 0)
     assert other in world.contents()
 
 
@@ -696,7 +698,7 @@ def test_a_store_that_another_database_uses_too_is_left_alone(world: World, tmp_
     for dry in (True, False):
         found = world.collect(dry=dry)
         assert "may keep files" in found.notes[0]
-        assert found.removed["files"] == [0, 0]
+        assert found.removed["files"] == Removed(0, 0)
     assert len(world.contents()) == 1
     (its,) = [place for place in (world.store.root / ".databases").iterdir() if "other.db" in place.read_text()]
     its.unlink()

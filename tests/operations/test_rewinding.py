@@ -15,10 +15,12 @@ from wtb import END, Workflow
 from wtb.analysis.matrix.build import build
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import state, trace
-from wtb.display.views.sweeps import find_one
-from wtb.execution.runtime.fork_run import run_fork
-from wtb.operations.control.rollback import fork, rollback, undo_rollback
+from wtb.operations.context import Context
+from wtb.operations.control.forks import add_fork
+from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
 from wtb.store.control import executions as steering
+from wtb.store.read.references import find_one
+from wtb.store.rows import ExecutionRow
 from wtb.store.tables.schema import checkpoints, executions, invocations, node_runs, rollbacks
 
 Make = Callable[..., Bench]
@@ -91,18 +93,18 @@ def make(bench: Make, abc: Abc) -> Make:
     return run
 
 
-def one(bench: Bench, id: str) -> dict[str, Any]:
-    return next(row for row in bench.executions if row["id"] == id)
+def one(bench: Bench, id: str) -> ExecutionRow:
+    return next(row for row in bench.executions if row.id == id)
 
 
-def forked(bench: Bench) -> dict[str, dict[str, Any]]:
+def forked(bench: Bench) -> dict[str, ExecutionRow]:
     """root, and the executions of the variants of b by their name."""
     rows = bench.executions
-    named = {row["combinations"][0]: row for row in rows if row["origin"] == "fork"}
-    return {"root": next(row for row in rows if row["origin"] == "root"), "default": named[0], "loud": named[1]}
+    named = {row.combinations[0]: row for row in rows if row.origin == "fork"}
+    return {"root": next(row for row in rows if row.origin == "root"), "default": named[0], "loud": named[1]}
 
 
-def until_written(bench: Bench, node: str) -> list[dict[str, Any]]:
+def until_written(bench: Bench, node: str) -> list[ExecutionRow]:
     """The executions, once what a node wrote is committed."""
     ends = time.monotonic() + 60
     while not any(writer[0] == node for row in bench.rows(checkpoints) for writer in row["writers"]):
@@ -111,18 +113,21 @@ def until_written(bench: Bench, node: str) -> list[dict[str, Any]]:
     return bench.executions
 
 
-def back(bench: Bench, row: Mapping[str, Any], to: str) -> dict[str, Any]:
-    fresh = find_one(bench.database, row["id"])
-    return rollback(bench.database, fresh, to, bound=bench.prepared.bound, by="anna", reason="a try")
+def anna(bench: Bench) -> Context:
+    return Context(bench.database, by="anna")
 
 
-def again(bench: Bench, row: Mapping[str, Any]) -> None:
-    steering.resume(bench.database, row["id"], by="anna")
+def back(bench: Bench, row: ExecutionRow, to: str) -> RolledBack:
+    return rollback(anna(bench), row.id, to, bound=bench.prepared.bound, reason="a try")
+
+
+def again(bench: Bench, row: ExecutionRow) -> None:
+    steering.resume(bench.database, row.id, by="anna")
     bench.run()
 
 
-def head_state(bench: Bench, row: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(state(bench.database, trace(bench.database, find_one(bench.database, row["id"])).head))
+def head_state(bench: Bench, row: ExecutionRow) -> dict[str, Any]:
+    return dict(state(bench.database, trace(bench.database, find_one(bench.database, row.id)).head))
 
 
 def invoked(bench: Bench) -> list[tuple[str, str]]:
@@ -139,11 +144,11 @@ def test_given_one_of_two_that_forked_then_only_its_cell_is_done_again(make: Mak
     before = build(bench.database, bench.row)["rows"]
     row = forked(bench)["default"]
     said = back(bench, row, "a")
-    assert (said["nodes"], said["superseded"], said["was"]) == (["c", "b"], [], "completed")
-    moved = one(bench, row["id"])
-    assert (moved["status"], moved["passed_id"], moved["token"]) == ("paused", moved["head_id"], row["token"] + 1)
-    assert "anna" in moved["reason"]
-    assert "a try" in moved["reason"]
+    assert (said.nodes, said.superseded, said.was) == (("c", "b"), (), "completed")
+    moved = one(bench, row.id)
+    assert (moved.status, moved.passed_id, moved.token) == ("paused", moved.head_id, row.token + 1)
+    assert "anna" in moved.reason
+    assert "a try" in moved.reason
     assert head_state(bench, row)["way"] == ["a"]
     assert bench.counts == {"pending": 1, "succeeded": 1}
     assert bench.status == "paused"
@@ -161,7 +166,7 @@ def test_given_the_one_that_forked_then_all_cells_come_back_and_what_forked_is_s
     bench = make()
     rows = forked(bench)
     said = back(bench, rows["root"], "a")
-    assert sorted(said["superseded"]) == sorted([rows["default"]["id"], rows["loud"]["id"]])
+    assert sorted(said.superseded) == sorted([rows["default"].id, rows["loud"].id])
     assert bench.counts == {"pending": 2}
     assert not build(bench.database, bench.row)["rows"][0]["metrics"]["count"]["n"]
     again(bench, rows["root"])
@@ -185,12 +190,12 @@ def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: 
     back(bench, row, "a")
     back(bench, row, trace(bench.database, row).line[0].id)  # and to the input
     assert head_state(bench, row) == {"x": 0}
-    undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     assert head_state(bench, row)["way"] == ["a"]
-    undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     assert head_state(bench, row)["way"] == ["a", "b!", "c"]
-    with pytest.raises(ConflictError, match="no rollback to take back"):
-        undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    with pytest.raises(ConflictError, match="no rollback to undo"):
+        undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     again(bench, row)
     assert abc.ran == []  # it stood at its end, and was scored again
     assert bench.counts == {"succeeded": 2}
@@ -199,15 +204,15 @@ def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: 
 def test_given_something_ran_since_then_a_rollback_cannot_be_redone_but_the_left_line_is_reached(make: Make) -> None:
     bench = make()
     row = forked(bench)["loud"]
-    left = row["head_id"]
+    left = row.head_id
     back(bench, row, "b")
     again(bench, row)
     back(bench, row, "c")
     again(bench, row)
     with pytest.raises(ConflictError, match=r"it is completed, not paused.*--to "):
-        undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+        undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     said = back(bench, row, left)
-    assert said["to"] == left
+    assert said.to.id == left
 
 
 def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, abc: Abc) -> None:
@@ -217,14 +222,14 @@ def test_given_tools_then_they_are_undone_last_first_and_made_again(make: Make, 
     abc.effects.clear()
     said = back(bench, row, "a")
     assert abc.effects == ["unpost c", "unpost b"]
-    assert [call["arguments"] for call in said["undone"]] == [{"text": "c"}, {"text": "b"}]
-    assert [call["tool"] for call in said["irreversible"]] == ["log", "log"]
+    assert [call["arguments"] for call in said.calls["undone"]] == [{"text": "c"}, {"text": "b"}]
+    assert [call["tool"] for call in said.calls["irreversible"]] == ["log", "log"]
     assert invoked(bench) == [
         ("post a", "done"), ("log a", "done"), ("post b", "undone"), ("log b", "done"), ("post c", "undone"),
         ("log c", "done"),
     ]  # fmt: skip
     abc.effects.clear()
-    undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+    undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     assert abc.effects == ["post b", "post c"]
     abc.effects.clear()
     back(bench, row, "b")
@@ -237,7 +242,7 @@ def test_given_tools_of_a_trunk_that_others_stand_on_then_they_are_kept_and_name
     abc.effects.clear()
     said = back(bench, row, trace(bench.database, row).line[0].id)
     assert abc.effects == ["unpost c", "unpost b"]
-    assert [call["arguments"]["text"] for call in said["shared"]] == ["a", "a"]
+    assert [call["arguments"]["text"] for call in said.calls["shared"]] == ["a", "a"]
 
 
 def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Make, abc: Abc) -> None:
@@ -252,8 +257,8 @@ def test_given_a_reverse_that_fails_then_the_others_run_and_it_is_named(make: Ma
     bench.prepared.bound.workflow.tools["post"].reverse = fails
     said = back(bench, row, "a")
     assert abc.effects[-1] == "unpost b"
-    assert [(call["tool"], call["error"]) for call in said["failed"]] == [("post", "OSError: gone")]
-    assert one(bench, row["id"])["status"] == "paused"
+    assert [(call["tool"], call["error"]) for call in said.calls["failed"]] == [("post", "OSError: gone")]
+    assert one(bench, row.id).status == "paused"
 
 
 def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats_none_that_ended(
@@ -272,21 +277,21 @@ def test_given_an_interruption_among_the_reverses_then_the_next_rollback_repeats
     bench.prepared.bound.workflow.tools["post"].reverse = interrupted
     with pytest.raises(KeyboardInterrupt):
         back(bench, row, "a")
-    assert one(bench, row["id"])["status"] == "paused"
+    assert one(bench, row.id).status == "paused"
     assert bench.counts == {"pending": 1}
-    finish = f"finish it first: wtb rollback {row['id']} --to "
-    assert finish.removeprefix("finish it first: ") in one(bench, row["id"])["reason"]
+    finish = f"finish it first: wtb rollback {row.id} --to "
+    assert finish.removeprefix("finish it first: ") in one(bench, row.id).reason
     with pytest.raises(ConflictError, match=f"cannot be resumed.*{finish}"):
-        steering.resume(bench.database, row["id"], by="anna")
+        steering.resume(bench.database, row.id, by="anna")
     assert steering.resume_all(bench.database, bench.sweep_id, by="anna") == 0
     with pytest.raises(ConflictError, match=finish):
-        undo_rollback(bench.database, find_one(bench.database, row["id"]), bound=bench.prepared.bound, by="anna")
+        undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     with pytest.raises(ConflictError, match=finish):
         back(bench, row, "b")
     said = back(bench, row, "a")
-    assert said["was"] == "completed"
+    assert said.was == "completed"
     assert undone == ["c", "b", "b"]  # the one that was under way is the only one that ran twice
-    assert [call.get("again") for call in said["undone"]] == [True]
+    assert [call.get("again") for call in said.calls["undone"]] == [True]
     again(bench, row)
     assert bench.counts == {"succeeded": 1}
 
@@ -306,7 +311,7 @@ def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: M
     back(bench, row, "a")
     assert abc.effects[-2:] == ["unpost c", "unpost b"]
     assert "by anna: a try just now (process" in refused[0]
-    assert one(bench, row["id"])["asked"] is None
+    assert one(bench, row.id).asked is None
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["dead_here", "silent_elsewhere"])
@@ -331,19 +336,19 @@ def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
     with pytest.raises(ConflictError, match="taken up by somebody else"):
         back(bench, row, "a")
     assert abc.effects[-2:] == ["unpost c", "unpost b"]
-    assert one(bench, row["id"])["asked"] is None
-    assert one(bench, row["id"])["status"] == "paused"
+    assert one(bench, row.id).asked is None
+    assert one(bench, row.id).status == "paused"
 
 
 def test_given_a_second_rollback_then_it_tells_of_the_calls_of_its_own_line_only(make: Make, abc: Abc) -> None:
     bench = make({"b": ["loud"]}, tools=True)
     (row,) = bench.executions
     first = back(bench, row, "a")
-    assert [call["arguments"]["text"] for call in first["irreversible"]] == ["c", "b"]
+    assert [call["arguments"]["text"] for call in first.calls["irreversible"]] == ["c", "b"]
     again(bench, row)
     second = back(bench, row, trace(bench.database, row).line[0].id)
-    assert [call["arguments"]["text"] for call in second["irreversible"]] == ["c", "b", "a"]
-    assert [call["arguments"]["text"] for call in second["undone"]] == ["c", "b", "a"]
+    assert [call["arguments"]["text"] for call in second.calls["irreversible"]] == ["c", "b", "a"]
+    assert [call["arguments"]["text"] for call in second.calls["undone"]] == ["c", "b", "a"]
 
 
 def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(bench: Make) -> None:
@@ -360,9 +365,9 @@ def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(benc
     (row,) = made.executions
     bound = made.prepared.bound
     root = trace(made.database, row).line[0].id
-    aside = fork(made.database, row["id"], bound=bound, at=root, set={"asks": True}, by="anna")
-    run_fork(made.database, aside, bound)
-    assert one(made, aside)["status"] == "waiting"
+    aside = add_fork(anna(made), row.id, bound=bound, at=root, set={"asks": True})
+    made.run_fork(aside)
+    assert one(made, aside).status == "waiting"
     assert steering.open_questions(made.database, made.sweep_id) == 0
     steering.cancel(made.database, aside, reason="by anna", by="anna")
     assert made.status == "completed"
@@ -374,7 +379,7 @@ def test_given_files_then_those_of_the_checkpoint_are_there_again(make: Make, ab
     ends = trace(bench.database, row).head
     back(bench, row, "b")
     again(bench, row)
-    made = trace(bench.database, one(bench, row["id"])).head
+    made = trace(bench.database, one(bench, row.id)).head
     assert made is not None
     assert ends is not None
     assert made.workspace == ends.workspace  # "abc" again, not "abcc"
@@ -402,35 +407,34 @@ def test_given_an_execution_that_runs_then_it_is_taken_away_at_once(bench: Make)
     assert begun.wait(60)
     (row,) = until_written(made, "first")
     said = back(made, row, "first")
-    assert (said["was"], one(made, row["id"])["status"]) == ("running", "paused")
+    assert (said.was, one(made, row.id).status) == ("running", "paused")
     begun.clear()
     go.set()
     while not run.wait(30):
         pass
     run.finish()
-    assert one(made, row["id"])["status"] == "paused"  # what the old runner wrote was refused
+    assert one(made, row.id).status == "paused"  # what the old runner wrote was refused
     again(made, row)
     assert made.counts == {"succeeded": 1}
-    assert [run["status"] for run in made.ran("second")] == ["failed", "succeeded"]
+    assert sorted(run["status"] for run in made.ran("second")) == ["failed", "succeeded"]
 
 
 def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make: Make, abc: Abc) -> None:
     bench = make()
     rows = forked(bench)
     before = build(bench.database, bench.row)
-    made = fork(
-        bench.database,
-        rows["loud"]["id"],
+    made = add_fork(
+        anna(bench),
+        rows["loud"].id,
         bound=bench.prepared.bound,
         at="a",
         set={"x": 100},
         variants={"b": "default"},
-        by="anna",
     )
-    run_fork(bench.database, made, bench.prepared.bound)
+    bench.run_fork(made)
     row = one(bench, made)
-    assert (row["status"], row["origin"], row["parent_id"], row["edited"]) == (
-        "completed", "manual", rows["loud"]["id"], True,
+    assert (row.status, row.origin, row.parent_id, row.edited) == (
+        "completed", "manual", rows["loud"].id, True,
     )  # fmt: skip
     assert abc.ran == ["b", "c"]
     assert head_state(bench, row) == {"x": 100, "way": ["a", "b", "c"]}
@@ -442,43 +446,41 @@ def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make:
 
 def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(make: Make, abc: Abc) -> None:
     bench = make()
-    root = forked(bench)["root"]["id"]
+    root = forked(bench)["root"].id
     bound = bench.prepared.bound
-    with pytest.raises(
-        InputError, match="choose default, loud for node 'b': pick one of them with --variant b=default"
-    ):
-        fork(bench.database, root, bound=bound, by="anna")
+    with pytest.raises(InputError, match="choose default, loud for node 'b': pick one of them as its variant"):
+        add_fork(anna(bench), root, bound=bound)
     with pytest.raises(InputError, match="has no variant 'lout'; did you mean 'loud'"):
-        fork(bench.database, root, bound=bound, variants={"b": "lout"}, by="anna")
+        add_fork(anna(bench), root, bound=bound, variants={"b": "lout"})
     with pytest.raises(InputError, match="node 'a' does not run after"):
-        fork(bench.database, root, bound=bound, variants={"a": "default", "b": "loud"}, by="anna")
-    made = fork(bench.database, root, bound=bound, variants={"b": "loud"}, by="anna")
-    run_fork(bench.database, made, bound)
+        add_fork(anna(bench), root, bound=bound, variants={"a": "default", "b": "loud"})
+    made = add_fork(anna(bench), root, bound=bound, variants={"b": "loud"})
+    bench.run_fork(made)
     assert head_state(bench, one(bench, made))["way"] == ["a", "b!", "c"]
 
 
 def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(make: Make) -> None:
     bench = make()
     row, bound = forked(bench)["loud"], bench.prepared.bound
-    early = fork(bench.database, row["id"], bound=bound, at="a", by="anna", paused=True)
-    late = fork(bench.database, row["id"], bound=bound, at="b", by="anna", paused=True)
-    ended = fork(bench.database, row["id"], bound=bound, at="b", by="anna")
-    run_fork(bench.database, ended, bound)
-    assert back(bench, row, "a")["superseded"] == [late]
-    assert [one(bench, id)["status"] for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
+    early = add_fork(anna(bench), row.id, bound=bound, at="a", paused=True)
+    late = add_fork(anna(bench), row.id, bound=bound, at="b", paused=True)
+    ended = add_fork(anna(bench), row.id, bound=bound, at="b")
+    bench.run_fork(ended)
+    assert back(bench, row, "a").superseded == (late,)
+    assert [one(bench, id).status for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
 
 
 def test_given_a_fork_then_it_is_rolled_back_by_itself(make: Make, abc: Abc) -> None:
     bench = make()
     row, bound = forked(bench)["loud"], bench.prepared.bound
-    made = fork(bench.database, row["id"], bound=bound, at="a", by="anna")
-    run_fork(bench.database, made, bound)
+    made = add_fork(anna(bench), row.id, bound=bound, at="a")
+    bench.run_fork(made)
     back(bench, one(bench, made), "b")
     assert bench.status == "completed"
     assert bench.counts == {"succeeded": 2}
     steering.resume(bench.database, made, by="anna")
-    run_fork(bench.database, made, bound)
-    assert one(bench, made)["status"] == "completed"
+    bench.run_fork(made)
+    assert one(bench, made).status == "completed"
     assert len(bench.rows(rollbacks)) == 1
 
 

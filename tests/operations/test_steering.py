@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from tests.support.bench import Bench, make_bench
 from wtb import END, Workflow
 from wtb.authoring.breakpoints import parse_breakpoint
 from wtb.core.errors import ConflictError
-from wtb.operations.control.pause_cancel import pause as pause_and_wait
-from wtb.operations.control.pause_cancel import retry
+from wtb.operations.context import Context
+from wtb.operations.control.pause_cancel import pause_and_wait, retry
 from wtb.operations.control.state_edits import checked_changes
 from wtb.store.control import executions as steering
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.tables.schema import executions, sweeps
 
@@ -88,9 +90,9 @@ def three_steps(gate: Gate) -> Workflow:
     return wf
 
 
-def only(bench: Bench, status: str) -> dict[str, Any]:
+def only(bench: Bench, status: str) -> ExecutionRow:
     """The one execution of a status."""
-    (found,) = [row for row in bench.executions if row["status"] == status]
+    (found,) = [row for row in bench.executions if row.status == status]
     return found
 
 
@@ -104,7 +106,7 @@ def pause(bench: Bench, execution: str, **options: Any) -> None:
 
 def begun(bench: Bench) -> Callable[[], set[str]]:
     """Asks for the executions that have a head."""
-    return lambda: {row["id"] for row in bench.executions if row["head_id"] is not None}
+    return lambda: {row.id for row in bench.executions if row.head_id is not None}
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
@@ -123,7 +125,7 @@ def test_an_execution_that_runs_pauses_before_its_next_step_and_goes_on_where_it
     made = bench(three_steps(gate), CASES)
     run = made.start()
     gate.wait_until_entered()
-    execution = only(made, "running")["id"]
+    execution = only(made, "running").id
 
     pause(made, execution)
     until(lambda: run.sweep.holds.requests, "the run sees what is asked of it")
@@ -133,7 +135,7 @@ def test_an_execution_that_runs_pauses_before_its_next_step_and_goes_on_where_it
 
     assert run.finish().reason == "paused executions: 1"
     row = only(made, "paused")
-    assert (row["reason"], row["asked"], row["owner_id"]) == ("by ann: look", None, None)
+    assert (row.reason, row.asked, row.owner_id) == ("by ann: look", None, None)
     assert [one["node"] for one in made.node_runs] == ["first", "held"]
     assert made.counts == {"pending": 1}
 
@@ -151,10 +153,10 @@ def test_an_execution_that_is_taken_away_leaves_nothing_of_its_node_and_runs_it_
     run = made.start()
     gate.wait_until_entered()
     until(lambda: made.ran("held"), "that the node began is committed")
-    execution = only(made, "running")["id"]
+    execution = only(made, "running").id
 
     pause(made, execution, at_once=True)
-    assert only(made, "paused")["id"] == execution
+    assert only(made, "paused").id == execution
     steering.resume(made.database, execution, by="ann")  # the same process claims it again while the old node runs
     gate.wait_until_entered()
     gate.open.set()
@@ -176,17 +178,17 @@ def test_what_forks_while_it_is_asked_to_pause_pauses_with_all_its_children(
     gate.wait_until_entered()
     parent = only(made, "running")
     # Asked in the database alone, as by another process in the second before this one looks.
-    pause(made, parent["id"])
+    pause(made, parent.id)
     run.sweep.holds.refresh = lambda requests, breakpoints: None  # type: ignore[method-assign]  # it never gets to look
     gate.open.set()
     while not run.wait(30):
         pass
     run.finish()
 
-    children = [row for row in made.executions if row["parent_id"] == parent["id"]]
+    children = [row for row in made.executions if row.parent_id == parent.id]
     assert len(children) == 2, "it forked"
     # Those that ran to their end in that second did; none goes on unasked.
-    assert all(row["asked"] is not None or row["status"] in ("paused", "completed") for row in children)
+    assert all(row.asked is not None or row.status in ("paused", "completed") for row in children)
 
 
 def test_those_that_wait_for_a_slot_are_paused_without_getting_one(local: Callable[..., Bench], gate: Gate) -> None:
@@ -194,12 +196,12 @@ def test_those_that_wait_for_a_slot_are_paused_without_getting_one(local: Callab
     made = local(three_steps(gate), cases, run={"concurrency": 1})
     run = made.start()
     gate.wait_until_entered()
-    waiting = [row["id"] for row in made.executions if row["id"] not in until(begun(made), "the first has begun")]
+    waiting = [row.id for row in made.executions if row.id not in until(begun(made), "the first has begun")]
     assert len(waiting) == 2
 
-    line = pause_and_wait(made.database, waiting[0], by="ann", patience_s=60)
+    line = pause_and_wait(Context(made.database, by="ann"), waiting[0], patience_s=60)
 
-    assert [(row["id"], row["status"]) for row in line] == [(waiting[0], "paused")]
+    assert [(row.id, row.status) for row in line] == [(waiting[0], "paused")]
     gate.open.set()
     while not run.wait(30):
         pass
@@ -213,7 +215,7 @@ def test_those_that_wait_for_a_slot_are_paused_without_getting_one(local: Callab
 def test_a_process_that_runs_a_sweep_takes_what_somebody_resumes(local: Callable[..., Bench], gate: Gate) -> None:
     cases = [{"id": f"c{n}", "input": {"x": n}} for n in range(2)]
     made = local(three_steps(gate), cases, run={"concurrency": 2})
-    paused = sorted(row["id"] for row in made.executions)[0]
+    paused = sorted(row.id for row in made.executions)[0]
     pause(made, paused)
     run = made.start()
     gate.wait_until_entered()
@@ -235,11 +237,11 @@ def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
     run = made.start()
     gate.wait_until_entered()
     gate.wait_until_entered()
-    execution = until(lambda: [row for row in made.executions if row["origin"] == "fork"], "the fork is committed")[0]
+    execution = until(lambda: [row for row in made.executions if row.origin == "fork"], "the fork is committed")[0]
 
-    steering.pause(made.database, execution["id"], reason="by ann", by="ann")
-    assert steering.cancel(made.database, execution["id"], reason="by ann", by="ann") == 1
-    assert queries.find_execution(made.database, execution["id"])["asked"] is None
+    steering.pause(made.database, execution.id, reason="by ann", by="ann")
+    assert steering.cancel(made.database, execution.id, reason="by ann", by="ann") == 1
+    assert queries.find_execution(made.database, execution.id).asked is None
 
     gate.open.set()
     while not run.wait(30):
@@ -247,11 +249,11 @@ def test_a_cancelled_execution_ends_its_cells_alone_and_can_be_tried_again(
     assert run.finish().status == "completed"
     assert made.counts == {"succeeded": 1, "cancelled": 1}
     with pytest.raises(ConflictError, match=r"is cancelled .*possible: retry it"):
-        steering.cancel(made.database, execution["id"], reason="again", by="ann")
-    again = retry(made.database, queries.find_execution(made.database, execution["id"]))
+        steering.cancel(made.database, execution.id, reason="again", by="ann")
+    again = retry(made.database, queries.find_execution(made.database, execution.id))
     assert made.run().status == "completed"
     assert made.counts == {"succeeded": 2}
-    assert queries.find_execution(made.database, again)["status"] == "completed"
+    assert queries.find_execution(made.database, again).status == "completed"
 
 
 def test_the_last_open_execution_of_a_sweep_that_nobody_runs_ends_it_when_cancelled(
@@ -260,7 +262,7 @@ def test_the_last_open_execution_of_a_sweep_that_nobody_runs_ends_it_when_cancel
     made = local(three_steps(gate), CASES)
     (row,) = made.executions
 
-    steering.cancel(made.database, row["id"], reason="by ann", by="ann")
+    steering.cancel(made.database, row.id, reason="by ann", by="ann")
 
     assert (made.status, made.counts) == ("completed", {"cancelled": 1})
 
@@ -306,7 +308,7 @@ def test_cancelling_a_sweep_ends_what_is_opened_meanwhile(bench: Callable[..., B
 
     opened_meanwhile(made, lambda: control.cancel(made.database, made.sweep_id, reason="r", by="ann"), to="paused")
 
-    assert (made.status, [row["status"] for row in made.executions]) == ("cancelled", ["cancelled"])
+    assert (made.status, [row.status for row in made.executions]) == ("cancelled", ["cancelled"])
 
 
 def test_resuming_with_another_state_makes_a_checkpoint_and_marks_the_cells(
@@ -318,16 +320,16 @@ def test_resuming_with_another_state_makes_a_checkpoint_and_marks_the_cells(
     steering.set_breakpoints(made.database, made.sweep_id, ["before last if x == 2"], by="ann")
     assert made.run().status == "paused"
     row = only(made, "paused")
-    assert row["reason"] == "breakpoint before last if x == 2"
+    assert row.reason == "breakpoint before last if x == 2"
 
     changes = checked_changes(made.prepared.bound, {"x": 7})
-    steering.resume(made.database, row["id"], by="ann", changes=changes)
+    steering.resume(made.database, row.id, by="ann", changes=changes)
     assert made.run().status == "completed"
 
     (cell,) = made.cells()
     assert cell.state["x"] == 70
     assert cell.path == ("first", "held", "last")
-    assert made.executions[0]["edited"]
+    assert made.executions[0].edited
 
 
 def test_a_breakpoint_stops_all_cells_before_they_fork_and_not_again_when_resumed(
@@ -339,7 +341,7 @@ def test_a_breakpoint_stops_all_cells_before_they_fork_and_not_again_when_resume
 
     stops = []
     while made.run().status == "paused":
-        stops.append(only(made, "paused")["reason"])
+        stops.append(only(made, "paused").reason)
         steering.resume_all(made.database, made.sweep_id, by="ann")
 
     assert stops == ["breakpoint after first", "breakpoint before last"]
@@ -353,7 +355,7 @@ def test_a_condition_that_cannot_be_told_pauses_and_says_so(local: Callable[...,
 
     made.run()
 
-    assert "is unknown: the state has no key 'answer' yet" in only(made, "paused")["reason"]
+    assert "is unknown: the state has no key 'answer' yet" in only(made, "paused").reason
 
 
 @pytest.mark.parametrize(
@@ -372,21 +374,21 @@ def test_what_is_impossible_is_refused_with_what_is_possible(
     (row,) = made.executions
     owner = {"owner_id": "somebody"} if status == "running" else {}
     with made.database.write() as connection:
-        connection.execute(executions.update().where(executions.c.id == row["id"]).values(status=status, **owner))
+        connection.execute(executions.update().where(executions.c.id == row.id).values(status=status, **owner))
 
     with pytest.raises(ConflictError, match=f"is {status}: .*{possible}"):
-        verb(made.database, row["id"], by="ann")
+        verb(made.database, row.id, by="ann")
 
 
 def test_what_a_dead_process_holds_is_paused_at_once(local: Callable[..., Bench], gate: Gate) -> None:
     made = local(three_steps(gate), CASES)
-    dead = {**identity(), "pid": 2**22 + 1}
+    dead = replace(identity(), pid=2**22 + 1)
     leases.register(made.database, dead)
-    (row,) = leases.claim(made.database, made.sweep_id, dead["id"], 1, 30.0)
+    (row,) = leases.claim(made.database, made.sweep_id, dead.id, 1, 30.0)
 
-    (paused,) = pause_and_wait(made.database, row["id"], by="ann", patience_s=0.0)
+    (paused,) = pause_and_wait(Context(made.database, by="ann"), row.id, patience_s=0.0)
 
-    assert (paused["status"], paused["owner_id"], paused["token"]) == ("paused", None, row["token"] + 1)
+    assert (paused.status, paused.owner_id, paused.token) == ("paused", None, row.token + 1)
 
 
 def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callable[..., Bench], gate: Gate) -> None:
@@ -396,7 +398,7 @@ def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callab
 
     def one(name: str) -> None:
         try:
-            steering.pause(made.database, row["id"], reason=f"by {name}", by=name)
+            steering.pause(made.database, row.id, reason=f"by {name}", by=name)
         except ConflictError as error:
             refused.append(str(error))
 
@@ -417,3 +419,16 @@ def test_a_breakpoint_is_written_in_one_way_and_checked_against_the_graph() -> N
     assert str(parse_breakpoint("after answer if len(docs) == 0", nodes, keys)) == "after answer if len(docs) == 0"
     assert str(parse_breakpoint("after care", nodes)) == "before after care"
     assert parse_breakpoint("after after care", nodes).when == "after"
+
+
+def test_a_sweep_that_ends_as_it_reaches_a_limit_stays_ended(local: Callable[..., Bench], gate: Gate) -> None:
+    """Given a run that a limit has stopped, when its sweep is cancelled before the pause, then it stays so."""
+    made = local(three_steps(gate), [{"input": {"x": 1}}])
+    run = made.start()
+    gate.wait_until_entered()
+    run.stop.request("limit reached: node_runs = 2", limit="node_runs")
+    control.cancel(made.database, made.sweep_id, reason="by ann", by="ann")
+    gate.open.set()
+    assert run.wait(30)
+    ended = run.finish()
+    assert (ended.status, ended.reason, made.status) == ("cancelled", "by ann", "cancelled")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,14 +15,18 @@ from tests.support.bench import Bench
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.display.views.sweeps import find_one
 from wtb.execution.runtime.repair import repair_sweep
+from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
+from wtb.operations.control.forks import add_fork
 from wtb.operations.control.pause_cancel import retry
-from wtb.operations.control.rollback import fork, rollback
+from wtb.operations.control.rollback import rollback
 from wtb.store.control import questions
 from wtb.store.database import Database
 from wtb.store.process_identity import identity
+from wtb.store.read import queries
+from wtb.store.read.references import find_one
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
 from wtb.store.runs.retry import retry as retry_cells
@@ -96,8 +101,8 @@ def test_two_retries_of_what_failed_in_one_node_run_try_it_once(bench: Make, slo
     flow = Parallel()
     made = bench(flow.wf, vary={"b": ["default", "two"]}, run={"pool": "thread", "concurrency": slots})
     made.run()
-    failed = [row for row in made.executions if row["status"] == "failed"]
-    assert len({row["head_id"] for row in failed}) == 1
+    failed = [row for row in made.executions if row.status == "failed"]
+    assert len({row.head_id for row in failed}) == 1
 
     flow.down = False
     for row in failed:
@@ -120,7 +125,7 @@ def test_an_answer_and_a_retry_at_one_head_share_what_they_run(bench: Make) -> N
     flow.down = False
     assert retry_cells(made.database, made.sweep_id) == 2
     (question,) = questions.approval_rows(made.database, sweep_id=made.sweep_id)
-    answer(made.database, question["id"], "approve", bound=made.prepared.bound, by="ada")
+    answer(Context(made.database), question.id, "approve", bound=made.prepared.bound)
 
     assert made.run().status == "completed"
     assert made.counts == {"succeeded": 4}
@@ -135,23 +140,25 @@ def test_whoever_is_in_a_node_run_keeps_others_out_until_it_is_taken_back(bench:
     made = bench(flow.wf, vary={"b": ["default", "two"]}, run={"pool": "thread"})
     made.run()
     (c,) = (row for row in made.node_runs if row["node"] == "c")
-    first, second = (retry(database, row) for row in made.executions if row["status"] == "failed")
+    first, second = (retry(database, row) for row in made.executions if row.status == "failed")
     runner = identity()
     leases.register(database, runner)
-    claimed: dict[str, dict[str, Any]] = {}
+    claimed: dict[str, ExecutionRow] = {}
 
     def claim() -> list[str]:
-        claimed.update((row["id"], row) for row in leases.claim(database, made.sweep_id, runner["id"], 2, 60.0))
+        claimed.update((row.id, row) for row in leases.claim(database, made.sweep_id, runner.id, 2, 60.0))
         return list(claimed)
+
+    started = queries.node_runs_by_id(database, [c["id"]])
 
     def take(id: str, *, attempts: int = c["attempts"]) -> str:
         row = claimed[id]
-        return adopt(database, id, row["token"], row["head_id"], {c["id"]: {**c, "attempts": attempts}})
+        return adopt(database, id, row.token, row.head_id, {c["id"]: replace(started[0], attempts=attempts)})
 
     assert claim() == [first, second]
     assert take(first, attempts=0) == "changed"
     assert [take(first), take(second), take(first)] == ["ours", "busy", "ours"]
-    leases.release_all(database, runner["id"])
+    leases.release_all(database, runner.id)
     assert take(first) == "lost"
     claim()
     assert take(second) == "busy"
@@ -186,19 +193,19 @@ def spoil(made: Bench, node: str) -> None:
         connection.execute(values.update().where(values.c.digest == digest).values(data='"spoilt"'))
 
 
-def test_what_a_person_forked_stays_a_fork_where_damage_is_mended_and_no_question_is_left(bench: Make) -> None:
+def test_what_a_person_forked_stays_a_fork_where_damage_is_repaired_and_no_question_is_left(bench: Make) -> None:
     made = bench(questioner(), run={"pool": "thread"})
     made.run()
     (root,) = made.executions
-    fork(made.database, root["id"], bound=made.prepared.bound, variants={"work": "two"}, by="ada", paused=True)
+    add_fork(Context(made.database), root.id, bound=made.prepared.bound, variants={"work": "two"}, paused=True)
     spoil(made, "first")
 
     assert repair_sweep(made.database, made.row) == 2
 
-    opened = {row["origin"]: row for row in made.executions if row["status"] in OPEN_EXECUTIONS}
+    opened = {row.origin: row for row in made.executions if row.status in OPEN_EXECUTIONS}
     assert opened.keys() == {"manual", "retry"}
-    assert (opened["manual"]["status"], opened["manual"]["choices"]) == ("paused", {"first": "default", "work": "two"})
-    assert (opened["retry"]["status"], opened["retry"]["combinations"]) == ("pending", [0])
+    assert (opened["manual"].status, opened["manual"].choices) == ("paused", {"first": "default", "work": "two"})
+    assert (opened["retry"].status, opened["retry"].combinations) == ("pending", [0])
     assert made.counts == {"pending": 1}
     assert questions.approval_rows(made.database, sweep_id=made.sweep_id) == []
     made.run()
@@ -211,14 +218,14 @@ def test_a_rollback_is_refused_where_mending_gave_its_cells_to_one_that_others_s
     made = bench(questioner(), vary=both, run={"pool": "thread"})
     made.run()
     assert made.counts == {"succeeded": 2, "waiting": 2}
-    forked = [row["id"] for row in made.executions if row["status"] == "forked" and row["parent_id"] is not None]
+    forked = [row.id for row in made.executions if row.status == "forked" and row.parent_id is not None]
     assert len(forked) == 2
     spoil(made, "first")
     repair_sweep(made.database, made.row)
-    (joined,) = (row for row in made.executions if row["status"] == "pending")
-    assert len(joined["combinations"]) == 2
+    (joined,) = (row for row in made.executions if row.status == "pending")
+    assert len(joined.combinations) == 2
 
     for id in forked:
         row = find_one(made.database, id)
-        with pytest.raises(ConflictError, match=f"execution {joined['id']} has its cells by now"):
-            rollback(made.database, row, "first", bound=made.prepared.bound, by="ada")
+        with pytest.raises(ConflictError, match=f"execution {joined.id} has its cells by now"):
+            rollback(Context(made.database), row.id, "first", bound=made.prepared.bound)

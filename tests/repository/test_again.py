@@ -46,7 +46,7 @@ def test_what_fails_again_fails() -> None:
 
 
 @pytest.mark.parametrize("status", [pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR])
-def test_a_run_that_broke_off_is_not_mended_by_it(status: pytest.ExitCode) -> None:
+def test_a_run_that_broke_off_is_not_repaired_by_it(status: pytest.ExitCode) -> None:
     note([WELL], status)
     assert again.main() == 1
 

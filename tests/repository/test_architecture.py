@@ -16,7 +16,7 @@ MOST_LINES = 250
 # What somebody wants to change -> words of the row that they would look for, the file, and what to change in it.
 CHANGES = {
     "which combination the sweep names as best": ("best", "wtb/analysis/matrix/selection.py", "choose"),
-    "a new column in the CSV of the matrix": ("CSV", "wtb/display/matrix/csv.py", "render"),
+    "a new column in the CSV of the matrix": ("CSV", "wtb/display/matrix/csv.py", "_COLUMNS"),
     "leases of two minutes": ("lease", "wtb/store/runs/slots.py", "LEASE_S"),
     "a new option of `wtb run`": ("option of `wtb run`", "wtb/cli/run/sweeps.py", "run"),
     "a fingerprint that covers data files, too": ("fingerprint", "wtb/authoring/code/fingerprint.py", "fingerprint"),
@@ -38,6 +38,11 @@ CHANGES = {
     ),
     "a command with a name of its own": ("a command", "wtb/cli/commands.py", "GROUPS"),
     "a column in the table of node runs": ("table or column", "wtb/store/tables/schema.py", "REVISION"),
+    "SQLite waits a minute for a lock": ("how a database is opened", "wtb/store/database.py", "_engine"),
+    "a schedule skips a fire while the last one runs": ("a schedule fires", "wtb/store/schedules.py", "make_due"),
+    "another host's name in `wtb status`": ("wtb status", "wtb/display/views/sweeps.py", "status_document"),
+    "RabbitMQ as a broker": ("brokers", "wtb/config/broker.py", "Broker"),
+    "`wtb pause` of all sweeps at once": ("a verb", "wtb/operations/registry.py", "OPERATIONS"),
     "one more server in `wtb up`": ("what `wtb up` starts", "wtb/hosting/stack/up.py", "run_stack"),
 }
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
 MOST = 12  # packages at the top of wtb, and modules in a package
+MOST_KNOWN = 12  # modules, those of commands left out, that a module of commands imports
 AT_THE_TOP = {"__init__", "__main__", "testing"}
 MIGRATIONS = "wtb.store.migrations"  # they are a list that grows, and nothing is looked for in it
 
@@ -50,6 +51,15 @@ def test_every_module_is_in_the_graph(graph: grimp.ImportGraph) -> None:
         for path in (place / name).rglob("*.py")
     }
     assert {name for name in modules - graph.modules if ".templates." not in name and MIGRATIONS not in name} == set()
+
+
+def test_a_module_of_commands_knows_few_others(graph: grimp.ImportGraph) -> None:
+    """It parses, calls operations and presents; `make rooms` lists what each knows."""
+    commands = graph.find_descendants("wtb.cli")
+    known = {name: graph.find_modules_directly_imported_by(name) - commands for name in commands}
+    rooms = {name: sum(one.startswith("wtb.") for one in found) for name, found in known.items()}
+    assert rooms["wtb.cli.run.sweeps"] > 5, "`wtb run` is somewhere else"
+    assert {name: n for name, n in rooms.items() if n > MOST_KNOWN} == {}
 
 
 def test_no_module_imports_itself_around_a_circle(graph: grimp.ImportGraph) -> None:

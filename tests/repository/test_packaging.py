@@ -1,6 +1,6 @@
 """What an installation brings: three packages and nothing that could collide with a user's own; and how it is made.
 
-The tests that install what a release consists of into an empty environment are `make package`.
+All of it builds and installs, so that it is `make package`, which CI runs after `make test`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from wtb import __version__
+
+pytestmark = pytest.mark.slow  # `make package` runs all of it
 
 ROOT = Path(__file__).parents[2]
 PLACE = "path/to/wtb"  # what the pages call a checkout
@@ -43,11 +45,12 @@ def test_the_installed_packages_are_three(names: list[str]) -> None:
     assert {name for name in found if not name.endswith(".dist-info")} == {"wtb", "wtb_workers", "wtb_scheduler"}
 
 
-def test_migrations_and_templates_come_along(names: list[str]) -> None:
+def test_migrations_templates_and_schemas_come_along(names: list[str]) -> None:
     assert "wtb/store/migrations/versions/1000_initial.py" in names
     assert "wtb/cli/templates/init/sweep.yaml" in names
     pages = ROOT / "wtb" / "display" / "report" / "html" / "templates"
     assert {path.relative_to(ROOT).as_posix() for path in pages.iterdir()} <= set(names)
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "wtb" / "schemas").iterdir()} <= set(names)
     assert "wtb/py.typed" in names
 
 
@@ -129,7 +132,6 @@ def installed(
     return Installed(release[request.param], tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.slow
 def test_a_release_runs_a_sweep_in_an_empty_environment(installed: Installed) -> None:
     where = installed.run("python", "-c", "import wtb, wtb_workers, wtb_scheduler; print(wtb.__file__)")
     assert where.startswith(str(installed.folder / "venv"))
@@ -140,7 +142,6 @@ def test_a_release_runs_a_sweep_in_an_empty_environment(installed: Installed) ->
     assert (installed.folder / "report.html").read_text("utf-8").startswith("<!doctype html>")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "extra"), [("worker", "workers"), ("scheduler", "workers"), ("up", "stack"), ("flower", "stack")]
 )
@@ -151,12 +152,11 @@ def test_a_command_without_its_extra_names_it_in_one_line(installed: Installed, 
     assert said.count("\n") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "extra"),
     [
         ("from wtb.integrations.langgraph import Saver", "langgraph"),
-        ("import wtb; wtb.SweepResult.to_pandas(None)", "pandas"),
+        ("import wtb; wtb.SweepHandle.to_pandas(None)", "pandas"),
     ],
 )
 def test_what_python_misses_is_named(installed: Installed, code: str, extra: str) -> None:

@@ -23,40 +23,69 @@ PUBLIC = {
     "wtb": {
         "END",
         "Backoff",
+        "Bench",
         "Context",
+        "ExecutionHandle",
+        "ExecutionRecord",
         "FinalError",
         "InputError",
         "Node",
         "NodeError",
+        "Progress",
+        "QuestionHandle",
+        "QuestionRecord",
         "Rejected",
-        "Run",
         "StateError",
         "Sweep",
-        "SweepResult",
+        "SweepHandle",
+        "SweepRecord",
         "Variant",
         "WTBError",
         "Workflow",
         "current_context",
         "evaluator",
-        "find_run",
+        "open",
         "start",
+        "submit",
     },
     "wtb.testing": {"Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"},
     "wtb.integrations.models": {"ActionNode", "complete", "record_calls"},
     "wtb.integrations.langgraph": {"Saver", "Serializer", "Variants", "history", "variants"},
-    "wtb.integrations.pytest_plugin": {"Bench"},
+    "wtb.integrations.pytest_plugin": {"SweepTester"},
 }
 # WTB makes these objects and gives them to users, so their attributes are documented, and not their construction.
-GIVEN = {"Bench", "Context", "Node", "Run", "SweepResult", "Variant", "Variants"}
+GIVEN = {
+    "Bench",
+    "Context",
+    "ExecutionHandle",
+    "ExecutionRecord",
+    "Node",
+    "Progress",
+    "QuestionHandle",
+    "QuestionRecord",
+    "SweepHandle",
+    "SweepRecord",
+    "SweepTester",
+    "Variant",
+    "Variants",
+}
 SECTION = re.compile(r"(?m)^(Args|Attributes|Returns|Raises|Example):$")
 
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_the_exported_names_are_these(module: str) -> None:
     found = import_module(module)
-    assert set(found.__all__) == PUBLIC[module]
+    assert set(found.__all__) == PUBLIC[module] - {"open"}  # which is Python's own, too
     assert all(getattr(found, name) is not None for name in found.__all__)
     assert list(found.__all__) == sorted(found.__all__, key=lambda name: (not name.isupper(), name))
+
+
+def test_a_star_import_leaves_the_built_in_open() -> None:
+    names: dict[str, Any] = {}
+    exec("from wtb import *", names)
+    assert "Bench" in names
+    assert "open" not in names
+    assert wtb.open("sqlite:///:memory:").sweeps() == []
 
 
 def test_a_name_that_is_not_exported_is_an_attribute_error() -> None:

@@ -1,7 +1,11 @@
-"""The site of the pages: built without a warning, complete, readable on a phone, with nothing from elsewhere."""
+"""The site of the pages: built without a warning, complete, readable on a phone, with nothing from elsewhere.
+
+What needs a build is `make docs`, which CI runs after `make test`.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +23,7 @@ LOADED = re.compile(r'<(?:script|img|iframe|source)\b[^>]*?\bsrc="([^"]+)"|<link
 
 
 def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """Run what `make docs` runs."""
+    """Run Sphinx as `make docs` does."""
     options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", str(ROOT / "docs"), "-d", str(out / "trees")]
     command = [sys.executable, "-m", "sphinx", *options, str(source), str(out / "site")]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -27,12 +31,16 @@ def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site that `make docs` has just built (it sets SITE), or one built now."""
+    if built_already := os.environ.get("SITE"):
+        return ROOT / built_already
     out = tmp_path_factory.mktemp("docs")
     built = build(ROOT, out)
     assert (built.returncode, built.stderr) == (0, "")
     return out / "site"
 
 
+@pytest.mark.slow
 def test_every_page_is_there_and_can_be_reached(site: Path) -> None:
     """A page in no list of the navigation would be a warning."""
     pages = [
@@ -46,12 +54,14 @@ def test_every_page_is_there_and_can_be_reached(site: Path) -> None:
     assert (site / "index.html").read_text("utf-8") == (site / "README.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_public_name(site: Path) -> None:
     html = "".join(page.read_text("utf-8") for page in (site / "docs" / "reference").glob("*.html"))
     names = {f"{module}.{name}" for module, names in PUBLIC.items() for name in names}
     assert names - set(re.findall(r'<dt [^>]*id="([\w.]+)"', html)) == set()
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     loaded = {
         one for page in site.rglob("*.html") for found in LOADED.findall(page.read_text("utf-8")) for one in found
@@ -62,6 +72,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text("utf-8")), sheet.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1280])
 def test_pages_fit_and_ask_nobody_as_local_files(site: Path, width: int) -> None:
     with started() as browser:
@@ -74,6 +85,7 @@ def test_pages_fit_and_ask_nobody_as_local_files(site: Path, width: int) -> None
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
+@pytest.mark.slow
 def test_a_link_or_an_anchor_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Page\n\n[gone](docs/gone.md) and [no such](#heading)\n", "utf-8")
     built = build(tmp_path, tmp_path / "out")

@@ -61,7 +61,7 @@ def settle(database: Database, made: Claim, spent: float, *, left: float | None 
 
 
 def spent_of(database: Database, key: Key = KEY) -> float:
-    return next(row["spent"] for row in ledger.budget_rows(database) if ledger.key_of(row) == key)
+    return next(row.spent for row in ledger.budget_rows(database) if ledger.key_of(row) == key)
 
 
 def reserved(database: Database) -> list[Any]:
@@ -235,9 +235,7 @@ def test_racing_runners_never_pass_a_cap_and_come_within_one_of_it(database: Dat
             if isinstance(got, Reached):
                 return
             if got is not None:
-                total = sum(
-                    row["spent"] + row["reserved"] for row in ledger.budget_rows(mine) if row["scope"] == "sweep"
-                )
+                total = sum(row.spent + row.reserved for row in ledger.budget_rows(mine) if row.scope == "sweep")
                 assert total <= 2.05 + 1e-9
                 settle(mine, made, 0.09)
                 accepted.append(0.09)
@@ -294,7 +292,7 @@ def test_an_attempt_that_was_taken_away_leaves_nothing_reserved(bench: Make) -> 
     run = sweep.start()
     for _ in range(2):
         assert entered.acquire(timeout=60)
-    taken = next(row["id"] for row in sweep.executions if row["case_number"] == 0)
+    taken = next(row.id for row in sweep.executions if row.case_number == 0)
     executions.pause(sweep.database, taken, reason="look", by="ann", at_once=True)
     executions.resume(sweep.database, taken, by="ann")
     second.set()

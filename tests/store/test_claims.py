@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.values import Value
 from wtb.store.database import Database
+from wtb.store.process_identity import ProcessIdentity
 from wtb.store.runs import leases as claims
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.submit import NewCase, NewSweep, submit
@@ -26,7 +27,7 @@ Submit = Callable[..., None]
 def submitted(database: Database) -> Submit:
     """Submit a sweep: `submitted(cases=3, combinations=2)`. Runners `one` and `two` are known."""
     for runner in ("one", "two"):
-        claims.register(database, {"id": runner, **OWNER})
+        claims.register(database, ProcessIdentity(runner, **OWNER))
 
     def make(cases: int = 1, combinations: int = 1, id: str = "sweep", session: str = "default") -> None:
         graph = {"name": "w", "version": ""}
@@ -73,9 +74,9 @@ def test_a_claim_takes_the_oldest_up_to_its_limit_each_with_a_new_token_and_a_le
     claimed = claims.claim(database, "sweep", "one", 3, 30.0)
 
     ids = sorted(row["id"] for row in rows(database, executions))
-    assert [row["id"] for row in claimed] == ids[:3]
-    assert {(row["status"], row["owner_id"], row["token"]) for row in claimed} == {("running", "one", 1)}
-    assert all(before + 29.9 <= row["lease_until"] <= clock(database) + 30.1 for row in claimed)
+    assert [row.id for row in claimed] == ids[:3]
+    assert {(row.status, row.owner_id, row.token) for row in claimed} == {("running", "one", 1)}
+    assert all(before + 29.9 <= row.lease_until <= clock(database) + 30.1 for row in claimed)
     assert statuses(database, cells) == ["pending"] * 4 + ["running"] * 6
 
 
@@ -90,7 +91,7 @@ def test_a_claim_takes_only_from_its_own_sweep(database: Database, submitted: Su
     submitted(id="sweep")
     submitted(id="other")
 
-    assert [row["sweep_id"] for row in claims.claim(database, "other", "one", 10, 30.0)] == ["other"]
+    assert [row.sweep_id for row in claims.claim(database, "other", "one", 10, 30.0)] == ["other"]
 
 
 def test_claimers_that_race_claim_each_execution_once(prepared_url: str, database: Database, submitted: Submit) -> None:
@@ -107,7 +108,7 @@ def test_claimers_that_race_claim_each_execution_once(prepared_url: str, databas
             while claimed := claims.claim(mine, "sweep", runner, 3, 30.0):
                 assert len(claimed) <= 3
                 with lock:
-                    taken[runner] += [row["id"] for row in claimed]
+                    taken[runner] += [row.id for row in claimed]
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
         finally:
@@ -137,7 +138,7 @@ def test_what_is_given_back_can_be_claimed_again_under_a_newer_token(database: D
     assert statuses(database, executions) == ["pending", "pending"]
     assert statuses(database, cells) == ["pending"] * 4
     assert {row["owner_id"] for row in rows(database, executions)} == {None}
-    assert {row["token"] for row in claims.claim(database, "sweep", "two", 10, 30.0)} == {3}
+    assert {row.token for row in claims.claim(database, "sweep", "two", 10, 30.0)} == {3}
 
 
 def test_giving_back_takes_nothing_from_others(database: Database, submitted: Submit) -> None:
@@ -159,13 +160,13 @@ def test_a_runner_that_comes_back_from_the_dead_changes_nothing(database: Databa
     claims.release_runners(database, "sweep", ["one"])
     (theirs,) = claims.claim(database, "sweep", "two", 1, 30.0)
     before = rows(database, executions), rows(database, cells)
-    late = Batch(leases={mine["id"]: mine["token"]}, changed={mine["id"]: {"status": "failed", "owner_id": None}})
-    late.outcomes.append((mine["id"], outcome(mine, "failed")))
+    late = Batch(leases={mine.id: mine.token}, changed={mine.id: {"status": "failed", "owner_id": None}})
+    late.outcomes.append((mine.id, outcome(mine, "failed")))
 
-    assert flush(database, late, 30.0) == {mine["id"]}
+    assert flush(database, late, 30.0) == {mine.id}
 
     assert (rows(database, executions), rows(database, cells)) == before
-    assert theirs["token"] > mine["token"]
+    assert theirs.token > mine.token
 
 
 def test_a_heartbeat_keeps_the_leases_of_its_runner_only(database: Database, submitted: Submit) -> None:
@@ -185,7 +186,7 @@ def test_an_owner_is_expired_once_all_its_leases_have_run_out(database: Database
     claims.claim(database, "sweep", "one", 1, -5.0)
     claims.claim(database, "sweep", "two", 1, 500.0)
 
-    found = {owner["id"]: bool(owner["expired"]) for owner in claims.owners(database, "sweep")}
+    found = {owner.id: bool(owner.expired) for owner in claims.owners(database, "sweep")}
 
     assert found == {"one": True, "two": False}
 
@@ -196,7 +197,7 @@ def test_a_sweep_is_unfinished_while_an_execution_can_still_move(database: Datab
     (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
 
     ended = {"status": "completed", "owner_id": None, "lease_until": None}
-    flush(database, Batch(leases={mine["id"]: mine["token"]}, changed={mine["id"]: ended}), 30.0)
+    flush(database, Batch(leases={mine.id: mine.token}, changed={mine.id: ended}), 30.0)
 
     assert claims.unfinished(database, "sweep") == 1
 
@@ -205,8 +206,8 @@ def test_a_sweep_is_unfinished_while_an_execution_can_still_move(database: Datab
 
 
 def outcome(execution: Any, status: str) -> dict[str, Any]:
-    row = {"sweep_id": "sweep", "case_number": execution["case_number"], "repeat": 0, "combination": 0}
-    row |= {"status": status, "execution_id": execution["id"], "elapsed_s": 1.0, "usd": 0.0, "tokens_in": 0}
+    row = {"sweep_id": "sweep", "case_number": execution.case_number, "repeat": 0, "combination": 0}
+    row |= {"status": status, "execution_id": execution.id, "elapsed_s": 1.0, "usd": 0.0, "tokens_in": 0}
     return {**row, "tokens_out": 0, "node_runs": 1, "failure": None}
 
 
@@ -214,8 +215,8 @@ def test_a_cell_keeps_the_outcome_that_it_has(database: Database, submitted: Sub
     submitted()
     (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
     for status in ("succeeded", "failed"):
-        batch = Batch(leases={mine["id"]: mine["token"]})
-        batch.outcomes.append((mine["id"], outcome(mine, status)))
+        batch = Batch(leases={mine.id: mine.token})
+        batch.outcomes.append((mine.id, outcome(mine, status)))
         flush(database, batch, 30.0)
 
     (cell,) = rows(database, cells)
@@ -227,12 +228,12 @@ def test_an_execution_that_ended_does_not_answer_for_its_lease(database: Databas
     submitted()
     (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
     ended = {"status": "completed", "owner_id": None, "lease_until": None}
-    leases = {mine["id"]: mine["token"]}
-    assert flush(database, Batch(leases=leases, changed={mine["id"]: ended}), 30.0) == set()
+    leases = {mine.id: mine.token}
+    assert flush(database, Batch(leases=leases, changed={mine.id: ended}), 30.0) == set()
 
-    again = Batch(leases=leases, changed={mine["id"]: {"status": "failed", "owner_id": None}})
+    again = Batch(leases=leases, changed={mine.id: {"status": "failed", "owner_id": None}})
 
-    assert flush(database, again, 30.0) == {mine["id"]}
+    assert flush(database, again, 30.0) == {mine.id}
     assert statuses(database, executions) == ["completed"]
 
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.store.test_workspaces import contents, fill, flipped, sha, snapshot
+from tests.support.forkserver import Script
 from tests.support.project import Project
 from wtb.config.retention_policy import Policy
 from wtb.core.errors import InputError, OutOfReach, StoreError
-from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.operations.housekeeping.garbage_collection import apply_policy
 from wtb.store.database import Database
 from wtb.store.files import cache as filecache
 from wtb.store.files.cache import FileCache
@@ -106,9 +107,8 @@ def read_only(place: Path) -> None:
     subprocess.run([*sudo, "mount", "-o", "remount,ro", str(place)], check=True)
 
 
-@contextmanager
-def started(code: str, *args: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process with `files` and `workspaces`, of a shared directory and a home. It is ended at the end."""
+def started(code: str, *args: object, **environment: str) -> Script:
+    """A Python process with `files` and `workspaces`, of a shared directory and a home."""
     begin = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
@@ -120,17 +120,10 @@ def started(code: str, *args: object, **environment: str) -> Iterator[subprocess
         "workspaces = Workspaces(files, home / 'sessions')\n"
         "args = sys.argv[4:]\n"
     )
-    command = [sys.executable, "-c", begin + code, *map(str, args)]
-    folder = Path(__file__).parents[2]
-    with subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    ) as process:
-        yield process
-        process.kill()
+    return Script(begin + code, *args, env=environment)
 
 
-def heard(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdout is not None
+def heard(process: Script, word: str) -> None:
     assert process.stdout.readline().strip() == word
 
 
@@ -156,7 +149,7 @@ def test_files_published_by_one_process_are_read_by_another(here: Home, there: H
         "print(workspace.close(keep=True).digest)\n"
     )
     with started(code, tmp_path / "shared", tmp_path / "here", ROOMY) as writer:
-        digest = writer.communicate(timeout=PATIENCE_S)[0].strip()
+        digest = writer.communicate(timeout=PATIENCE_S).strip()
     for home in (there, here):
         assert contents(home.workspaces, digest) == {"a": "of another process", "b": "too"}
 
@@ -418,12 +411,51 @@ def test_what_several_want_at_once_is_fetched_once(here: Home, there: Home, shar
         for process in processes:
             heard(process, "ready")
         for process in processes:
-            assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        fetched = [int(process.communicate(timeout=PATIENCE_S)[0]) for process in processes]
+        fetched = [int(process.communicate(timeout=PATIENCE_S)) for process in processes]
     assert sum(fetched) == size
     assert all(sha((tmp_path / "there" / str(number)).read_bytes()) == digest for number in range(3))
+
+
+def test_what_is_being_published_is_not_taken_over_while_its_lock_changes(
+    here: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux ends a lock before it makes another kind of it: for a moment, others get it."""
+    lock, others = fcntl.flock, []
+    arriving = here.cache.begin(3, sha("one"))
+    assert arriving is not None
+
+    def change(descriptor: int, kind: int) -> None:
+        if descriptor == arriving._descriptor:
+            lock(descriptor, fcntl.LOCK_UN)
+            others.append(FileCache(here.cache.root, ROOMY).begin(3, sha("one")))
+        lock(descriptor, kind)
+
+    arriving.write(b"one")
+    monkeypatch.setattr(filecache.fcntl, "flock", change)
+    with arriving, os.fdopen(arriving.keep(sha("one")) or 0, "rb") as kept:
+        assert kept.read() == b"one"
+    assert others == [None]
+
+
+def test_what_another_process_publishes_in_between_is_not_fetched_again(
+    here: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = here.cache._create
+
+    def create_late(temporary: str, size: int) -> int | None:
+        monkeypatch.undo()
+        with FileCache(here.cache.root, ROOMY).begin(3, sha("one")) as arriving:  # type: ignore[union-attr]
+            arriving.write(b"one")
+            os.close(arriving.keep(sha("one")) or 0)
+        return create(temporary, size)
+
+    monkeypatch.setattr(here.cache, "_create", create_late)
+    assert here.cache.begin(3, sha("one")) is None
+    assert here.cached("one").read_text() == "one"
+    assert here.counted() == 3
+    assert here.leftovers() == []
 
 
 # Death, and those who are as good as dead
@@ -783,7 +815,7 @@ def test_a_collection_spares_what_another_machine_has_published_and_not_yet_comm
         os.utime(here.files.path(digest), (1000, 1000))
     made = snapshot(there.workspaces, {"new": "not yet committed"})
     mark(database, here.files)
-    collect(database, here.files, policy)
+    apply_policy(database, here.files, policy)
     assert not here.stored("long forgotten").exists()
     assert contents(Home(here.files.root.parent, here.cache.root / "x").workspaces, made.digest) == {
         "new": "not yet committed"

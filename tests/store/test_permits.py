@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench
+from tests.support.forkserver import Script
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
@@ -39,6 +38,7 @@ ELSEWHERE = {"host": "elsewhere", "boot": "b", "pid": 1, "process_started_at": 0
 # A runner with some threads that go through the gate of a node, and says when each was inside.
 RUNNER = """
 import json, sys, threading, time
+from dataclasses import replace
 from wtb.execution.runtime.node_limits import LEASE_S, Permits
 from wtb.core.stop import Stop
 from wtb.store.process_identity import identity
@@ -48,17 +48,17 @@ from wtb.authoring.workflow import Workflow
 
 told = json.loads(sys.argv[1])
 database = Database(told["url"])
-runner = identity() | told["runner"]
+runner = replace(identity(), **told["runner"])
 leases.register(database, runner)
 
 def beat():
     while True:
         time.sleep(LEASE_S / 3)
-        leases.renew(database, runner["id"], LEASE_S)
+        leases.renew(database, runner.id, LEASE_S)
 
 workflow = Workflow("shared")
 workflow.node(lambda state: {}, name="call", limit=told["limit"], rate=told["rate"])
-permits = Permits(workflow, Stop(), database, runner["id"])
+permits = Permits(workflow, Stop(), database, runner.id)
 inside = []
 
 def work():
@@ -90,33 +90,24 @@ class Runner:
         defaults = {"limit": None, "rate": None, "times": 1, "threads": 1, "inside_s": 0.01, "hold": False}
         url = database.url.render_as_string(hide_password=False)
         told = {**defaults, **told, "url": url, "runner": {**told.get("runner", {}), "id": self.id}}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RUNNER, json.dumps(told)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **env},
-        )
-        self._in, self._out = self.process.stdin, self.process.stdout
+        self.process = Script(RUNNER, json.dumps(told), env=env)
 
     def hears(self, word: str) -> None:
         assert self._line() == word
 
     def go(self) -> None:
-        assert self._in is not None
-        self._in.write("go\n")
-        self._in.flush()
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
 
     def runs(self) -> list[Run]:
         return [(begun, ended) for begun, ended in json.loads(self._line())]
 
     def _line(self) -> str:
         """The next line; empty where it does not come within a minute."""
-        assert self._out is not None
         ends = threading.Timer(60, self.process.kill)
         ends.start()
         try:
-            return self._out.readline().strip()
+            return self.process.stdout.readline().strip()
         finally:
             ends.cancel()
 
@@ -163,9 +154,9 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> None:
 
 def runner(database: Database, **identity_of: Any) -> str:
     """A runner of this process, or of one that is told."""
-    row = {**identity(), **identity_of}
+    row = replace(identity(), **identity_of)
     leases.register(database, row)
-    return str(row["id"])
+    return row.id
 
 
 def limited(limit: int | None = None, rate: float | None = None) -> Workflow:

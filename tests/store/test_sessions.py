@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +21,9 @@ from wtb.store.housekeeping import files as filing
 from wtb.store.limits import sessions
 from wtb.store.limits.sessions import Quota
 from wtb.store.limits.usage import Usage, session_rows, usage
+from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read import queries
+from wtb.store.rows import SessionRow
 from wtb.store.runs import leases, slots
 from wtb.store.runs.queue import Slot, occupy
 from wtb.store.runs.submit import NewCase, NewSweep, submit
@@ -46,8 +48,8 @@ if TYPE_CHECKING:
 FRESH_S = 30.0
 
 
-def runner(**other: Any) -> dict[str, Any]:
-    return {"id": new_id(), "host": "here", "boot": "b", "pid": 7, "process_started_at": 0.0, **other}
+def runner(host: str = "here", pid: int = 7) -> ProcessIdentity:
+    return ProcessIdentity(new_id(), host, "b", pid, 0.0)
 
 
 def rows(database: Database, of: sa.Table) -> list[dict[str, Any]]:
@@ -67,11 +69,11 @@ def submitted(database: Database, id: str, session: str, cases: int = 2) -> None
 @pytest.fixture
 def team(database: Database) -> str:
     """The id of a session without limits."""
-    return str(sessions.create(database, "team")["id"])
+    return str(sessions.create(database, "team").id)
 
 
 def limited(database: Database, **quota: Any) -> str:
-    return str(sessions.create(database, "small", Quota(**quota))["id"])
+    return str(sessions.create(database, "small", Quota(**quota)).id)
 
 
 # Names
@@ -81,12 +83,13 @@ def limited(database: Database, **quota: Any) -> str:
 def test_a_name_that_can_be_a_directory_is_taken(database: Database, name: str) -> None:
     made = sessions.create(database, name)
     assert sessions.find_session(database, name) == made
-    assert (made["quota"], made["archived_at"]) == (None, None)
+    assert (made.quota, made.archived_at) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "x" * 65, "naïve", "a\n", "a\0", "~", "-a"])
 def test_a_name_that_cannot_is_refused(database: Database, name: str) -> None:
-    with pytest.raises(InputError, match="cannot be the name of a session; expected 1 to 64"):
+    problem = r"cannot be the name of a session; expected 1 to 64|name (is empty|has a NUL character)"
+    with pytest.raises(InputError, match=problem):
         sessions.create(database, name)
     assert len(rows(database, table)) == 1
 
@@ -100,7 +103,7 @@ def test_a_name_that_is_taken_is_refused_in_any_case(database: Database, team: s
 
 def test_of_many_that_create_one_name_one_does(database: Database) -> None:
     outcomes = at_once([lambda: sessions.create(database, "team") for _ in range(8)])
-    assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, SessionRow) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 7
 
 
@@ -132,7 +135,7 @@ def test_a_quota_is_stored_without_what_has_no_limit(database: Database) -> None
 @pytest.mark.parametrize("wrong", [{"disk": 0}, {"node_runs": -1}, {"usd": float("nan")}, {"usd": float("inf")},
                                    {"disk": 2**63}])  # fmt: skip
 def test_an_impossible_quota_is_refused(wrong: dict[str, Any], team: str, database: Database) -> None:
-    with pytest.raises(InputError, match=f"quota of {next(iter(wrong))}: .* expected a positive number"):
+    with pytest.raises(InputError, match=f"^{next(iter(wrong))} is .*; expected (a (whole|finite) number|at most)"):
         Quota(**wrong)
     with pytest.raises(InputError):
         sessions.change_quota(database, team, wrong)
@@ -167,10 +170,10 @@ def test_slots_are_what_is_left_of_the_quota(database: Database) -> None:
     who = r"process 7 on here \(3\), process 8 on there \(2\)"
     with pytest.raises(ConflictError, match=rf"session 'small': its quota .* \(5\) is all taken by {who}; wait"):
         slots.take_slots(database, third, small, 1, FRESH_S)
-    assert sorted(row["id"] for row in rows(database, runners)) == sorted([first["id"], second["id"]])
-    assert [row["id"] for row in slots.live_runners(database, small)] == [first["id"], second["id"]]
+    assert sorted(row["id"] for row in rows(database, runners)) == sorted([first.id, second.id])
+    assert [row.id for row in slots.live_runners(database, small)] == [first.id, second.id]
 
-    slots.end_runner(database, first["id"])
+    slots.end_runner(database, first.id)
     assert usage(database, small).slots == 2
     assert slots.take_slots(database, third, small, 9, FRESH_S) == 3
 
@@ -178,11 +181,11 @@ def test_slots_are_what_is_left_of_the_quota(database: Database) -> None:
 def test_busy_slots_of_workers_count_for_the_sessions_whose_sweeps_they_run(database: Database, team: str) -> None:
     small = limited(database, node_runs=5)
     submitted(database, "s1", "small")
-    worker = runner(worker="one", pid=9)
-    leases.register(database, {**worker, "slots": 8})  # of any session: it holds those that are busy
+    worker = WorkerIdentity(**asdict(runner(pid=9)), worker="one", queues=[""], slots=8, version="")
+    leases.register(database, worker)  # of any session: it holds those that are busy
     (one, other) = rows(database, executions)
     for number, execution in enumerate((one, other)):
-        assert occupy(database, Slot(worker["id"], number, ("",)), "s1", execution["id"])
+        assert occupy(database, {Slot(worker.id, number, ("",)): execution["id"]}, "s1")
 
     assert usage(database, small).slots == 2
     assert usage(database, team).slots == 0
@@ -190,8 +193,21 @@ def test_busy_slots_of_workers_count_for_the_sessions_whose_sweeps_they_run(data
     who = r"process 9 on here \(2\), process 7 on here \(3\)"
     with pytest.raises(ConflictError, match=rf"is all taken by {who}; wait"):
         slots.take_slots(database, runner(), small, 1, FRESH_S)
-    assert occupy(database, Slot(worker["id"], 1, ("",)), "s1", other["id"])  # it has this one already
-    assert not occupy(database, Slot(worker["id"], 2, ("",)), "s1", other["id"])
+    assert occupy(database, {Slot(worker.id, 1, ("",)): other["id"]}, "s1")  # it has this one already
+    assert not occupy(database, {Slot(worker.id, 2, ("",)): other["id"]}, "s1")
+
+
+def test_slots_that_become_busy_at_once_are_as_many_as_the_quota_leaves(database: Database, team: str) -> None:
+    limited(database, node_runs=3)
+    submitted(database, "s1", "small")
+    worker = WorkerIdentity(**asdict(runner(pid=9)), worker="one", queues=[""], slots=8, version="")
+    leases.register(database, worker)
+    execution = rows(database, executions)[0]["id"]
+    begun = {Slot(worker.id, number, ("",)): execution for number in range(5)}
+    assert [slot.number for slot in occupy(database, begun, "s1")] == [0, 1, 2]
+    assert [slot.number for slot in occupy(database, begun, "s1")] == [0, 1, 2]  # their own do not count
+    more = {Slot(worker.id, number, ("",)): execution for number in (3, 4)}
+    assert occupy(database, more, "s1") == []
 
 
 def test_without_a_quota_a_runner_gets_what_it_wants(database: Database, team: str) -> None:
@@ -214,7 +230,7 @@ def test_a_runner_without_heartbeats_loses_its_slots_and_one_with_them_keeps_the
     slots.take_slots(database, beating, small, 1, FRESH_S)
     with database.write() as connection:
         connection.execute(runners.update().values(seen_at=now() - 31))
-    leases.renew(database, beating["id"], 30.0)
+    leases.renew(database, beating.id, 30.0)
 
     assert usage(database, small, FRESH_S).slots == 1
     assert slots.take_slots(database, runner(), small, 5, FRESH_S) == 1
@@ -226,7 +242,7 @@ def test_a_runner_that_is_provably_dead_holds_no_slots(database: Database) -> No
     slots.take_slots(database, dead, small, 2, FRESH_S)
 
     def alive(row: Any) -> bool:
-        return bool(row["id"] != dead["id"])
+        return bool(row.id != dead.id)
 
     assert usage(database, small, FRESH_S, alive=alive).slots == 0
     assert slots.take_slots(database, runner(), small, 2, FRESH_S, alive=alive) == 2
@@ -288,7 +304,7 @@ def test_an_archived_session_takes_no_new_sweeps_until_that_is_undone(database: 
 
     with pytest.raises(ConflictError, match=r"'team' is archived .*; `wtb session archive team --undo`"):
         submitted(database, "new", "team")
-    assert queries.find_sweep(database, "old")["session_id"] == team
+    assert queries.find_sweep(database, "old").session_id == team
     assert [row["id"] for row in rows(database, sweeps)] == ["old"]
 
     assert sessions.unarchive(database, team)
@@ -300,8 +316,8 @@ def test_the_default_session_is_neither_archived_nor_deleted(database: Database)
     with pytest.raises(ConflictError, match="'default' cannot be archived"):
         sessions.archive(database, DEFAULT_SESSION)
     with pytest.raises(ConflictError, match="'default' cannot be deleted"):
-        deletion.delete_session(database, DEFAULT_SESSION, may_live=lambda row: False)
-    assert sessions.find_session(database, "default")["archived_at"] is None
+        deletion.delete_session(database, DEFAULT_SESSION, may_live=lambda owner, expired: False)
+    assert sessions.find_session(database, "default").archived_at is None
 
 
 # Files
@@ -327,7 +343,7 @@ def two(database: Database, bench: Callable[..., Bench]) -> tuple[Bench, Bench]:
     """The same sweep, run in the sessions `one` and `other`: same values, and the same files noted."""
     made = []
     for name in ("one", "other"):
-        session = str(sessions.create(database, name)["id"])
+        session = str(sessions.create(database, name).id)
         wf = Workflow("w")
 
         @wf.node
@@ -347,7 +363,7 @@ def two(database: Database, bench: Callable[..., Bench]) -> tuple[Bench, Bench]:
 
 def everything_of(bench: Bench) -> dict[str, Any]:
     """All rows of a sweep, its cells with their states decoded, and what its session uses."""
-    session = bench.row["session_id"]
+    session = bench.row.session_id
     of_sweep = {t.name: bench.rows(t) for t in metadata.sorted_tables if "sweep_id" in t.c}
     return {
         **of_sweep,
@@ -358,15 +374,15 @@ def everything_of(bench: Bench) -> dict[str, Any]:
 
 
 def test_usage_is_that_of_one_session(database: Database, two: tuple[Bench, Bench]) -> None:
-    session = two[0].row["session_id"]
+    session = two[0].row.session_id
     expected = Usage(disk_bytes=107, slots=0, usd=0.5, sweeps=1, cells=2)
     assert replace(usage(database, session), slots=0) == expected
-    found = {row["name"]: replace(row["usage"], slots=0) for row in session_rows(database)}
+    found = {row.name: replace(used, slots=0) for row, used in session_rows(database)}
     assert found == {"default": Usage(), "one": expected, "other": expected}
 
 
 def test_sweeps_are_listed_by_session(database: Database, two: tuple[Bench, Bench]) -> None:
-    assert [row["id"] for row in queries.list_sweeps(database, session="other")] == [two[1].sweep_id]
+    assert [row.id for row in queries.list_sweeps(database, session="other")] == [two[1].sweep_id]
     assert len(queries.list_sweeps(database)) == 2
     assert queries.list_sweeps(database, session="default") == []
 
@@ -375,12 +391,12 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
     database: Database, two: tuple[Bench, Bench]
 ) -> None:
     gone, kept = two
-    session = gone.row["session_id"]
+    session = gone.row.session_id
     before = everything_of(kept)
     assert [cell.state for cell in before["states"]] == [cell.state for cell in gone.cells()]
     stored = len(rows(database, values))
 
-    removed = deletion.delete_session(database, session, may_live=lambda row: False)
+    removed = deletion.delete_session(database, session, may_live=lambda owner, expired: False)
 
     assert removed == {"sweeps": 1, "cells": 2, "files": 2}
     assert everything_of(kept) == before
@@ -398,28 +414,28 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
 
 
 def test_a_deleted_name_can_be_used_again_and_begins_empty(database: Database, two: tuple[Bench, Bench]) -> None:
-    deletion.delete_session(database, two[0].row["session_id"], may_live=lambda row: False)
+    deletion.delete_session(database, two[0].row.session_id, may_live=lambda owner, expired: False)
     again = sessions.create(database, "one")
-    assert usage(database, again["id"]) == Usage()
+    assert usage(database, again.id) == Usage()
 
 
 def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, team: str) -> None:
     submitted(database, "s", "team")
     owner = runner()
     leases.register(database, owner)
-    leases.move_sweep(database, "s", "running", runner_id=owner["id"])
-    (claimed, *_) = leases.claim(database, "s", owner["id"], 1, 30.0)
+    leases.move_sweep(database, "s", "running", runner_id=owner.id)
+    (claimed, *_) = leases.claim(database, "s", owner.id, 1, 30.0)
     asked: list[Any] = []
 
     with pytest.raises(ConflictError, match="session 'team': process 7 on here is running sweep s; stop that process"):
-        deletion.delete_session(database, team, may_live=lambda row: asked.append(row) or True)
+        deletion.delete_session(database, team, may_live=lambda owner, expired: asked.append((owner, expired)) or True)
 
-    assert [(row["id"], bool(row["expired"])) for row in asked] == [(owner["id"], False)]
-    assert {row["id"] for row in rows(database, executions)} >= {claimed["id"]}
+    assert [(row.id, bool(expired)) for row, expired in asked] == [(owner.id, False)]
+    assert {row["id"] for row in rows(database, executions)} >= {claimed.id}
     assert rows(database, events)
     with database.write() as connection:
         connection.execute(executions.update().where(executions.c.owner_id.is_not(None)).values(lease_until=now() - 1))
-    removed = deletion.delete_session(database, team, may_live=lambda row: not row["expired"])
+    removed = deletion.delete_session(database, team, may_live=lambda owner, expired: not expired)
     assert removed["sweeps"] == 1
     assert rows(database, executions) == []
 
@@ -427,18 +443,18 @@ def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, tea
 def test_a_session_whose_slots_were_just_taken_is_not_deleted(database: Database, team: str) -> None:
     slots.take_slots(database, owner := runner(), team, 1, FRESH_S)
     with pytest.raises(ConflictError, match="process 7 on here is running a sweep of it"):
-        deletion.delete_session(database, team, may_live=lambda row: not row["expired"])
-    slots.end_runner(database, owner["id"])
-    deletion.delete_session(database, team, may_live=lambda row: not row["expired"])
+        deletion.delete_session(database, team, may_live=lambda owner, expired: not expired)
+    slots.end_runner(database, owner.id)
+    deletion.delete_session(database, team, may_live=lambda owner, expired: not expired)
     assert rows(database, runners) == []
 
 
 def test_a_submission_that_races_with_the_deletion_is_whole_or_refused(database: Database) -> None:
     for number in range(5):
-        session = str(sessions.create(database, "brief")["id"])
+        session = str(sessions.create(database, "brief").id)
 
         def remove(session: str = session) -> Any:
-            return deletion.delete_session(database, session, may_live=lambda row: False)
+            return deletion.delete_session(database, session, may_live=lambda owner, expired: False)
 
         outcomes = at_once([remove, lambda n=number: submitted(database, f"s{n}", "brief")])  # type: ignore[misc]
         assert not any(isinstance(outcome, ConflictError) for outcome in outcomes)

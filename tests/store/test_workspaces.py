@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import subprocess
-import sys
+import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +19,7 @@ from threading import Barrier
 import orjson
 import pytest
 
+from tests.support.forkserver import Script
 from wtb.core.errors import InputError, StateError, StoreError
 from wtb.store.files import safe_directories
 from wtb.store.files.manifest import Entry
@@ -26,6 +27,13 @@ from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 NOBODY = 65534
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On a disk: in memory, where temporary directories are else, every file is read again."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -549,7 +557,7 @@ def test_missing_content_is_refused(workspaces: Workspaces) -> None:
     assert leftovers(workspaces) == []
 
 
-def test_adding_a_content_again_mends_one_that_was_cut_short(workspaces: Workspaces) -> None:
+def test_adding_a_content_again_repairs_one_that_was_cut_short(workspaces: Workspaces) -> None:
     made = snapshot(workspaces, {"a": "whole"})
     damage(workspaces, sha("whole"), lambda content: content[:2])
     snapshot(workspaces, {"b": "whole"})
@@ -699,9 +707,7 @@ def test_a_killed_writer_leaves_nothing_that_can_be_seen(workspaces: Workspaces)
         "FileStore(Path(sys.argv[1])).add(r)"  # waits for the rest, which never comes
     )
     files = workspaces.files
-    command = [sys.executable, "-c", code, str(files.root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
+    with Script(code, files.root) as writer:
         writer.stdout.readline()
         while not any(path.stat().st_size for path in files.root.glob(".new-*")):
             assert writer.poll() is None

@@ -13,12 +13,14 @@ import sqlalchemy as sa
 from tests.support.databases import sqlite_tables
 from wtb.authoring.workflow import Workflow
 from wtb.core.serialization.codec import decode
+from wtb.execution.runtime.fork_run import ForkRun
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
 from wtb.planning.prepare import Prepared, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
+from wtb.store.rows import ExecutionRow, SweepRow
 from wtb.store.tables.schema import checkpoints, executions, node_runs, scores
 
 CASES = ({"id": "one", "input": {"x": 1}},)
@@ -45,17 +47,21 @@ class Bench:
         return Bench(in_memory(), replace(self.prepared, bound=replace(bound, spec=alone)), self.folder)
 
     @property
-    def row(self) -> Mapping[str, Any]:
+    def row(self) -> SweepRow:
         return queries.find_sweep(self.database, self.sweep_id)
 
     @property
     def status(self) -> str:
-        return str(self.row["status"])
+        return str(self.row.status)
 
     def start(self, **limits: Any) -> SweepRun:
         run = SweepRun(self.database, self.row, self.prepared.bound, workspaces=self.workspaces, limits=limits)
         run.start()
         return run
+
+    def run_fork(self, id: str) -> Ended:
+        """Run a fork of one of its executions to its end."""
+        return ForkRun(self.database, id, self.row, self.prepared.bound, self.workspaces).run_here()
 
     def run(self, **limits: Any) -> Ended:
         """Run until it ends or pauses. `limits` replace those of the sweep, as on resume."""
@@ -88,8 +94,9 @@ class Bench:
         return sum(run["cells"] for run in self.node_runs if run["status"] == "succeeded")
 
     @property
-    def executions(self) -> list[dict[str, Any]]:
-        return self.rows(executions)
+    def executions(self) -> list[ExecutionRow]:
+        mine = sa.select(executions).where(executions.c.sweep_id == self.sweep_id).order_by(executions.c.id)
+        return self.database.records(ExecutionRow, mine)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -106,7 +113,7 @@ class Bench:
         """Every cell with its final state decoded, in the order of case, repeat and combination."""
         choices = queries.choices(self.database, self.sweep_id)
         rows = list(queries.cell_rows(self.database, self.sweep_id))
-        states = queries.checkpoint_states(self.database, (row["head_id"] for row in rows if row["head_id"]))
+        states = queries.checkpoint_states(self.database, (row.head_id for row in rows if row.head_id))
         stored = queries.load_values(self.database, (key for state in states.values() for key in state.values()))
         scored: dict[tuple[int, int, int], dict[str, Any]] = {}
         for row in self.rows(scores):
@@ -120,16 +127,16 @@ class Bench:
 
         return [
             Cell(
-                row["case"],
-                row["repeat"],
-                choices[row["combination"]],
-                row["status"],
-                {name: decode(stored[key].data) for name, key in states.get(row["head_id"], {}).items()},
-                path(row["head_id"]),
-                scored.get((row["case_number"], row["repeat"], row["combination"]), {}),
-                row["failure"],
-                row["node_runs"],
-                row["elapsed_s"],
+                row.case,
+                row.repeat,
+                choices[row.combination],
+                row.status,
+                {name: decode(stored[key].data) for name, key in states.get(row.head_id, {}).items()},
+                path(row.head_id),
+                scored.get((row.case_number, row.repeat, row.combination), {}),
+                row.failure,
+                row.node_runs,
+                row.elapsed_s,
             )
             for row in rows
         ]

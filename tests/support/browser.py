@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from playwright.sync_api import Browser, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _OPTIONS = (
@@ -28,6 +30,8 @@ def executable() -> str | None:
 @contextmanager
 def started() -> Iterator[Browser]:
     """The browser, for as long as it is needed."""
+    from playwright.sync_api import sync_playwright  # heavy, and every process of the tests reads this module
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=list(_OPTIONS))
         yield browser

@@ -48,11 +48,6 @@ PATIENCE_S = 120.0
 ENDING_S = 60.0
 TAG = "TESTED_IN_CLUSTER"  # in the environment of all that a cluster starts
 WORKER = "TESTED_WORKER"  # in that of a worker and its nodes: w0, w1, ...
-POOLS = ("prefork", "threads")
-
-all_pools = pytest.mark.parametrize(
-    "pool", ["process", *(pytest.param(pool, marks=pytest.mark.slow) for pool in ("prefork", "threads"))]
-)
 
 
 class Member:
@@ -90,14 +85,12 @@ class Member:
         self.running.process.kill()
         self.running.process.wait(ENDING_S)
 
-    def suspend(self, *pids: int) -> None:
-        """SIGSTOP these of its processes; all of its own, node processes left out, where none is named."""
-        for pid in pids or (self.pid,):
-            os.kill(pid, signal.SIGSTOP)
+    def suspend(self) -> None:
+        """SIGSTOP it; its node processes go on."""
+        os.kill(self.pid, signal.SIGSTOP)
 
-    def wake(self, *pids: int) -> None:
-        for pid in pids or (self.pid,):
-            os.kill(pid, signal.SIGCONT)
+    def wake(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self, check: int | None = 0, patience: float = ENDING_S) -> Outcome:
         """SIGTERM, and wait for its end."""
@@ -116,31 +109,27 @@ class Member:
 
 
 class Worker(Member):
-    """A worker. name: as the database has it. slots: of all its processes together."""
+    """A worker. name: as the database has it."""
 
-    def __init__(self, running: Running, project: Project, name: str, pool: str, slots: int) -> None:
+    def __init__(self, running: Running, project: Project, name: str) -> None:
         super().__init__(running)
         self._project = project
         self.name = name
-        self.pool = pool
-        self.slots = slots
 
     def runners(self) -> dict[str, int]:
         """Runner -> process of those of its runners that have not ended, and whose process lives."""
         query = "SELECT id, pid FROM runners WHERE worker = :name AND ended_at IS NULL"
         return {id: pid for id, pid in self._project.query(query, name=self.name) if lives(pid)}
 
-    def children(self) -> list[int]:
-        """The processes that run executions: of prefork its children, else the worker itself."""
-        return sorted({*self.runners().values()} & {*self.family()})
-
-    def hosts(self) -> set[int]:
-        """The processes that may have keepers: it, and of prefork its children."""
-        return {self.pid, *self.children()}
-
     @property
     def ready(self) -> bool:
-        return len(self.children()) == (self.slots if self.pool == "prefork" else 1)
+        return self.pid in self.runners().values()
+
+
+def server_settings() -> list[dict[str, str]]:
+    """What members of clusters have in their environments and read when they are imported: see forkserver.py."""
+    interval = {"WTB_SCHEDULER_INTERVAL_S": f"{SCHEDULER_INTERVAL_S:g}"}
+    return [{"WTB_LEASE_S": f"{lease_s:g}", **interval} for lease_s in (LEASE_S, LONG_LEASE_S)]
 
 
 class Cluster:
@@ -173,7 +162,6 @@ class Cluster:
     def start_worker(
         self,
         *,
-        pool: str = "process",
         concurrency: int = 1,
         queues: str = "default",
         env: Mapping[str, str] | None = None,
@@ -185,9 +173,9 @@ class Cluster:
         Its nodes find its name (w0, w1, ...) in their environment, under TESTED_WORKER.
         """
         name = f"w{len(self.workers)}"
-        options = ["--pool", pool, "--concurrency", str(concurrency), "--queues", queues, "--name", name]
+        options = ["--concurrency", str(concurrency), "--queues", queues, "--name", name]
         running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *options)
-        worker = Worker(running, self.project, f"{name}@{socket.gethostname()}", pool, concurrency)
+        worker = Worker(running, self.project, f"{name}@{socket.gethostname()}")
         self.workers.append(worker)
         if ready:
             self.wait_ready(worker)

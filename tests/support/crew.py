@@ -39,7 +39,7 @@ def held(state, ctx, *, by: int = 1):
     while state.get("gate") and not os.path.exists(HERE + state["gate"]):
         time.sleep(0.01)
     if state.get("breaks") and not os.path.exists(HERE + state["breaks"]):
-        raise ValueError("it is not mended")
+        raise ValueError("it is not fixed")
     return {"y": by}
 
 
@@ -66,7 +66,7 @@ def near(state):
 @remote.node(queue="gpu")
 def far(state):
     if state.get("breaks") and not os.path.exists(HERE + state["breaks"]):
-        raise ValueError("it is not mended")
+        raise ValueError("it is not fixed")
     return {"f": 1}
 
 

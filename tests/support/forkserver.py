@@ -2,14 +2,17 @@
 most of what a short one takes, and tests start thousands.
 
     process = start(["run", "sweep.yaml"], cwd=folder, env=environment, stdin=0, stdout=1, stderr=2)
+    with Script("print(1)") as script:  # `python -c` with pipes
+        assert script.stdout.read() == "1\n"
 
-A process that is forked differs from one that was started in what it has imported, in its parent and in its entry
-`cmdline` below /proc. `tests/cli/test_help.py` and the pages of docs/ start the real commands. Node processes are
-forked where a test does not ask for others (`@pytest.mark.nodes`, see tests/conftest.py): tests/faults, which kills
-them, and tests/execution/test_processes.py start the real ones.
+A process that is forked differs from one that was started in what it has imported and built, in its parent and in its
+entry `cmdline` below /proc. `tests/cli/test_help.py` and commands with `own=True` are started as users do. Node
+processes are forked where a test does not ask for others (`@pytest.mark.nodes`, see tests/conftest.py): those of
+tests/faults are started, but where a test there asks for forks.
 
-There is a server for each kind of process, started when it is first needed. A request is a connection to its socket;
-the answer is the pid, and the exit code once there is one.
+There is a server for each kind of process, started when it is first needed; where tests run side by side, their
+processes share the servers of the one that hands them out. A request is a connection to a server's socket; the answer
+is the pid, and the exit code once there is one.
 """
 
 from __future__ import annotations
@@ -36,13 +39,13 @@ import types
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, Self
 
 COMMAND = [sys.executable, "-m", "wtb"]
 # What modules read when they are imported: there is a server for each set of their values.
 READ_AT_IMPORT = ("WTB_LEASE_S", "WTB_SCHEDULER_INTERVAL_S")
-# What Python itself reads when it starts, and what is to break a process early: such commands are really started.
-READ_AT_START = ("PYTHON", "LANG", "LC_", "WTB_FAULT")
+# What Python itself reads when it starts: commands that have others of these are really started.
+READ_AT_START = ("PYTHON", "LANG", "LC_")
 _MOST = 1 << 20  # bytes of a request
 _MOST_FILES = 1024  # that the server has open at a time
 # What node processes of each kind have imported before they are forked.
@@ -131,16 +134,43 @@ class _Server:
 
 
 _servers: dict[tuple[str | None, ...], _Server] = {}
+_addresses: dict[tuple[str | None, ...], str] = {}  # of those servers, and of those of other processes
 _nodes: str | None = None  # the address of the server of node processes; None: they are started
 
 
 def _server(kind: str, settings: Mapping[str, str]) -> str:
     """The address of the server of a kind of process that has these settings."""
-    key = (kind, *(settings.get(name) for name in READ_AT_IMPORT))
-    if key not in _servers:
+    key = _key(kind, settings)
+    if key not in _addresses:
         chosen = {name: settings[name] for name in READ_AT_IMPORT if name in settings}
         _servers[key] = _Server(kind, chosen)
-    return _servers[key].address
+        _addresses[key] = _servers[key].address
+    return _addresses[key]
+
+
+def _key(kind: str, settings: Mapping[str, str]) -> tuple[str | None, ...]:
+    return (kind, *(settings.get(name) for name in READ_AT_IMPORT))
+
+
+def start_servers(settings: Sequence[Mapping[str, str]]) -> list[tuple[tuple[str | None, ...], str]]:
+    """Start the servers that the processes of a run share. They end with this one.
+
+    Args:
+        settings: Those of commands, one server each, beside the default ones.
+
+    Returns:
+        What `share_servers` takes in each of those processes.
+    """
+    for kind in NODES:
+        _server(kind, {})
+    for chosen in ({}, *settings):
+        _server("commands", chosen)
+    return list(_addresses.items())
+
+
+def share_servers(started: Sequence[tuple[Sequence[str | None], str]]) -> None:
+    """Have this process ask servers of another one, which has started them."""
+    _addresses.update((tuple(key), address) for key, address in started)
 
 
 def fork_nodes(kind: str | None) -> None:
@@ -163,10 +193,63 @@ def start(
     own: bool = False,
 ) -> Forked | subprocess.Popen[bytes]:
     """Start `wtb ARGS`. own: as a child of this process, started as users do."""
-    if own or _read_at_start(env) != _MINE_AT_START:
+    # A server for settings that only a fault's process has would import more than that.
+    alone = "WTB_FAULT" in env and _key("commands", env) not in _addresses
+    if own or alone or _read_at_start(env) != _MINE_AT_START:
         return subprocess.Popen([*COMMAND, *args], cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
     asked = {"args": ["wtb", *args], "cwd": os.fspath(cwd), "env": dict(env), "nodes": _nodes}
     return _ask(_server("commands", env), asked, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
+
+
+class Script:
+    """A process that runs code like `python -c CODE ARGS`, with all that commands import there: what of
+    `subprocess.Popen` tests use. Its stdin and stdout are pipes of text; the end of a `with` block ends it.
+
+    Args:
+        code: What it runs.
+        args: Its `sys.argv` from 1 on, as text.
+        env: Variables that it has beside those of this process.
+        kind: The server that forks it: "commands", or one of NODES.
+    """
+
+    def __init__(self, code: str, *args: object, env: Mapping[str, str] | None = None, kind: str = "commands") -> None:
+        words, given = ["-c", *map(str, args)], {**os.environ, **(env or {})}
+        (theirs_in, mine_in), (mine_out, theirs_out) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = open(mine_in, "w"), open(mine_out)  # noqa: SIM115
+        with open(theirs_in, "rb") as source, open(theirs_out, "wb") as target:
+            if _read_at_start(given) == _MINE_AT_START:
+                asked = {"args": words, "code": code, "cwd": os.getcwd(), "env": given}
+                self._process = _ask(_server(kind, given), asked, [source.fileno(), target.fileno(), 2])
+            else:
+                command = [sys.executable, "-c", code, *words[1:]]
+                self._process = subprocess.Popen(command, env=given, stdin=source, stdout=target)
+        self.pid = self._process.pid
+        self.poll, self.wait = self._process.poll, self._process.wait
+        self.send_signal, self.kill = self._process.send_signal, self._process.kill
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.communicate()
+
+    def communicate(self, timeout: float | None = None) -> str:
+        """End its input; what it writes until it ends. It is killed where that takes longer than so many seconds."""
+        if self.stdout.closed:
+            return ""
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        late = threading.Timer(timeout, self.kill) if timeout is not None else None
+        if late is not None:
+            late.start()
+        try:
+            with self.stdout:
+                return self.stdout.read()
+        finally:
+            if late is not None:
+                late.cancel()
+            self.wait()
 
 
 def _ask(address: str, asked: Mapping[str, Any], files: Sequence[int]) -> Forked:
@@ -228,8 +311,9 @@ def _import_all() -> None:
     for name in (
         *("kombu.transport.redis", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite"),
         *("celery.apps.worker", "celery.worker.consumer", "celery.worker.strategy", "celery.app.trace"),
-        *("celery.app.control", "celery.app.log", "celery.concurrency.thread", "celery.concurrency.prefork"),
-        *("celery.backends.base", "numpy.ma", "wtb_scheduler.rounds"),
+        *("celery.app.control", "celery.app.log", "celery.concurrency.thread"),
+        *("celery.backends.base", "numpy.ma", "numpy.random", "wtb_scheduler.rounds"),
+        *("typer._adapters", "typer.rich_utils", "rich.markdown", "rich.columns", "rich.traceback"),
     ):
         importlib.import_module(name)
     for found in pkgutil.walk_packages(wtb.__path__, "wtb."):
@@ -238,6 +322,14 @@ def _import_all() -> None:
     for found in pkgutil.iter_modules(wtb_workers.__path__, "wtb_workers."):
         if found.name not in ("wtb_workers.app", "wtb_workers.tasks"):  # they are bound to a broker from then on
             importlib.import_module(found.name)
+
+
+def _build_commands() -> None:
+    """Build the options of all commands: a process builds those of one module, for as long as many a command takes."""
+    from wtb.cli import commands
+
+    for module in {entry.module for entry in commands.ENTRIES.values()}:
+        commands._commands_of(module)
 
 
 def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
@@ -262,7 +354,10 @@ def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
             _reap(running)
         if listener in readable:
             connection, _ = listener.accept()
-            data, files = _receive(connection)
+            try:
+                data, files = _receive(connection)
+            except ConnectionError:
+                data, files = b"", []
             if not data:
                 connection.close()
                 continue
@@ -275,7 +370,7 @@ def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
             running[pid] = connection
             for file in files:
                 os.close(file)
-            with suppress(BrokenPipeError):
+            with suppress(ConnectionError):  # whoever asked was killed meanwhile
                 connection.send(str(pid).encode())
 
 
@@ -297,7 +392,7 @@ def _reap(running: dict[int, socket.socket]) -> None:
         if not pid:
             return
         if (connection := running.pop(pid, None)) is not None:
-            with suppress(BrokenPipeError), connection:
+            with suppress(ConnectionError), connection:
                 connection.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
@@ -317,6 +412,8 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
     _show_environment()
     time.tzset()
     importlib.invalidate_caches()
+    if "WTB_FAULT" in os.environ and "wtb.core.fault_points" in sys.modules:
+        importlib.reload(sys.modules["wtb.core.fault_points"])  # it reads the environment once
     sys.dont_write_bytecode = bool(asked["env"].get("PYTHONDONTWRITEBYTECODE"))
     sys.stdin = io.TextIOWrapper(open(0, "rb"), "utf-8")  # noqa: SIM115
     sys.stdout = io.TextIOWrapper(open(1, "wb"), "utf-8", line_buffering=os.isatty(1))  # noqa: SIM115
@@ -340,6 +437,7 @@ def _main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: it is for the tests
     if kind == "commands":
         _import_all()
+        _build_commands()
         from wtb.cli.main import main
     else:
         for name in NODES[kind]:
@@ -348,6 +446,9 @@ def _main() -> NoReturn:
     gc.freeze()
     asked = serve(listener, leash)
     sys.modules["__main__"] = types.ModuleType("__main__")
+    if "code" in asked:
+        exec(asked["code"], vars(sys.modules["__main__"]))
+        sys.exit(0)
     if kind == "commands":
         _fork_nodes_at(asked["nodes"])
     else:

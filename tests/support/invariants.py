@@ -23,23 +23,39 @@ SLOTS = 2
 DURABILITY_S = 0.02
 LATE_S = 0.5  # a commit on a busy machine
 
-# A -> (B(2), C(2)) -> D: nine node runs and four cells a case. Every node run writes the way that led to it, which is
-# its name: into the log at its begin and end, into the state, and into a file of its workspace.
-FLOW = """
+# How a workflow begins whose nodes add lines to the file `log`, and may wait until there is a file `gate`.
+GATED = """
 import os
 import time
 
 from wtb import END, Workflow
 
-wf = Workflow("trail")
 HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 
 
-def say(word, trail):
-    line = f"{time.time():.6f} {os.getpid()} {word} {trail}\\n"
+def note(line):
     log = os.open(HERE + "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(log, line.encode())
+    os.write(log, f"{line}\\n".encode())
     os.close(log)
+
+
+def wait_for_gate():
+    while not os.path.exists(HERE + "gate"):
+        time.sleep(0.005)
+
+
+"""
+
+# A -> (B(2), C(2)) -> D: nine node runs and four cells a case. Every node run writes the way that led to it, which is
+# its name: into the log at its begin and end, into the state, and into a file of its workspace.
+FLOW = (
+    GATED
+    + """
+wf = Workflow("trail")
+
+
+def say(word, trail):
+    note(f"{time.time():.6f} {os.getpid()} {word} {trail}")
 
 
 def run(ctx, came_by):
@@ -47,8 +63,7 @@ def run(ctx, came_by):
     say("begun", trail)
     if f"{ctx.node} {ctx.case.id}" in ctx.params.get("hold", ()):
         say("held", trail)
-        while not os.path.exists(HERE + "gate"):
-            time.sleep(0.005)
+        wait_for_gate()
     time.sleep(ctx.params.get("seconds", 0.02))
     if ctx.params.get("files", True):
         (ctx.workspace / f"{ctx.node}.txt").write_text(trail)
@@ -91,6 +106,7 @@ def whole(case, result):
     files = names == ["a.txt", "b.txt", "c.txt", "d.txt"] and (result.workspace / "d.txt").read_text() == way
     return result.state["d"] == way and files
 """
+)
 A_CASE = 1 + 2 + 2 + 4  # node runs
 CELLS = 4  # of a case
 
@@ -238,7 +254,7 @@ def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> Non
     )
     assert project.query(accepted) == [], "node runs without exactly one accepted attempt"
     counts = {table: project.query(f"SELECT count(*) FROM {table}")[0][0] for table in ("node_runs", "checkpoints")}
-    said = dict(project.query("SELECT kind, count(*) FROM events GROUP BY kind"))
+    said = events_by_kind(project)
     (succeeded,) = project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'")[0]
     assert said.get("node_run.succeeded", 0) == succeeded
     roots = project.query("SELECT count(*) FROM checkpoints WHERE parent_id IS NULL")[0][0]
@@ -247,6 +263,18 @@ def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> Non
     branches = "SELECT parent_id, writers FROM checkpoints WHERE parent_id IS NOT NULL AND inside IS NULL"
     each = Counter((parent, json.dumps(writers, sort_keys=True)) for parent, writers in project.query(branches))
     assert not [step for step, count in each.items() if count > 1], "a step was joined twice"
+
+
+def events_by_kind(project: Project) -> dict[str, int]:
+    """How many events of each kind the log has, also of those that rows of other tables say."""
+    derived = {
+        "node_run.started": ("node_runs", "started_event"),
+        "node_run.succeeded": ("node_runs", "ended_event"),
+        "checkpoint.created": ("checkpoints", "created_event"),
+    }
+    kinds = ["SELECT kind FROM events"]
+    kinds += [f"SELECT '{kind}' FROM {table} WHERE {id} IS NOT NULL" for kind, (table, id) in derived.items()]
+    return dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
 
 
 def nothing_is_left(project: Project, *, patience: float = 10.0) -> None:

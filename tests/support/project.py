@@ -22,7 +22,7 @@ import pytest
 import sqlalchemy as sa
 import typer.main
 
-from tests.support import forkserver
+from tests.support import documents, forkserver
 from tests.support.deadlines import alarm
 from wtb.cli.main import main
 from wtb.config import credentials
@@ -209,6 +209,7 @@ class Project:
             for file in (stdout, stderr):
                 file.seek(0)
                 texts.append(file.read().decode().replace("\r\n", "\n").replace("\r", "\n"))
+        documents.check_printed(self.folder, list(map(str, args)), code, texts[0])
         return _checked(Outcome(code, *texts), check)
 
     def inside(
@@ -314,6 +315,7 @@ def run_inside(
         _forget_modules_of(folder)
     code = ended.value.code
     assert isinstance(code, int | None), f"the command ended with {code!r} as its exit code"
+    documents.check_printed(folder, args, code or 0, "" if merge else _written(out))
     return Outcome(code or 0, _written(out), "" if merge else _written(err))
 
 

@@ -30,7 +30,7 @@ def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer
     }
     spec = parse_spec(given)
     bench = Bench(in_memory(), prepare(spec, workflow=workflow), tmp_path)
-    codes = Codes(bench.workspaces, "a-runner", slots=1, threads=True)
+    codes = Codes(bench.workspaces, "a-runner", slots=1)
     older = codes.take(bench.row, bench.prepared.bound, apart=False)
     older.workspaces.open(None).close(keep=False)
     monkeypatch.setattr(code._imports, "rounds", code._imports.rounds + 1)  # another sweep's modules were imported

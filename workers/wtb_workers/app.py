@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 from celery import Celery
+from celery.app import amqp
+from kombu import connection
 
 from wtb.config.broker import PREFIX, UNNAMED, Broker
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import BrokerError, InputError
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.queue import DEFAULT_QUEUE
-from wtb_workers.connections import AMQP
 
 ANSWER_S = 5.0  # for a broker that should be there
+RETRY_S = 1.0  # Celery's own pause grows to 30 s, during which a worker would miss that the broker is back
+REPORT_AGAIN_S = 60.0
+
+OnError = Callable[[BaseException, float], object]
+
+
+class Connection(connection.Connection):
+    """A connection whose `ensure_connection` retries every second."""
+
+    def ensure_connection(self, errback: OnError | None = None, max_retries: int | None = None, **given: Any) -> Any:
+        """Connect, however many attempts it takes. errback: called on the first failure, then once a minute."""
+        pause = {"interval_start": RETRY_S, "interval_step": 0, "interval_max": RETRY_S}
+        errback = errback and _rate_limited(errback)
+        return super().ensure_connection(errback, max_retries, **{**given, **pause})  # type: ignore[no-untyped-call]
+
+
+class AMQP(amqp.AMQP):  # type: ignore[misc]
+    """Creates the connections and messages of Celery."""
+
+    Connection = Connection
+
+    def as_task_v2(self, *args: Any, **given: Any) -> Any:
+        """Make the message of a task, with the name that monitors should show in its event `task-sent` as well.
+
+        Celery gives that event the name of the function. A monitor that receives it after `task-received`, as happens
+        on a busy machine, would rename the task to that.
+        """
+        message = super().as_task_v2(*args, **given)
+        if message.sent_event and (shown := message.headers["shadow"]):
+            message.sent_event["name"] = shown
+        return message
+
+
+def _rate_limited(errback: OnError) -> OnError:
+    called_at = 0.0
+
+    def on_error(error: BaseException, pause: float) -> None:
+        nonlocal called_at
+        if not called_at or time.monotonic() - called_at > REPORT_AGAIN_S:
+            called_at = time.monotonic()
+            errback(error, pause)
+
+    return on_error
 
 
 def queue_names(names: str) -> tuple[str, ...]:
@@ -47,8 +94,6 @@ def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
         },
         worker_send_task_events=True,
         task_send_sent_event=True,
-        worker_max_tasks_per_child=1000,
-        worker_proc_alive_timeout=30.0,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,

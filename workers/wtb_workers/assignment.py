@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from wtb.core.errors import WTBError
 from wtb.core.stop import Stop
 from wtb.execution.execution import Execution
-from wtb.execution.journal import Journal
 from wtb.execution.node_run import NodeRun
-from wtb.execution.runner import Runner
 from wtb.execution.runtime.disk_space import NoRoom
 from wtb.execution.runtime.sweep_context import PendingRequests, SweepContext
 from wtb.execution.runtime.thread_pool import Job
 from wtb.execution.state import Progress
 from wtb.store.database import Database
+from wtb.store.process_identity import WorkerIdentity
+from wtb.store.rows import ExecutionRow, SweepRow
 from wtb.store.runs import leases
-from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
-from wtb.store.runs.slots import LEASE_S
 from wtb_workers.code import Codes, Warm, bind_as_recorded
 from wtb_workers.notifications import Notifier
 
@@ -33,7 +31,7 @@ class Host(Protocol):
 
     database: Database
     queues: tuple[str, ...]
-    runner: dict[str, Any]
+    runner: WorkerIdentity
     notifier: Notifier
     stopping: str | None
 
@@ -47,30 +45,32 @@ class Host(Protocol):
 class SweepAssignment:
     """A sweep that this process works on. It is the dispatcher of the runner: it hands executions to slots.
 
-    apart: user code runs in node processes, whatever pool the worker has. Raises Refused.
+    apart: user code runs in node processes, whatever pool the sweep names. Raises Refused.
     """
 
-    def __init__(self, session: Host, codes: Codes, row: Mapping[str, Any], *, apart: bool) -> None:
+    def __init__(self, session: Host, codes: Codes, row: SweepRow, *, apart: bool) -> None:
         bound = bind_as_recorded(row)
         self._session = session
         self.apart = apart
         self.stop = Stop()
-        self.sweep_id: str = row["id"]
+        self.sweep_id: str = row.id
         self.grace_s = bound.spec.run.grace
         self._codes = codes
         self._warm: Warm | None = codes.take(row, bound, apart=apart)
-        # Executions that run apart may have killed their process before. If that happens again, the database has to
-        # know in which node, so every step is committed at once.
-        durability = "sync" if apart else bound.spec.run.durability
-        self.journal = Journal(
-            lambda batch: flush(session.database, batch, LEASE_S, self.journal.reopen),
-            0.0 if durability == "sync" else float(durability),
-        )
         self.context = SweepContext(
-            session.database, row, bound, session.runner["id"], self.stop, Progress(row["cells"]), NoRoom(self.stop)
+            session.database,
+            row,
+            bound,
+            session.runner.id,
+            self.stop,
+            Progress(row.cells, row.id),
+            NoRoom(self.stop),
         )
         self.sweep = self.context.sweep
-        self.runner = Runner(self.sweep, self._warm.code, self.journal, self._warm.workspaces, self)
+        # Executions that run apart may have killed their process before. If that happens again, the database has to
+        # know in which node, so every step is committed at once.
+        self.runner = self.context.runner(self._warm.code, self._warm.workspaces, self, sync=apart)
+        self.journal = self.runner.journal
         self._lock = threading.Lock()
         self._users = 0
         self._used_at = time.monotonic()
@@ -80,6 +80,10 @@ class SweepAssignment:
         with self._lock:
             self._users += count
             self._used_at = time.monotonic()
+
+    def knows(self, rows: Iterable[ExecutionRow]) -> bool:
+        """Return whether executions are only of combinations that the sweep had when this was opened."""
+        return all(number < len(self.sweep.combinations) for row in rows for number in row.combinations)
 
     def is_idle(self) -> bool:
         return not self._users
@@ -99,7 +103,7 @@ class SweepAssignment:
 
     def requeued(self, execution: Execution) -> None:
         if self.stop.decided is None and self.stop.limit is None:
-            row = self.sweep.describe(execution)
+            row = self.sweep.combinations.describe(execution)
             self.journal.after_commit(lambda: self._session.notifier.notify([row]))
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.code.calling import Caller
-from wtb.config.run_options import Rlimits
 from wtb.core.errors import WTBError
 from wtb.core.ids import new_id
 from wtb.execution.engine.executor import CodeExecutor
@@ -23,6 +22,7 @@ from wtb.planning.checks import check_pool
 from wtb.planning.prepare import stored_spec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
+from wtb.store.rows import SweepRow
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
 MAX_WARM = 4
@@ -36,7 +36,7 @@ class Refused(WTBError):
     """This worker cannot run a sweep: the code is missing, or differs from what the sweep records."""
 
 
-def bind_as_recorded(row: Row) -> Bound:
+def bind_as_recorded(row: SweepRow) -> Bound:
     """Bind the code of a stored sweep. Modules that changed since they were imported are imported again.
 
     Raises Refused if the code differs from what the sweep records.
@@ -56,8 +56,8 @@ def bind_as_recorded(row: Row) -> Bound:
     return bound
 
 
-def _different(row: Row, bound: Bound) -> list[tuple[str, str]]:
-    recorded = row["fingerprints"]
+def _different(row: SweepRow, bound: Bound) -> list[tuple[str, str]]:
+    recorded = row.fingerprints
     return [
         (node, variant)
         for node, variants in bound.fingerprints.items()
@@ -155,36 +155,27 @@ class Warm:
 class Codes:
     """Prepares the code of sweeps for one runner, and keeps some of it warm.
 
-    home: where files are. slots: the maximum number of node processes. threads: nodes run on threads of this process,
-    unless they need something that only processes have (an environment, resource limits).
+    home: where files are. slots: the maximum number of node processes.
     """
 
-    def __init__(self, home: Workspaces, runner_id: str, slots: int, threads: bool) -> None:
+    def __init__(self, home: Workspaces, runner_id: str, slots: int) -> None:
         self._home = home
         self._runner_id = runner_id
         self._slots = slots
-        self._threads = threads
         self._warm: list[Warm] = []
         self._caller = Caller()
 
-    def shares_process(self, bound: Bound) -> bool:
-        """Whether the nodes of a sweep run on threads of this process."""
-        run = bound.spec.run
-        if run.pool is not None:
-            return run.pool == "thread"
-        return self._threads and run.env is None and run.rlimits == Rlimits()
-
-    def take(self, row: Row, bound: Bound, *, apart: bool) -> Warm:
+    def take(self, row: SweepRow, bound: Bound, *, apart: bool) -> Warm:
         """The code of a sweep, ready to run. apart: in node processes in any case. Raises Refused."""
-        threads = self.shares_process(bound) and not apart
+        threads = bound.pool == "thread" and not apart
         run = bound.spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
         code_as_is = (bound.recipe.text(), repr(sorted(bound.fingerprints.items())), _imports.rounds)
-        key = (row["session_id"], threads, run, *code_as_is)
+        key = (row.session_id, threads, run, *code_as_is)
         for place, warm in enumerate(self._warm):
             if warm.key == key:
                 return self._warm.pop(place)
         # In a directory of its own: older code of the same sweep may be closed while this one is in use.
-        root = self._home.root / row["session"] / row["id"] / self._runner_id / new_id()
+        root = self._home.root / row.session / row.id / self._runner_id / new_id()
         files = self._home.files.owned(f"{self._runner_id}.")
         bounds = Bounds(**bound.spec.run.workspace.model_dump())
         workspaces = Workspaces(files, root, bounds)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import binascii
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
@@ -54,6 +55,16 @@ class Channel(redis.Channel):
     """A channel that skips messages that are not JSON."""
 
     QoS = Acks
+    _kept: Any = None
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """A client of the channel's pool. kombu makes one for each ack, which costs more than the ack itself."""
+        if client is None:
+            if self._kept is None or self._kept.connection_pool is not self.pool:
+                self._kept = self._create_client()  # type: ignore[no-untyped-call]
+            client = self._kept
+        yield client
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -90,7 +101,7 @@ def _loads(text: str) -> Any:
     try:
         return kombu_json.loads(text)  # type: ignore[no-untyped-call]
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Unreadable(f"{_shown(text)} is no JSON ({type(error).__name__})") from None
+        raise Unreadable(f"{_shown(text)} is not JSON ({type(error).__name__})") from None
 
 
 def message_problem(message: Any, *, of_tasks: bool) -> str | None:
@@ -125,7 +136,7 @@ def _wrong_task(message: Mapping[str, Any]) -> str | None:
     try:
         body = json.loads(binascii.a2b_base64(message["body"]))
     except (ValueError, RecursionError):
-        return "its body is no JSON"
+        return "its body is not JSON"
     if not (isinstance(body, list) and [type(part) for part in body] == [list, dict, dict]):
         return f"its body is {_shown(body)}, expected arguments"
     return None

@@ -32,7 +32,7 @@ class ExecutionFailed(NodeError):
 
 
 class WorkerProcess:
-    """The slots of a process that run executions. Created after a fork; shared by threads, one per slot."""
+    """The slots of this process, the database they use, and the session they work in. Shared by all their threads."""
 
     def __init__(self, database_url: str, worker: Worker, notifier: Notifier) -> None:
         self.database = Database(database_url)
@@ -40,10 +40,15 @@ class WorkerProcess:
         self._notifier = notifier
         self._slots = Slots(worker.slots)
         self._closing = threading.Event()
+        self._woken = threading.Event()
+        self._turns = threading.Lock()
+        self._passing_on = threading.Lock()
+        self._next_turn_at = 0.0
         self._session: WorkerSession | None = None
         self._problem = "it is starting"
         self._session_keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
         self._session_keeper.start()
+        threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True).start()
 
     def execute(self, wanted: str) -> dict[str, Any]:
         """The body of a task: run the execution that a message named, and those that follow from it.
@@ -54,34 +59,79 @@ class WorkerProcess:
         """
         session = self._current_session()
         with self._slot() as number:
-            if number is None:  # all are busy with parallel nodes: another worker may have a free one
-                self._closing.wait(REQUEUE_DELAY_S)
-                session.wake_slot()
+            if number is None:
+                self._pass_on(session)
                 return {"ended": "nothing to do", "executions": 0}
             return self._serve(session, number, lambda: session.next(number, wanted))
+
+    def _pass_on(self, session: WorkerSession) -> None:
+        """Send a message again that found all slots busy: another worker may have a free one.
+
+        Of several such messages one is enough, since whoever gets it claims for all of its free slots. Were each sent
+        again, and came back, they would keep this process busy with nothing else.
+        """
+        if self._passing_on.acquire(blocking=False):
+            try:
+                self._closing.wait(REQUEUE_DELAY_S)
+                session.wake_slot()
+            finally:
+                self._passing_on.release()
 
     @contextmanager
     def _slot(self) -> Iterator[int | None]:
         """A free slot, or None."""
         number = self._slots.take()
-        try:
+        if number is None:
+            yield None
+            return
+        with self._give_back(number):
             yield number
+
+    @contextmanager
+    def _give_back(self, number: int) -> Iterator[None]:
+        """Make a slot free at the end."""
+        try:
+            yield
         finally:
-            if number is not None:
-                self._slots.give(number)
+            self._slots.give(number)
+            # What came to wait after this slot looked, and before it counted as free, woke nobody.
+            if self._session is not None and self._session.waiting:
+                self._woken.set()
 
-    def _wake(self, count: int) -> None:
-        """Make free slots take what waits in this process: that is quicker than a message."""
-        for _ in range(min(count, len(self._slots))):
-            threading.Thread(target=self._take_waiting, name="wtb-woken", daemon=True).start()
+    def _dispatch(self) -> None:
+        """Whenever work comes to wait in this process, have free slots take it: that is quicker than a message.
 
-    def _take_waiting(self) -> None:
-        session = self._session
-        with self._slot() as number:
-            if session is None or number is None:
-                return
+        It is one thread, so that slots which are woken at the same time become busy in one transaction.
+        """
+        while not self._closing.is_set():
+            self._woken.wait()
+            self._woken.clear()
+            while (session := self._session) is not None and session.waiting and self._start_waiting(session):
+                pass
+
+    def _start_waiting(self, session: WorkerSession) -> bool:
+        """Start waiting work on free slots. Returns whether there was any, and a slot for it."""
+        numbers = self._slots.take_many(session.waiting)
+        started: dict[int, Work] = {}
+        try:
+            started = session.take_waiting(numbers) if numbers else {}
+        except WTBError as error:  # what was claimed is released with the session
+            log.debug("%s", error)
+            session.end(broken=True)
+        finally:
+            for number in numbers:
+                if number not in started:
+                    self._slots.give(number)
+        for number, work in started.items():
+            threading.Thread(
+                target=self._run_woken, args=(session, number, work), name="wtb-woken", daemon=True
+            ).start()
+        return bool(started)
+
+    def _run_woken(self, session: WorkerSession, number: int, work: Work) -> None:
+        with self._give_back(number):
             try:
-                self._serve(session, number, lambda: session.take_waiting(number))
+                self._serve(session, number, lambda: work)
             except ExecutionFailed as error:  # there is no task that could fail, so a message tells the monitor
                 self._notifier.notify([{**error.row, "failed": str(error)}])
             except WTBError as error:  # the session handles it
@@ -89,14 +139,14 @@ class WorkerProcess:
 
     def _serve(self, session: WorkerSession, number: int, first: Callable[[], Work | None]) -> dict[str, Any]:
         try:
-            return self._served(session, number, first())
+            return self._run_all(session, number, first())
         except ExecutionFailed:
             raise
         except BaseException:
             session.end(broken=True)
             raise
 
-    def _served(self, session: WorkerSession, number: int, work: Work | None) -> dict[str, Any]:
+    def _run_all(self, session: WorkerSession, number: int, work: Work | None) -> dict[str, Any]:
         ends = time.monotonic() + TURN_S
         first: dict[str, Any] | None = None
         ran, failures, row = 0, list[str](), dict[str, Any]()
@@ -105,7 +155,7 @@ class WorkerProcess:
             session.run(work)
             ran += 1
             if execution.failures and not failures:
-                row = assignment.sweep.describe(execution)
+                row = assignment.sweep.combinations.describe(execution)
             failures += execution.failures
             if first is None:
                 first = {"execution": execution.id, "ended": execution.status, "children": execution.children}
@@ -122,10 +172,15 @@ class WorkerProcess:
     def _end_task(self, session: WorkerSession, number: int) -> bool:
         """Free the slot and send a notification for the next task. Returns whether the task should end.
 
-        It should not if the broker is unreachable: nobody else would wake this slot.
+        It should not if the broker is unreachable: nobody else would wake this slot. The slots of a process end their
+        tasks one after the other, since all of them at once would leave it idle.
         """
-        if session.has_waiting or not self._notifier.healthy:
+        if session.waiting or not self._notifier.healthy:
             return False
+        with self._turns:
+            if time.monotonic() < self._next_turn_at:
+                return False
+            self._next_turn_at = time.monotonic() + TURN_S
         session.leave_slot(number)
         self._notifier.notify(pending_notifications(self.database))
         return True
@@ -160,7 +215,9 @@ class WorkerProcess:
     def _start_session(self) -> None:
         if self._session is not None:
             self._session.release_leases()
-        session = self._session = WorkerSession(self.database, self._worker, self._notifier, self._slots, self._wake)
+        session = self._session = WorkerSession(
+            self.database, self._worker, self._notifier, self._slots, self._woken.set
+        )
         if self._closing.is_set():  # asked to stop while the session was starting
             session.stop(STOPPED)
 
@@ -175,6 +232,7 @@ class WorkerProcess:
     def close(self) -> None:
         """Commit results, release leases and clean up. Called when all tasks have ended."""
         self._closing.set()
+        self._woken.set()
         self._session_keeper.join(PATIENCE_S)
         if self._session is not None:
             self._session.end()

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from wtb.core.errors import WTBError
 from wtb.execution.runtime.disk_space import Watch, disks
 from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.process_identity import WorkerIdentity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import queue
 from wtb.store.runs.leases import record_full, record_room
@@ -39,7 +39,7 @@ class Refusals:
     Threads may share it.
     """
 
-    def __init__(self, database: Database, runner: Mapping[str, Any], home: Workspaces) -> None:
+    def __init__(self, database: Database, runner: WorkerIdentity, home: Workspaces) -> None:
         """Refuse nothing yet.
 
         Args:
@@ -87,7 +87,7 @@ class Refusals:
     def record_full(self, sweep_id: str, reason: str) -> None:
         """Tell people that a disk is full for a sweep."""
         log.warning("sweep %s: %s", sweep_id, reason)
-        record_full(self._database, find_sweep(self._database, sweep_id), reason, self._runner["worker"])
+        record_full(self._database, find_sweep(self._database, sweep_id), reason, self._runner.worker)
 
     def check_disk_space(self) -> bool:
         """End the refusal of sweeps for which there is room again. Returns True if there are any."""
@@ -98,7 +98,7 @@ class Refusals:
                 self._until.pop(id, None)
         for id in recovered:
             log.warning("sweep %s: there is room again", id)
-            record_room(self._database, find_sweep(self._database, id), self._runner["worker"])
+            record_room(self._database, find_sweep(self._database, id), self._runner.worker)
         return bool(recovered)
 
     def forget(self, statuses: Mapping[str, tuple[str, str | None]]) -> None:

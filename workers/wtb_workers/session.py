@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 
 from wtb.analysis.finalize import complete
 from wtb.core.errors import DamagedError, StoreError, WTBError
@@ -22,8 +22,9 @@ from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, workspaces_of
-from wtb.store.process_identity import identity
+from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
@@ -44,36 +45,33 @@ class WorkerSession:
     """One runner in the database. It ends with its process, or when its leases or its journal are lost.
 
     slots: the free slots of this process; whoever runs something takes one.
-    wake: called with a number; makes that many free slots take executions that wait in this session.
+    wake: makes free slots take executions that wait in this session.
 
     Raises StoreError if the database is unreachable.
     """
 
     def __init__(
-        self, database: Database, worker: Worker, notifier: Notifier, slots: Slots, wake: Callable[[int], None]
+        self, database: Database, worker: Worker, notifier: Notifier, slots: Slots, wake: Callable[[], None]
     ) -> None:
         self.database = database
         self.queues = worker.queues
         self.notifier = notifier
-        self.runner: dict[str, Any] = {
-            **identity(),
-            "worker": worker.name,
-            "pool": worker.pool,
-            "queues": list(worker.queues),
-            "slots": worker.slots,
-            "version": __version__,
-        }
+        self.runner = WorkerIdentity(
+            **asdict(identity()), worker=worker.name, queues=worker.queues, slots=worker.slots, version=__version__
+        )
         self._home = workspaces_of(database)
         check_files(database, self._home)
         self.clean_up()
         leases.register(database, self.runner)
-        self.codes = Codes(self._home, self.runner["id"], worker.slots, worker.pool == "threads")
+        self.codes = Codes(self._home, self.runner.id, worker.slots)
         self.stopping: str | None = None
         self.ended = False
         self._released = False
         self._closed = threading.Event()
         self._lock = threading.RLock()
         self._opening = threading.Lock()
+        self._claiming = threading.Lock()
+        self._asking = 0  # slots that wait for a claim, or make it
         self._polling = threading.Lock()
         self._assignments: list[SweepAssignment] = []
         self._refusals = Refusals(database, self.runner, self._home)
@@ -82,55 +80,90 @@ class WorkerSession:
         self._wake = wake
         self._slots = slots
         self._next_demand_at = 0.0
+        self._nothing_at = 0.0  # when the last claim began that found nothing pending
         self._kill_nodes_at = float("inf")
-        self._heartbeat = Heartbeat(database, self.runner["id"], LEASE_S, look=self._poll, stopped=self._on_leases_lost)
+        self._heartbeat = Heartbeat(database, self.runner.id, LEASE_S, look=self._poll, stopped=self._on_leases_lost)
         self._heartbeat.start()
 
     # The work of a slot.
 
     def next(self, number: int, wanted: str | None) -> Work | None:
         """The next work for a slot: the execution that a message named, else one that waits here, else a new claim."""
-        if self.stopping is not None:
-            return None
         if wanted is None:
             self.release_to_free_slots()
-            while (work := self._waiting.pop()) is not None:
-                if self._occupy(number, work):
-                    return work
-                self._release(work, NO_ROOM)
-        return self._claim(number, wanted)
+            if work := self._take(number):
+                return work
+        asked_at = time.monotonic()
+        with self._in_line(), self._claiming:  # one slot claims for all: those that waited find what it claimed
+            if work := self._take(number):
+                return work
+            if self._nothing_at < asked_at:
+                return self._claim(number, wanted)
+        self.leave_slot(number)  # another one has looked meanwhile, and nothing was pending
+        return None
+
+    @contextmanager
+    def _in_line(self) -> Iterator[None]:
+        """Count a slot among those that wait for a claim: it is for them, too."""
+        with self._lock:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+
+    def _take(self, number: int) -> Work | None:
+        """Take waiting work for a slot, if there is any that the quota of its session allows."""
+        while self.stopping is None and (work := self._waiting.pop()) is not None:
+            if self._occupy(number, work):
+                return work
+            self._release(work, NO_ROOM)
+        return None
 
     def _occupy(self, number: int, work: Work) -> bool:
         """Mark a slot as busy with waiting work. Returns False if the quota of the work's session is used up."""
         assignment, execution = work
         if self._works_on.get(number) != assignment.sweep_id:
-            if not queue.occupy(self.database, self._slot(number), assignment.sweep_id, execution.id):
+            if not queue.occupy(self.database, {self._slot(number): execution.id}, assignment.sweep_id):
                 return False
             self._works_on[number] = assignment.sweep_id
         return True
 
     @property
-    def has_waiting(self) -> bool:
-        return bool(self._waiting)
+    def waiting(self) -> int:
+        """How many executions wait here that free slots may take."""
+        return 0 if self.stopping is not None else len(self._waiting)
 
     def leave_slot(self, number: int) -> None:
-        self._works_on.pop(number, None)
-        queue.leave(self.database, self._slot(number))
+        if self._works_on.pop(number, None) is not None:
+            queue.leave(self.database, self._slot(number))
 
     def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
         """Queue executions until a slot of this process takes them, or they are released to free slots elsewhere."""
         assignment.use(len(executions))
         self._waiting.add(assignment, executions)
-        self._wake(len(executions))
+        self._wake()
         self.release_to_free_slots()
 
-    def take_waiting(self, number: int) -> Work | None:
-        """Take waiting work for a slot that no message woke. The slot counts as busy from then on."""
-        work = self._waiting.pop_oldest() if self.stopping is None else None
-        if work is None or self._occupy(number, work):
-            return work
-        self._release(work, NO_ROOM)  # not put back: there may be no slot left in this process that would take it
-        return None
+    def take_waiting(self, numbers: Sequence[int]) -> dict[int, Work]:
+        """Take waiting work for slots that no message woke; they count as busy from then on. Returns that of each.
+
+        It is all of one sweep, so that one transaction marks the slots.
+        """
+        if self.stopping is not None:
+            return {}
+        works = self._waiting.pop_oldest(len(numbers))
+        if not works:
+            return {}
+        assignment = works[0][0]
+        taken = dict(zip(map(self._slot, numbers), works, strict=False))
+        begun = {slot: work[1].id for slot, work in taken.items()}
+        allowed = queue.occupy(self.database, begun, assignment.sweep_id)
+        for slot in begun.keys() - set(allowed):
+            self._release(taken[slot], NO_ROOM)  # not put back: no slot of this process may be left that would take it
+        self._works_on.update({slot.number: assignment.sweep_id for slot in allowed})
+        return {slot.number: taken[slot] for slot in allowed}
 
     def run(self, work: Work) -> None:
         """Run an execution to its end. Raises the error that ends this session."""
@@ -161,10 +194,11 @@ class WorkerSession:
         occupied = False
         try:
             if not job.is_taken:
-                occupied = queue.occupy(self.database, self._slot(number), assignment.sweep_id, execution.id)
+                slot = self._slot(number)
+                occupied = bool(queue.occupy(self.database, {slot: execution.id}, assignment.sweep_id))
             if occupied:
                 job.run()
-                self.leave_slot(number)
+                queue.leave(self.database, slot)
         except StoreError:
             self.end(broken=True)
         finally:
@@ -175,26 +209,31 @@ class WorkerSession:
     def wake_slot(self) -> None:
         """Wake up a slot, here or elsewhere, for work that waits for one."""
         if self._waiting:
-            self._wake(1)
+            self._wake()
         else:
             with suppress(StoreError):  # the scheduler sends notifications, too
-                self.notifier.notify(queue.pending_notifications(self.database)[:1])
+                self.notifier.notify(queue.pending_notifications(self.database, 1))
 
     def _slot(self, number: int) -> Slot:
-        return Slot(self.runner["id"], number, self.queues)
+        return Slot(self.runner.id, number, self.queues)
 
     def _claim(self, number: int, wanted: str | None) -> Work | None:
+        if self.stopping is not None:
+            return None
         refused = self._refusals.current()
-        rows = queue.claim_for(self.database, self._slot(number), LEASE_S, wanted=wanted, refused=refused)
+        free = self._asking + len(self._slots)
+        began = time.monotonic()
+        rows = queue.claim_for(self.database, self._slot(number), LEASE_S, wanted=wanted, refused=refused, free=free)
         if not rows:
             self._works_on.pop(number, None)
+            self._nothing_at = began if rows is None else self._nothing_at
             return None
-        self._works_on[number] = rows[0]["sweep_id"]
+        self._works_on[number] = rows[0].sweep_id
         point("claim.committed")
-        sweep_id, apart = rows[0]["sweep_id"], any(row["losses"] for row in rows)
+        sweep_id, apart = rows[0].sweep_id, any(row.losses for row in rows)
         assignment = None
         try:
-            assignment = self._use_assignment(sweep_id, len(rows), apart=apart)
+            assignment = self._use_assignment(sweep_id, rows, apart=apart)
             loaded = load_executions(self.database, sweep_id, rows)
         except WTBError as error:
             if assignment is not None:
@@ -207,27 +246,30 @@ class WorkerSession:
                 self._refusals.refuse(sweep_id, error)
             return self._claim(number, None)
         for row in rows:
-            assignment.journal.adopt_claim(row["id"], row["token"])
+            assignment.journal.adopt_claim(row.id, row.token)
         self._waiting.add(assignment, loaded[1:])
+        if loaded[1:]:
+            self._wake()
         return assignment, loaded[0]
 
-    def _use_assignment(self, sweep_id: str, count: int, *, apart: bool) -> SweepAssignment:
-        """The assignment for a sweep, created if there is none, and kept open until `count` more executions have ended.
+    def _use_assignment(self, sweep_id: str, rows: Sequence[ExecutionRow], *, apart: bool) -> SweepAssignment:
+        """The assignment for a sweep, created if there is none, and kept open until these executions have ended.
 
-        apart: the executions need node processes of their own. Raises Refused, StoreError.
+        rows: theirs. apart: they need node processes of their own. Raises Refused, StoreError.
         """
         with self._opening:
             fit = [one for one in self._assignments if one.sweep_id == sweep_id and (one.apart or not apart)]
+            fit = [one for one in fit if one.knows(rows)]
             assignment = min((one for one in fit if not one.stop.requested), key=lambda one: one.apart, default=None)
             if assignment is None:
                 assignment = SweepAssignment(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
                 with self._lock:
                     self._assignments.append(assignment)
-            assignment.use(count)
+            assignment.use(len(rows))
             return assignment
 
     def suspend_for_disk(self, assignment: SweepAssignment, reason: str) -> None:
-        """Stop working on a sweep while a disk of this machine is full; workers elsewhere may go on with it."""
+        """Stop working on a sweep while a disk of this machine is full; workers elsewhere may continue with it."""
         self._refusals.suspend(assignment.sweep_id)
         self._drop_waiting(assignment)
         self._refusals.record_full(assignment.sweep_id, reason)
@@ -242,7 +284,7 @@ class WorkerSession:
                 return
             self._next_demand_at = float("inf")
         try:
-            wanted = queue.demand(self.database)
+            wanted = queue.demand(self.database, elsewhere_than=self.runner.id)
         finally:
             ended = time.monotonic()
             self._next_demand_at = ended + max(DEMAND_INTERVAL_S, (ended - began) / DEMAND_TIME_SHARE)
@@ -375,8 +417,8 @@ class WorkerSession:
         if self._released:
             return
         self._closed.wait(CLOSING_S)  # so that what ended in time is committed first
-        leases.release_all(self.database, self.runner["id"])
-        end_runner(self.database, self.runner["id"])
+        leases.release_all(self.database, self.runner.id)
+        end_runner(self.database, self.runner.id)
         self._released = True
 
     def clean_up(self) -> None:

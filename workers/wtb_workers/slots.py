@@ -19,7 +19,6 @@ class Worker:
     """Settings of a worker. name: as the monitor of the queue shows it."""
 
     name: str
-    pool: str
     slots: int
     queues: tuple[str, ...]
 
@@ -35,8 +34,12 @@ class Slots:
         return len(self._free)
 
     def take(self) -> int | None:
+        return next(iter(self.take_many(1)), None)
+
+    def take_many(self, limit: int) -> list[int]:
+        """Take as many as are free, at most `limit`."""
         with self._lock:
-            return self._free.pop() if self._free else None
+            return [self._free.pop() for _ in range(min(limit, len(self._free)))]
 
     def give(self, number: int) -> None:
         with self._lock:
@@ -50,8 +53,8 @@ class WaitingWork:
         self._work: deque[Work] = deque()
         self._lock = threading.Lock()
 
-    def __bool__(self) -> bool:
-        return bool(self._work)
+    def __len__(self) -> int:
+        return len(self._work)
 
     def add(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
         """Add executions, of which the first is the next that `pop` gives."""
@@ -63,10 +66,13 @@ class WaitingWork:
         with self._lock:
             return self._work.pop() if self._work else None
 
-    def pop_oldest(self) -> Work | None:
-        """Take what was added first: most of a tree is still below it."""
+    def pop_oldest(self, limit: int) -> list[Work]:
+        """Take what was added first, at most `limit` of one assignment: most of a tree is still below it."""
         with self._lock:
-            return self._work.popleft() if self._work else None
+            popped: list[Work] = []
+            while self._work and len(popped) < limit and (not popped or self._work[0][0] is popped[0][0]):
+                popped.append(self._work.popleft())
+            return popped
 
     def remove(self, matches: Callable[[Work], bool], limit: int | None = None) -> list[Work]:
         """Take all work that matches, the oldest first, or at most `limit` of it."""

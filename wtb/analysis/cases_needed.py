@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.margins import cases_for
 from wtb.analysis.statistics.power import spreads
+from wtb.core.documents.plan import MarginDocument
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
 from wtb.store.database import Database
 from wtb.store.limits.sessions import session_name
 from wtb.store.read import baselines, queries
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
 
-
-def margin_documents(prepared: Prepared, database: Database | None) -> list[Document]:
+def margin_documents(prepared: Prepared, database: Database | None) -> list[MarginDocument]:
     """For each margin how many cases show, 80 times of 100, that two sweeps of equal quality differ by less.
 
     That is for one combination. database: where earlier sweeps are, if there is one.
@@ -30,13 +28,13 @@ def margin_documents(prepared: Prepared, database: Database | None) -> list[Docu
         two such sweeps, and because: where that is from, or what is missing.
     """
     spec = prepared.bound.spec
-    found = []
+    documents: list[MarginDocument] = []
     for metric, margin in spec.margin.items():
         spread, because = _spread(prepared.bound, database, metric)
         known = spread is not None and margin > 0
         if not margin:
             because = "no number of cases shows that nothing at all was lost"
-        found.append(
+        documents.append(
             {
                 "metric": metric,
                 "margin": margin,
@@ -46,7 +44,7 @@ def margin_documents(prepared: Prepared, database: Database | None) -> list[Docu
                 "because": because,
             }
         )
-    return found
+    return documents
 
 
 def _spread(bound: Bound, database: Database | None, metric: str) -> tuple[float | None, str]:
@@ -55,13 +53,13 @@ def _spread(bound: Bound, database: Database | None, metric: str) -> tuple[float
     if database is not None:
         session = session_name(bound.spec.session)
         for row in baselines.baseline_rows(database, session):
-            floor = (row["noise_floor"] or {}).get("metrics", {}).get(metric)
-            if row["sweep"] == name and floor and floor["compared"]:
-                return floor["sd"], f"as the repeats of baseline {row['name']} differ"
+            floor = None if row.noise_floor is None else row.noise_floor["metrics"].get(metric)
+            if row.sweep == name and floor and floor["compared"]:
+                return floor["sd"], f"as the repeats of baseline {row.name} differ"
         earlier = queries.latest_completed(database, session, name)
         spread = None if earlier is None else _at_most(database, earlier, metric)
         if earlier is not None and spread is not None:
-            return spread, f"at most, if cases differ from run to run as from case to case in sweep {earlier['id']}"
+            return spread, f"at most, if cases differ from run to run as from case to case in sweep {earlier.id}"
     for low, high in _scales(bound, metric):
         return (high - low) * math.sqrt(0.5), f"at worst, on its scale from {low:g} to {high:g}"
     return None, (
@@ -70,9 +68,9 @@ def _spread(bound: Bound, database: Database | None, metric: str) -> tuple[float
     )
 
 
-def _at_most(database: Database, sweep: Mapping[str, Any], metric: str) -> float | None:
+def _at_most(database: Database, sweep: SweepRow, metric: str) -> float | None:
     """How far two sweeps could differ by case where each scores like this one, in its most uneven combination."""
-    found = spreads(Scores(database, sweep).table(metric).scores)
+    found = spreads(Scores(database, sweep).planned_table(metric).scores)
     found = found[np.isfinite(found)]
     return float(found.max()) * math.sqrt(2) if found.size else None
 

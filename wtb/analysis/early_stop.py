@@ -7,49 +7,50 @@ sweeps it is wrong (see `wtb.analysis.statistics.sequential.running`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from wtb.core.stop import KNOWN
+from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
 from wtb.planning.primary import primary_of
 from wtb.store.control import sweeps
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.rows import SweepRow
 
 WHEN_KNOWN = "when_known"
 SHARE = 0.05  # of the time, at most, goes into looking
 
 
-def stop_where_known(database: Database, sweep: Mapping[str, Any]) -> str | None:
+def stop_where_known(database: Database, sweep: SweepRow) -> str | None:
     """End a sweep that asks for it where enough is known: the reason; None where it goes on.
 
     What still runs is ended, and the cells that are left are skipped. Raises ConflictError where it is at its end.
     """
-    if sweep["spec"].get("stop") != WHEN_KNOWN:
+    # Rows that were added since are wanted to their end: they say nothing of which of the planned ones to take.
+    if sweep.spec.get("stop") != WHEN_KNOWN or additions(sweep.spec):
         return None
     reason = known(database, sweep)
     if reason is not None:
-        sweeps.skip_rest(database, sweep["id"], reason=reason, by="wtb")
+        sweeps.skip_rest(database, sweep.id, reason=reason, by="wtb")
     return reason
 
 
-def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
+def known(database: Database, sweep: SweepRow) -> str | None:
     """What is known of a sweep that is enough to stop it; None where it is not."""
     from wtb.analysis import interim  # with numpy, which whoever runs a sweep that does not ask for this starts without
     from wtb.analysis.scores import Scores
     from wtb.analysis.search_history import Ledger
 
-    choices = queries.choices(database, sweep["id"])
+    choices = queries.choices(database, sweep.id)
     seen = interim.view(database, sweep, len(choices))
     scored = Scores(database, sweep)
-    metric = primary_of(sweep["spec"], scored.measures)
+    metric = primary_of(sweep.spec, scored.measures)
     if seen is None or metric is None or metric not in scored.measures or scored.measures[metric].low is None:
         return None
     share = Ledger(database, sweep, choices).tried(metric).share
     table = scored.table(metric)
     found = seen.look(table.scores, table.cases, scored.measures[metric], baseline=None, share=share)
-    indifferent = (sweep["spec"].get("best") or {}).get("indifferent") or 0.0
+    indifferent = (sweep.spec.get("best") or {}).get("indifferent") or 0.0
     if not found.is_known(indifferent) or found.compared.best is None:
         return None
     best = in_words(choices[found.compared.best])
@@ -62,10 +63,10 @@ def known(database: Database, sweep: Mapping[str, Any]) -> str | None:
 class Stopping:
     """Looks now and then whether enough is known of a sweep, so that it takes little of the time."""
 
-    def __init__(self, database: Database, sweep: Mapping[str, Any]) -> None:
+    def __init__(self, database: Database, sweep: SweepRow) -> None:
         self._database = database
         self._sweep = sweep
-        self._wanted = sweep["spec"].get("stop") == WHEN_KNOWN
+        self._wanted = sweep.spec.get("stop") == WHEN_KNOWN
         self._look_at = 0.0
         self._seen = -1
 
@@ -76,6 +77,6 @@ class Stopping:
             return
         self._seen = done
         # Its row as it is now: whether it may end depends on its status.
-        stop_where_known(self._database, queries.find_sweep(self._database, self._sweep["id"]))
+        stop_where_known(self._database, queries.find_sweep(self._database, self._sweep.id))
         ended = time.monotonic()
         self._look_at = ended + (ended - began) / SHARE

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.core.failures import Failure
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, queries
+from wtb.store.rows import ExecutionRow, SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.common import FailureCause
+
 
 TOP = 5  # causes that a matrix and a status tell
 _VARYING = [
@@ -55,23 +59,24 @@ _OF_VALUES = frozenset(
 )
 _HELPED = frozenset({"timeout", "killed", "disk", "budget", "running"})  # kinds that another try may end otherwise
 
-Document = dict[str, Any]
 
-
-def causes(database: Database, sweep: Mapping[str, Any], most: int = TOP) -> tuple[list[Document], int]:
+def causes(database: Database, sweep: SweepRow, most: int = TOP) -> tuple[list[FailureCause], int]:
     """The most frequent causes of failed cells, and how many more there are.
 
     Each has cells (of these, set_aside), node, type, message, combinations (numbers), retry (whether trying again could
     help) and an example: its case, its execution and the command that shows it. Messages that differ only in numbers,
     addresses and quoted texts are one cause; the example's is given as it is.
     """
-    groups: dict[tuple[Any, ...], Document] = {}
-    rows = evidence.failed_cells(database, sweep["id"])
-    asks = bool(rows) and any(aggregates.spent_by_attempts(database, sweep["id"], forks=True))
+    groups: dict[tuple[Any, ...], FailureCause] = {}
+    cases: dict[tuple[Any, ...], int] = {}  # the number of that of the example
+    rows = evidence.failed_cells(database, sweep.id)
+    asks = bool(rows) and any(aggregates.spent_by_attempts(database, sweep.id, forks=True))
     for combination, status, node, kind, type_, final, message, count, execution, case in rows:
         failure = Failure(kind or "error", type_ or "", message or "", final=bool(final), node=node)
-        found = groups.setdefault(
-            (node, type_, alike(message or "")),
+        key = (node, type_, alike(message or ""))
+        cases.setdefault(key, case)
+        group = groups.setdefault(
+            key,
             {
                 "cells": 0,
                 "set_aside": 0,
@@ -80,24 +85,23 @@ def causes(database: Database, sweep: Mapping[str, Any], most: int = TOP) -> tup
                 "message": message,
                 "retry": may_help(failure, asks_models=asks),
                 "combinations": [],
-                "example": {"case": case, "execution": execution, "command": f"wtb show {execution}"},
+                "example": {"case": "", "execution": execution, "command": f"wtb show {execution}"},
             },
         )
-        found["cells"] += count
-        found["set_aside"] += count if status == "set_aside" else 0
-        found["combinations"] = sorted({*found["combinations"], combination})
-    found_causes = sorted(groups.values(), key=lambda one: -one["cells"])
-    top = found_causes[:most]
-    names = queries.case_rows(database, sweep["id"], {one["example"]["case"] for one in top})
-    for one in top:
-        one["example"]["case"] = names[one["example"]["case"]]["id"]
-    return top, len(found_causes) - len(top)
+        group["cells"] += count
+        group["set_aside"] += count if status == "set_aside" else 0
+        group["combinations"] = sorted({*group["combinations"], combination})
+    top = sorted(groups, key=lambda key: -groups[key]["cells"])[:most]
+    names = queries.case_rows(database, sweep.id, {cases[key] for key in top})
+    for key in top:
+        groups[key]["example"]["case"] = names[cases[key]].id
+    return [groups[key] for key in top], len(groups) - len(top)
 
 
-def execution_may_be_helped(database: Database, row: Mapping[str, Any]) -> bool:
+def execution_may_be_helped(database: Database, row: ExecutionRow) -> bool:
     """Return whether trying an execution that failed again could end otherwise."""
-    asks = any(aggregates.spent_by_attempts(database, row["sweep_id"], forks=True))
-    return may_help(Failure(**row["failure"]), asks_models=asks)
+    asks = any(aggregates.spent_by_attempts(database, row.sweep_id, forks=True))
+    return row.failure is not None and may_help(Failure(**row.failure), asks_models=asks)
 
 
 def may_help(failure: Failure, *, asks_models: bool) -> bool:

@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
-from wtb.analysis.matrix.build import build
 from wtb.core.errors import InputError
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.scoring.scales import OnFailure
-from wtb.core.status import CELL, FINAL_CELLS
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.planning.sweep_spec import SweepSpec, baseline_of
 from wtb.store.database import Database
 from wtb.store.limits.sessions import session_name
 from wtb.store.read.baselines import find_baseline, named_baseline
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
-Sweep = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import GateDocument, GateVerdict, JudgedMatrixDocument, MatrixDocument, RowDocument
 
 
-def judged(database: Database, sweep: Sweep, *, edited: bool = False, on_failure: OnFailure | None = None) -> Document:
+def judged(
+    database: Database, sweep: SweepRow, *, edited: bool = False, on_failure: OnFailure | None = None
+) -> JudgedMatrixDocument:
     """The matrix of a sweep, given its row of `find_sweep`, with its `gates`. edited, on_failure: as for `build`."""
+    from wtb.analysis.matrix.build import build  # with numpy, which checking gates does without
+
     matrix = build(database, sweep, edited=edited, on_failure=on_failure)
     return {**matrix, "gates": judge(database, sweep, matrix)}
 
 
-def judge(database: Database, sweep: Sweep, matrix: Document) -> list[Document]:
+def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[GateDocument]:
     """Each gate of a sweep: {"gate": text, "holds": true, false or null, "values": {name: number}, "because": text}.
 
     holds is null where it cannot be told, and `because` says why. Gates on a baseline have the `verdict`, too.
     """
-    gates = []
-    for text in sweep["spec"].get("gates", ()):
+    gates: list[GateDocument] = []
+    cells = matrix["cells"]
+    for text in sweep.spec.get("gates", ()):
         name = baseline_of(text)
         gate = _condition(matrix, text) if name is None else _no_worse(database, sweep, name)
-        still_open = sum(matrix["cells"][status] for status in CELL if status not in FINAL_CELLS)
+        still_open = cells["pending"] + cells["running"] + cells["waiting"]
         if still_open:
-            cells = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
-            gate |= {"holds": None, "because": f"{cells} no outcome yet"}
-            gate.pop("verdict", None)
+            those = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
+            gate = {"holds": None, "values": gate["values"], "because": f"{those} no outcome yet"}
         gates.append({"gate": text, **gate})
     return gates
 
 
-def all_hold(document: Mapping[str, Any], *, strict: bool = False) -> bool:
+def all_hold(gates: Iterable[GateDocument], *, strict: bool = False) -> bool:
     """Return whether every gate of a judged matrix lets it pass."""
-    return all(passes(gate, strict=strict) for gate in document["gates"])
+    return all(passes(gate, strict=strict) for gate in gates)
 
 
 def check_gates(database: Database, spec: SweepSpec) -> None:
@@ -67,45 +69,46 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
         raise InputError(*problems)
 
 
-def _condition(matrix: Document, text: str) -> Document:
+def _condition(matrix: MatrixDocument, text: str) -> GateVerdict:
     answer = parse_condition(text).answer(lambda name: _figure(matrix, name))
     return {"holds": answer.holds, "values": dict(answer.values), "because": answer.because}
 
 
-def _figure(matrix: Document, name: Name) -> float:
+def _figure(matrix: MatrixDocument, name: Name) -> float:
     """A figure of the whole sweep, else of the combination that is chosen, else the least or most of all."""
     if not name.over and ".".join(name.parts) in SWEEP_WIDE:
         return sweep_figure(matrix, name)
     needs_row = not name.over and name.parts[0] != "baseline"
-    return row_figure(matrix, _chosen(matrix) if needs_row else {}, name)
+    return row_figure(matrix, _chosen(matrix) if needs_row else None, name)
 
 
-def _chosen(matrix: Document) -> Mapping[str, Any]:
+def _chosen(matrix: MatrixDocument) -> RowDocument:
     """The row that the sweep would ship: its choice, else the only one, else the best by the primary metric."""
-    choice, rows = matrix.get("choice"), matrix["rows"]
+    choice, rows, primary = matrix["choice"], matrix["rows"], matrix["primary"]
     if choice is None and len(rows) == 1:
-        only: Mapping[str, Any] = rows[0]
-        return only
+        return rows[0]
     if choice is not None:
         combination, because = choice["combination"], choice["because"] or "no combination fits `best`"
     else:
-        first = matrix["best"].get(matrix["primary"])
-        combination, because = first and first["combination"], "nothing is scored, so no combination is the best"
+        first = None if primary is None else matrix["best"].get(primary)
+        combination = None if first is None else first["combination"]
+        because = "nothing is scored, so no combination is the best"
         if first and combination is None:
-            because = f"no combination is the best by {matrix['primary']}: {first['because']}"
+            because = f"no combination is the best by {primary}: {first['because']}"
     for row in rows:
         if row["combination"] == combination:
-            found: Mapping[str, Any] = row
-            return found
+            return row
     raise UnknownValue(because)
 
 
-def _no_worse(database: Database, sweep: Sweep, name: str) -> Document:
-    baseline = find_baseline(database, sweep["session"], name)
+def _no_worse(database: Database, sweep: SweepRow, name: str) -> GateVerdict:
+    baseline = find_baseline(database, sweep.session, name)
     if baseline is None:
         return {"holds": None, "values": {}, "because": f"there is no baseline {name!r} any more"}
-    if baseline["id"] == sweep["id"]:
+    if baseline.id == sweep.id:
         return {"holds": True, "values": {}, "because": "it is this sweep itself"}
+    from wtb.analysis.comparison.compare import compare_sweeps
+
     found = compare_sweeps(database, baseline, sweep, looked_into=0)
     verdict = found["verdict"]
     holds = None if verdict in (CANNOT_TELL, UNCLEAR) else verdict != WORSE

@@ -7,9 +7,10 @@ yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,15 @@ from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.scoring.measure import Measure
 from wtb.core.status import FINAL_CELLS
 from wtb.core.stop import KNOWN
+from wtb.core.tree.added_rows import additions
 from wtb.core.tree.run_order import case_order
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import AsOf
+
 
 DROPPED = ("cancelled", "skipped")  # cells that somebody or a rule did without
 
@@ -55,20 +62,43 @@ def why_anytime(status: str, reason: str | None, unfinished: int, dropped: int) 
     return None
 
 
-def why_stopped(sweep: Mapping[str, Any]) -> str | None:
+def why_stopped(sweep: SweepRow) -> str | None:
     """Why a sweep did not come to its end as planned, given its row; None where it did, whatever became of some cells.
 
     Tests that suppose a number of cases that was decided beforehand say nothing of one that did not.
     """
-    return why_anytime(sweep["status"], sweep["reason"], 0, 0)
+    return why_anytime(sweep.status, sweep.reason, 0, 0)
 
 
-def because(database: Database, sweep: Mapping[str, Any]) -> str | None:
-    """The same of a sweep, given its row."""
-    counts = queries.cell_counts(database, sweep["id"])
+def because(database: Database, sweep: SweepRow) -> str | None:
+    """The same of a sweep, given its row: of what was planned, whatever becomes of rows that were added since."""
+    added = additions(sweep.spec)
+    planned = added[0].combination if added else None
+    counts = _counts(database, sweep.id, planned)
     unfinished = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
-    dropped = aggregates.dropped_cells(database, sweep["id"]) if any(counts.get(one) for one in DROPPED) else 0
-    return why_anytime(sweep["status"], sweep["reason"], unfinished, dropped)
+    dropped = 0
+    if any(counts.get(one) for one in DROPPED):
+        found = aggregates.dropped_cells(database, sweep.id)
+        dropped = sum(count for number, count in found if planned is None or number < planned)
+    if any(one.final for one in added):  # it had come to its end, and runs again for these only
+        return why_anytime("completed", None, unfinished, dropped)
+    return why_anytime(sweep.status, sweep.reason, unfinished, dropped)
+
+
+def _counts(database: Database, sweep_id: str, planned: int | None) -> Mapping[str, int]:
+    """Status -> how many cells have it, of the first `planned` combinations."""
+    if planned is None:
+        return queries.cell_counts(database, sweep_id)
+    found = Counter[str]()
+    for number, status, count, _ in aggregates.outcomes_by_combination(database, sweep_id, edited=True):
+        found[status] += count if number < planned else 0
+    return found
+
+
+def unfinished_rows(database: Database, sweep_id: str) -> set[int]:
+    """The numbers of the combinations that have cells without an outcome."""
+    found = aggregates.outcomes_by_combination(database, sweep_id, edited=True)
+    return {number for number, status, *_ in found if status not in FINAL_CELLS}
 
 
 @dataclass(frozen=True)
@@ -88,7 +118,7 @@ class View:
     units: Units
 
     @property
-    def as_of(self) -> dict[str, Any]:
+    def as_of(self) -> AsOf:
         """`as_of` of the JSON contract: over how many of the cases combinations are compared, and why not over all."""
         whole = finished_first(self.finished, self.units)
         return {"cases": int(whole.all(axis=0).sum()), "of": len(self.order), "because": self.because}
@@ -130,22 +160,24 @@ class View:
         )
 
 
-def view(database: Database, sweep: Mapping[str, Any], combinations: int) -> View | None:
+def view(database: Database, sweep: SweepRow, combinations: int) -> View | None:
     """What may be seen of a sweep just now; None where it has come to its end as planned.
 
-    To be read before its scores: a cell has these as soon as it has finished.
+    combinations: how many were planned, which come first. To be read before its scores: a cell has these as soon as it
+    has finished.
     """
     why = because(database, sweep)
     if why is None:
         return None
-    numbers = aggregates.case_numbers(database, sweep["id"])
-    clusters = outcomes.clusters(database, sweep["id"])
+    numbers = aggregates.case_numbers(database, sweep.id)
+    clusters = outcomes.clusters(database, sweep.id)
     names = [clusters.get(number) for number in numbers]
-    order = case_order(names, sweep["spec"].get("seed", 0))
+    order = case_order(names, sweep.spec.get("seed", 0))
     finished = np.ones((combinations, len(numbers)), dtype=np.bool_)
     place = np.empty(len(numbers), dtype=np.int64)
     place[order] = np.arange(len(order))
-    if open_ := aggregates.open_cells(database, sweep["id"], cancelled=sweep["status"] != "completed"):
+    found = aggregates.open_cells(database, sweep.id, cancelled=sweep.status != "completed")
+    if open_ := [row for row in found if row[0] < combinations]:  # but for rows that were added since
         rows, cases = np.array(open_, dtype=np.int64).T
         finished[rows, place[np.searchsorted(numbers, cases)]] = False
     units = numbered([names[index] for index in order])

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.analysis import interim
 from wtb.analysis.matrix.build import best_of, build
 from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
+from wtb.core.documents.common import cell_counts
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import CELL, FINAL_CELLS
 from wtb.store.database import Database
 from wtb.store.read import aggregates, queries, tallies
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import BestDocument
+    from wtb.core.documents.sweeps import LeaderDocument, LeadersDocument, LiveDocument, LiveRow
 
 
-def live(database: Database, sweep: Mapping[str, Any]) -> Document:
+def live(database: Database, sweep: SweepRow) -> LiveDocument:
     """How a sweep stands by what is tallied so far; `tallies.tally` brings that up to date. Rows are in order.
 
     done and failed count cells. n of a metric: cells with a score, that of a failure included, and not cases as in the
     matrix; cost_usd is per succeeded cell as if alone.
     """
-    sweep_id = sweep["id"]
-    rows: list[Document] = [
+    sweep_id = sweep.id
+    rows: list[LiveRow] = [
         {"combination": choices, "cells": 0, "done": 0, "failed": 0, "cost_usd": None, "metrics": {}}
         for choices in queries.choices(database, sweep_id)
     ]
@@ -47,39 +50,45 @@ def live(database: Database, sweep: Mapping[str, Any]) -> Document:
             if n := found["n"] + failed:
                 row["metrics"][name] = {"n": n, "mean": (found["total"] + failed * (score or 0.0)) / n}
     return {
-        "sweep": {key: sweep[key] for key in ("id", "name", "status", "reason")},
+        "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status, "reason": sweep.reason},
         "tallied_at": iso(tallies.tallied_at(database, sweep_id)),
-        "cells": {"total": sum(counts.values()), **counts},
+        "cells": cell_counts(sum(counts.values()), counts),
         "rows": rows,
         "metrics": {name: {"better": measure.better} for name, measure in scored.measures.items()},
     }
 
 
-def leaders(database: Database, sweep: Mapping[str, Any]) -> Document:
+def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
     """Who leads by each metric, as a matrix made now has it: combination, n, mean, clear and candidates, or None.
 
     `as_of` says over how many of the cases; None at the end.
     """
-    choices = queries.choices(database, sweep["id"])
+    scored = Scores(database, sweep)
+    choices = scored.choices[: scored.planned]
     seen = interim.view(database, sweep, len(choices))
     if seen is None:
         found = build(database, sweep)
-        best = {}
-        for name, one in found["best"].items():
-            rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == one["combination"])
+        best: dict[str, LeaderDocument | None] = {}
+        for name, leader in found["best"].items():
+            rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == leader["combination"])
             leading = next(rows, None)
-            best[name] = leading and _leader(one, leading["n"], leading["mean"])
+            best[name] = leading and _leader(leader, leading["n"], leading["mean"])
         return {"as_of": None, "best": best}
     best, ledger = {}, Ledger(database, sweep, choices)
-    scored = Scores(database, sweep)
     for name, measure in scored.measures.items():
-        table = scored.table(name)
+        table = scored.planned_table(name)
         share = ledger.tried(name).share / scored.family(name)
         compared = seen.look(table.scores, table.cases, measure, baseline=None, share=share).compared
-        one = None if compared.best is None else compared.rows[compared.best]
-        best[name] = one and _leader(best_of(compared, choices), one.n, one.mean)
+        first = None if compared.best is None else compared.rows[compared.best]
+        best[name] = None if first is None else _leader(best_of(compared, choices, 0), first.n, first.mean)
     return {"as_of": seen.as_of, "best": best}
 
 
-def _leader(best: Mapping[str, Any], n: int, mean: float | None) -> Document:
-    return {**{key: best[key] for key in ("combination", "clear", "candidates")}, "n": n, "mean": mean}
+def _leader(best: BestDocument, n: int, mean: float | None) -> LeaderDocument:
+    return {
+        "combination": best["combination"],
+        "clear": best["clear"],
+        "candidates": best["candidates"],
+        "n": n,
+        "mean": mean,
+    }

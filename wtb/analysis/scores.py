@@ -6,7 +6,7 @@ Everything that compares, ranks or shows scores of cases reads them here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,9 +20,11 @@ from wtb.core.errors import InputError
 from wtb.core.scoring.failure_scores import failure_score, kind_of, results
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
+from wtb.core.tree.added_rows import Addition, additions
 from wtb.planning.primary import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes, queries
+from wtb.store.rows import SweepRow
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,13 @@ class ScoreTable:
     behind: Floats
     failed: int
     failure_score: float | None
+
+    def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> ScoreTable:
+        """Return the table of some rows, over the cases that are kept."""
+        columns = slice(None) if kept is None else kept
+        units = None if self.units is None else self.units[columns]
+        found = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
+        return ScoreTable(*found, self.failed, self.failure_score)
 
     def count_units(self) -> int | None:
         """How many clusters the cases come from, those without one each for itself; None where none has one."""
@@ -77,35 +86,45 @@ class Scores:
     def __init__(
         self,
         database: Database,
-        sweep: Mapping[str, Any],
+        sweep: SweepRow,
         *,
         edited: bool = False,
-        by: Mapping[str, Any] | None = None,
+        by: SweepRow | None = None,
     ) -> None:
         self._database, self._sweep, self.edited = database, sweep, edited
-        self._spec: Mapping[str, Any] = (by or sweep)["spec"]
+        self._spec: Mapping[str, Any] = (by or sweep).spec
         self._tables: dict[str, ScoreTable] = {}
 
     @property
     def seed(self) -> int:
         """Of whatever is drawn to conclude from the scores."""
-        return int(self._sweep["spec"]["seed"])
+        return int(self._sweep.spec["seed"])
 
     @cached_property
     def choices(self) -> list[dict[str, str]]:
         """The combinations, by number."""
-        return queries.choices(self._database, self._sweep["id"])
+        return queries.choices(self._database, self._sweep.id)
+
+    @cached_property
+    def added(self) -> list[Addition]:
+        """The rows that were added since it was submitted; they come last."""
+        return additions(self._sweep.spec)
+
+    @property
+    def planned(self) -> int:
+        """How many rows it was submitted with: those that are ranked, and among which the best is."""
+        return len(self.choices) - len(self.added)
 
     @cached_property
     def baseline(self) -> int | None:
         """The number of the combination that others are held against."""
-        named = self._sweep["spec"].get("baseline_row")
+        named = self._sweep.spec.get("baseline_row")
         return self.choices.index(named) if named in self.choices else None
 
     @cached_property
     def measures(self) -> Mapping[str, Measure]:
         """How each metric is read, in the order in which they are listed: the one that decides is the first."""
-        found = {row["name"]: Measure.of(row) for row in queries.metric_rows(self._database, self._sweep["id"])}
+        found = queries.measures(self._database, self._sweep.id)
         first = primary_of(self._spec, found)
         if first not in found:  # nothing is scored by it yet
             first = primary_of({}, found)
@@ -123,7 +142,7 @@ class Scores:
     @cached_property
     def cells(self) -> int:
         """How many cells each combination has."""
-        return evidence.case_count(self._database, self._sweep["id"]) * int(self._sweep["spec"]["repeats"])
+        return evidence.case_count(self._database, self._sweep.id) * int(self._sweep.spec["repeats"])
 
     @cached_property
     def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int]]:
@@ -131,17 +150,17 @@ class Scores:
 
         Also how many are missing, by kind, and how many cells of each case came to no final state.
         """
-        counted, found, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
+        counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
         for *place, status, kind, type_ in aggregates.ended_without_state(
-            self._database, self._sweep["id"], edited=self.edited
+            self._database, self._sweep.id, edited=self.edited
         ):
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
             if ended in counted:
-                found.append(place)
+                places.append(place)
             else:
                 missing[ended] += 1
-        return np.array(found, dtype=np.int64).reshape(-1, 3), missing, by_case
+        return np.array(places, dtype=np.int64).reshape(-1, 3), missing, by_case
 
     @property
     def failed(self) -> int:
@@ -160,7 +179,7 @@ class Scores:
 
     @cached_property
     def _clusters(self) -> Mapping[int, str]:
-        return outcomes.clusters(self._database, self._sweep["id"])
+        return outcomes.clusters(self._database, self._sweep.id)
 
     def failure_score(self, measure: Measure) -> float | None:
         """What a failed cell counts as by a metric; None where it is left out."""
@@ -179,7 +198,7 @@ class Scores:
             low, high = one.scale
             if not low <= score <= high:
                 expected = f"expected a score on the scale of {name}, {low:g} to {high:g}, or {LEFT_OUT}"
-                raise InputError(f"{who} is {score:g}; {expected}")
+                raise InputError(f"{who} is {score:g}; {expected}", argument="on_failure")
 
     def rows(self, metric: str, measure: Measure | None = None) -> Floats:
         """(combination, case, mean over repeats, repeats) wherever there is a score.
@@ -187,34 +206,46 @@ class Scores:
         measure: how the metric is read, where not as this sweep says.
         """
         measure = measure or self.measures.get(metric, Measure())
-        repeated = self._sweep["spec"]["repeats"] > 1
-        read = aggregates.mean_scores(self._database, self._sweep["id"], metric, repeated=repeated, edited=self.edited)
+        repeated = self._sweep.spec["repeats"] > 1
+        read = aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=self.edited)
         found = np.array(read, dtype=float).reshape(-1, 4)
         score, ended = self.failure_score(measure), self._ended[0]
         if score is None or not len(ended):
-            return found
+            return self._counted(found)
         every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
-        return _joined(every) if repeated else every
+        return self._counted(_joined(every) if repeated else every)
+
+    def _counted(self, found: Floats) -> Floats:
+        """Leave out what does not count: of a row that was added, the case that suggested it."""
+        for one in self.added:
+            found = found[~((found[:, 0] == one.combination) & np.isin(found[:, 1], one.left_out))]
+        return found
 
     def _unscored(self, metric: str) -> Floats:
         """Cases that have no score for a reason other than that the metric is not theirs."""
-        each = len(self.choices) * int(self._sweep["spec"]["repeats"])
+        each = len(self.choices) * int(self._sweep.spec["repeats"])
         failed = [case for case, cells in self._ended[2].items() if cells == each]
-        errors = [row[1] for row in outcomes.failed_scores(self._database, self._sweep["id"], metric)]
+        errors = [row[1] for row in outcomes.failed_scores(self._database, self._sweep.id, metric)]
         return np.array([*failed, *errors], dtype=float)
 
     def by_repeat(self, metric: str) -> Floats:
         """(combination, case, repeat, score) wherever there is one."""
         score, ended = self.failure_score(self.measures.get(metric, Measure())), self._ended[0]
-        read = aggregates.scores_by_repeat(self._database, self._sweep["id"], metric)
+        read = aggregates.scores_by_repeat(self._database, self._sweep.id, metric)
         found = np.array(read, dtype=float).reshape(-1, 4)
-        return found if score is None else np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
+        if score is not None:
+            found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
+        return self._counted(found)
 
     def table(self, metric: str) -> ScoreTable:
         """The scores of a metric, read once."""
         if metric not in self._tables:
             self._tables[metric] = self._table(metric)
         return self._tables[metric]
+
+    def planned_table(self, metric: str) -> ScoreTable:
+        """The same of the rows that were planned."""
+        return self.table(metric).part(range(self.planned)) if self.added else self.table(metric)
 
     def _table(self, metric: str) -> ScoreTable:
         measure = self.measures.get(metric, Measure())

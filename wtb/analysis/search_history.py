@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from wtb.core.tree.run_order import case_order
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes
+from wtb.store.rows import SweepRow
 
 SAME = 0.5  # of a sweep's cases: another one that has as many is over the same
 COMPARED = 200  # cases, drawn at random, by which that is found out
@@ -52,10 +52,10 @@ def spendable(before: int, new: int) -> float:
 class Ledger:
     """What was tried over the cases of a sweep before it."""
 
-    def __init__(self, database: Database, sweep: Mapping[str, Any], choices: Sequence[Mapping[str, str]]) -> None:
+    def __init__(self, database: Database, sweep: SweepRow, choices: Sequence[Mapping[str, str]]) -> None:
         self._database = database
         self._sweep = sweep
-        self._mine = _keys(choices, sweep["spec"].get("baseline_row"), sweep["fingerprints"])
+        self._mine = _keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
 
     def tried(self, metric: str) -> Tried:
         """What counts for a metric."""
@@ -69,25 +69,29 @@ class Ledger:
         sweeps = sum(1 for id in scored if id in finals or tried[id] - mine)
         return Tried(before + len(mine), before, sweeps, part, len(uses))
 
+    def share_of_one_more(self, metric: str) -> float:
+        """The part of the level that a combination may use which is tried after all of these."""
+        return spendable(self.tried(metric).n, 1)
+
     @cached_property
     def _before(self) -> tuple[dict[str, set[Key]], set[str]]:
         """Sweep -> its combinations, of those over the same cases that count.
 
         Also the sweeps that used cases that are to be used once: all that was tried there counts.
         """
-        if self._sweep["kind"] != "sweep":
+        if self._sweep.kind != "sweep":
             return {}, set()
-        rows = outcomes.earlier_sweeps(self._database, self._sweep)
-        found = {row["id"]: _keys(row["choices"], row["baseline"], row["fingerprints"]) for row in rows}
-        found = {id: keys for id, keys in found.items() if keys}
-        finals = {row["id"] for row in rows if row["final"]} if self._sweep["spec"].get("final") else set()
-        if not finals and not any(keys - self._mine for keys in found.values()):
+        rows = [row for row in outcomes.earlier_sweeps(self._database, self._sweep) if row["id"] != self._sweep.id]
+        keys_by_sweep = {row["id"]: _keys(row["choices"], row["baseline"], row["fingerprints"]) for row in rows}
+        keys_by_sweep = {id: keys for id, keys in keys_by_sweep.items() if keys}
+        finals = {row["id"] for row in rows if row["final"]} if self._sweep.spec.get("final") else set()
+        if not finals and not any(keys - self._mine for keys in keys_by_sweep.values()):
             return {}, set()
-        numbers = aggregates.case_numbers(self._database, self._sweep["id"])
+        numbers = aggregates.case_numbers(self._database, self._sweep.id)
         drawn = [numbers[place] for place in case_order([None] * len(numbers), 0)[:COMPARED]]
         least = max(1, math.ceil(SAME * len(drawn)))
-        same = outcomes.over_same_cases(self._database, self._sweep["id"], found, drawn, least)
-        return {id: found[id] for id in same}, finals
+        same = outcomes.over_same_cases(self._database, self._sweep.id, keys_by_sweep, drawn, least)
+        return {id: keys_by_sweep[id] for id in same}, finals
 
 
 def _keys(

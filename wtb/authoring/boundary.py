@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
+from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
 from wtb.core.serialization.plain_json import storable
 from wtb.store.files.manifest import DIGEST
@@ -115,7 +116,7 @@ def typed_json(value: Any) -> Any:
     try:
         orjson.loads(value)
     except (orjson.JSONDecodeError, TypeError):
-        raise Malformed("a value is no JSON") from None
+        raise Malformed("a value is not JSON") from None
     return value
 
 
@@ -204,7 +205,7 @@ def _call(reported: Any) -> dict[str, Any]:
     }
 
 
-def _tool(reported: Any) -> dict[str, Any]:
+def _tool(reported: Any) -> ToolReport:
     if reported["status"] not in ("done", "failed"):
         raise Malformed(f"a call of a tool that is {reported['status']!r:.20}")
     return {

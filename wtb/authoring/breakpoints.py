@@ -82,19 +82,19 @@ def _known(text: str, node: str, nodes: Collection[str]) -> str:
 
 def parse_breakpoints(texts: Iterable[str], nodes: Collection[str], keys: Collection[str] = ()) -> list[Breakpoint]:
     """The same of several, each once. Raises InputError with all that is wrong."""
-    found: dict[str, Breakpoint] = {}
+    breakpoints: dict[str, Breakpoint] = {}
     problems: list[str] = []
     for text in texts:
         try:
             one = parse_breakpoint(text, nodes, keys)
-            found[str(one)] = one
+            breakpoints[str(one)] = one
         except InputError as error:
             problems += error.problems
-    if len(found) > MOST:
-        problems.append(f"{len(found):,} breakpoints; expected at most {MOST}")
+    if len(breakpoints) > MOST:
+        problems.append(f"{len(breakpoints):,} breakpoints; expected at most {MOST}")
     if problems:
         raise InputError(*problems)
-    return list(found.values())
+    return list(breakpoints.values())
 
 
 def stops(workflow: Workflow, texts: Sequence[str], until: str | None = None) -> list[Breakpoint]:

@@ -34,65 +34,95 @@ class Route:
     decisions: tuple[Decision, ...] = ()
 
 
-def entry_route(workflow: Structure) -> Route:
-    return Route(_in_order(workflow, workflow.entries), {})
+@dataclass(frozen=True, slots=True)
+class _Exits:
+    """What leads on from one node: edges from it alone, branches, and the joins that wait for it among others."""
+
+    always: tuple[str, ...]
+    conditional: tuple[Edge, ...]
+    default: str | None
+    branches: tuple[Branch, ...]
+    joins: tuple[str, ...]
+
+    @classmethod
+    def of(cls, workflow: Structure, node: str) -> _Exits:
+        single = [edge for edge in workflow.edges if edge.sources == (node,)]
+        conditional = sorted((edge for edge in single if edge.when is not None), key=lambda edge: -edge.priority)
+        return cls(
+            tuple(edge.target for edge in single if edge.when is None and not edge.default),
+            tuple(conditional),
+            next((edge.target for edge in single if edge.default), None),
+            tuple(branch for branch in workflow.branches if branch.source == node),
+            tuple(_join_name(edge) for edge in workflow.edges if _is_join(edge) and node in edge.sources),
+        )
 
 
-def route(workflow: Structure, ran: Sequence[str], arrived: Mapping[str, tuple[str, ...]], state: Any) -> Route:
-    """Follow the edges out of the nodes that `ran` in one step, on the state joined after it.
+class Routes:
+    """The edges of a workflow as steps follow them. What is added to the workflow later is not seen."""
 
-    Raises RoutingError naming the node from which nothing leads on, or whose branch returned an unknown key.
-    """
-    following: list[str] = []
-    decisions: list[Decision] = []
-    waiting = {join: set(sources) for join, sources in arrived.items()}
-    for node in ran:
-        for edge in workflow.edges:
-            if len(edge.sources) > 1 and node in edge.sources:
-                waiting.setdefault(_join_name(edge), set()).add(node)
-        targets, decided = _leave(workflow, node, state)
-        following += targets
-        decisions += decided
-    for edge in workflow.edges:
-        name = _join_name(edge)
-        if len(edge.sources) > 1 and waiting.get(name, set()) >= set(edge.sources):
-            following.append(edge.target)
-            del waiting[name]
-    still = {join: tuple(sorted(sources)) for join, sources in waiting.items() if sources}
-    return Route(_in_order(workflow, following), still, tuple(decisions))
+    def __init__(self, workflow: Structure) -> None:
+        self.entry = Route(_in_order(workflow, workflow.entries), {})
+        self._exits = {node: _Exits.of(workflow, node) for node in workflow.nodes}
+        self._joins = {_join_name(edge): edge for edge in workflow.edges if _is_join(edge)}
+        self._places = {node: place for place, node in enumerate(workflow.nodes)}
+
+    def after(self, ran: Sequence[str], arrived: Mapping[str, tuple[str, ...]], state: Any) -> Route:
+        """Follow the edges out of the nodes that `ran` in one step, on the state joined after it.
+
+        Raises RoutingError naming the node from which nothing leads on, or whose branch returned an unknown key.
+        """
+        following: set[str] = set()
+        decisions: list[Decision] = []
+        for node in ran:
+            exits = self._exits[node]
+            following.update(exits.always)
+            if exits.branches or exits.conditional or exits.default is not None:
+                following.update(_decide(node, exits, state, decisions))
+        if self._joins:
+            arrived = self._arrive(ran, arrived, following)
+        following &= self._places.keys()
+        return Route(tuple(sorted(following, key=self._places.__getitem__)), arrived, tuple(decisions))
+
+    def _arrive(
+        self, ran: Sequence[str], arrived: Mapping[str, tuple[str, ...]], following: set[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """Who has arrived at which join that still waits; the targets of those that are complete are `following`."""
+        waiting = {join: set(sources) for join, sources in arrived.items()}
+        for node in ran:
+            for join in self._exits[node].joins:
+                waiting.setdefault(join, set()).add(node)
+        for join, edge in self._joins.items():
+            if waiting.get(join, set()) >= set(edge.sources):
+                following.add(edge.target)
+                del waiting[join]
+        return {join: tuple(sorted(sources)) for join, sources in waiting.items() if sources}
 
 
-def _leave(workflow: Structure, node: str, state: Any) -> tuple[list[str], list[Decision]]:
-    single = [e for e in workflow.edges if e.sources == (node,)]
-    branches = [b for b in workflow.branches if b.source == node]
-    targets = [e.target for e in single if e.when is None and not e.default]
-    decisions: list[Decision] = []
-    for branch in branches:
-        targets.append(_follow_branch(branch, state, decisions))
-    if len(targets) < len(single) + len(branches):
-        chosen = _choose(node, single, state, decisions)
-        if chosen is not None:
-            targets.append(chosen)
-        elif not targets and not any(node in e.sources for e in workflow.edges if len(e.sources) > 1):
-            raise RoutingError(
-                f"no edge leads on from node {node!r}: none of its conditions is true and it has no default edge"
-            )
-    return targets, decisions
+def _decide(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> list[str]:
+    """The targets of a node's branches, and of the condition that is true or of the default."""
+    targets = [_follow_branch(branch, state, decisions) for branch in exits.branches]
+    if not exits.conditional and exits.default is None:
+        return targets
+    chosen = _choose(node, exits, state, decisions)
+    if chosen is not None:
+        targets.append(chosen)
+    elif not targets and not exits.always and not exits.joins:
+        raise RoutingError(
+            f"no edge leads on from node {node!r}: none of its conditions is true and it has no default edge"
+        )
+    return targets
 
 
-def _choose(node: str, edges: Iterable[Edge], state: Any, decisions: list[Decision]) -> str | None:
-    conditional = sorted((e for e in edges if e.when is not None), key=lambda e: -e.priority)
-    for edge in conditional:
+def _choose(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> str | None:
+    for edge in exits.conditional:
         assert edge.when is not None
         if edge.when(state):
             why = storable(str(getattr(edge.when, "__name__", "condition")), _SHOWN)
             decisions.append(Decision(node, edge.target, None, f"{why} is true"))
             return edge.target
-    for edge in edges:
-        if edge.default:
-            decisions.append(Decision(node, edge.target, None, "no condition is true"))
-            return edge.target
-    return None
+    if exits.default is not None:
+        decisions.append(Decision(node, exits.default, None, "no condition is true"))
+    return exits.default
 
 
 def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str:
@@ -115,6 +145,10 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
 def _in_order(workflow: Structure, names: Iterable[str]) -> tuple[str, ...]:
     wanted = set(names)
     return tuple(name for name in workflow.nodes if name in wanted)
+
+
+def _is_join(edge: Edge) -> bool:
+    return len(edge.sources) > 1
 
 
 def _join_name(edge: Edge) -> str:
@@ -167,12 +201,12 @@ def _arrows(workflow: Structure) -> Iterator[tuple[str, str]]:
 
 def problems(workflow: Structure) -> list[str]:
     """Everything that is wrong with the graph, in words."""
-    found = list(_name_problems(workflow))
-    if found or not workflow.nodes:
-        return found or ["has no nodes"]
+    problems_found = list(_name_problems(workflow))
+    if problems_found or not workflow.nodes:
+        return problems_found or ["has no nodes"]
     after = successors(workflow)
     seen = reachable(after, workflow.entries)
-    found += [f"node {n!r} cannot be reached from the entry" for n in workflow.nodes if n not in seen]
+    problems_found += [f"node {n!r} cannot be reached from the entry" for n in workflow.nodes if n not in seen]
     before: dict[str, set[str]] = defaultdict(set)
     for source, targets in after.items():
         for target in targets:
@@ -180,10 +214,10 @@ def problems(workflow: Structure) -> list[str]:
     ending = reachable(before, [END])
     stuck = [n for n in workflow.nodes if n not in ending]
     if stuck:
-        found.append(f"the loop of {', '.join(map(repr, stuck))} has no way out: add an edge to END")
+        problems_found.append(f"the loop of {', '.join(map(repr, stuck))} has no way out: add an edge to END")
     else:
-        found += _endless(workflow)
-    return found
+        problems_found += _endless(workflow)
+    return problems_found
 
 
 def odd_names(workflow: Structure) -> Iterator[str]:

@@ -49,7 +49,7 @@ class Backoff:
 class Rules:
     """How a node is run. `timeout` in seconds, `rate` in starts a second, `limit` in runs at a time.
 
-    max_usd, max_tokens: what one attempt may spend.
+    max_usd, max_tokens: what one attempt may spend. threads: so many runs of it share a node process, if it is sync.
     """
 
     retries: int = 0
@@ -63,11 +63,14 @@ class Rules:
     rate: float | None = None
     max_usd: float | None = None
     max_tokens: int | None = None
+    threads: int = 1
 
     def problems(self, node: str) -> Iterable[str]:
         """What is wrong with the rules of a node, in words."""
         if self.retries < 0:
             yield f"node {node!r}: retries is {self.retries}; expected 0 or more"
+        if self.threads < 1:
+            yield f"node {node!r}: threads is {self.threads}; expected 1 or more"
         for rule in ("timeout", "limit", "rate", "max_usd", "max_tokens"):
             value = getattr(self, rule)
             if value is not None and not value > 0:
@@ -122,12 +125,12 @@ class Variant:
         signature = inspect.signature(self.fn)
         known = {p.name: p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
         anything = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        found = []
+        problems_found = []
         if not any(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
             for p in signature.parameters.values()
         ):
-            found.append(f"{where}: takes no state; expected (state) or (state, ctx) before any parameters")
+            problems_found.append(f"{where}: takes no state; expected (state) or (state, ctx) before any parameters")
         positional = [
             p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
@@ -135,17 +138,19 @@ class Variant:
         if len(positional) > 1 and positional[1].default not in (inspect.Parameter.empty, None):
             misplaced.insert(0, positional[1])  # it would be given the context
         for parameter in misplaced:
-            found.append(f"{where}: {parameter.name!r} must be keyword-only: put a * before the parameters")
+            problems_found.append(f"{where}: {parameter.name!r} must be keyword-only: put a * before the parameters")
         for name, parameter in known.items():
             if parameter.default is parameter.empty and name not in self.params:
-                found.append(f"{where}: parameter {name!r} has neither a default nor a value")
+                problems_found.append(f"{where}: parameter {name!r} has neither a default nor a value")
         for name, value in self.params.items():
             if name in known:
-                found += _type_problem(where, self.fn, name, value)
+                problems_found += _type_problem(where, self.fn, name, value)
             elif not anything:
                 takes = ", ".join(known) or "none"
-                found.append(f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})")
-        return found
+                problems_found.append(
+                    f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
+                )
+        return problems_found
 
 
 def _type_problem(where: str, fn: Callable[..., Any], name: str, value: Any) -> list[str]:
@@ -174,6 +179,7 @@ class NodeOptions(TypedDict, total=False):
     durable: commit before it starts and right after it ends. queue: which workers run it.
     limit, rate: at most so many runs at a time, or starts a second.
     max_usd, max_tokens: what one attempt may spend; budgets reserve it before it starts, and `ctx.cost` raises beyond.
+    threads: so many runs of a sync node share a node process, each on a thread; for nodes that wait.
     """
 
     name: str | None
@@ -190,6 +196,7 @@ class NodeOptions(TypedDict, total=False):
     rate: float | None
     max_usd: float | None
     max_tokens: int | None
+    threads: int
 
 
 class Node:

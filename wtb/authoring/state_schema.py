@@ -8,6 +8,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, get_args, get_origin
 
 from wtb.authoring.boundary import check_key
@@ -67,12 +68,14 @@ class Schema:
         required = _required(shape)
         return cls(shape, {n: _key(n, h, n in required) for n, h in hints.items() if _is_field(shape, n)})
 
-    @property
+    @cached_property
     def is_model(self) -> bool:
         return self.cls is not None and _is_model(self.cls)
 
     def check_key(self, key: object, who: str) -> str:
         """A key that a node wrote, as plain text. Raises StateError naming `who` and the key where it may not."""
+        if type(key) is str and key in self.keys:
+            return key
         name = check_key(key, who)
         if is_hidden(name):
             raise StateError(f"{who} wrote key {name!r}: keys that begin with ~ are the engine's own")
@@ -141,7 +144,7 @@ def is_typed_dict(kind: Any) -> bool:
 
 def unqualified(hint: Any) -> tuple[Any, set[str], list[Any]]:
     """The type in an annotation of a key; which of Required, NotRequired and ReadOnly it is; and its metadata."""
-    found: set[str] = set()
+    qualifiers: set[str] = set()
     metadata: list[Any] = []
     while True:
         origin = get_origin(hint)
@@ -149,10 +152,10 @@ def unqualified(hint: Any) -> tuple[Any, set[str], list[Any]]:
             hint, *inner = get_args(hint)
             metadata = [*inner, *metadata]
         elif (name := getattr(origin, "_name", None)) in ("Required", "NotRequired", "ReadOnly"):
-            found.add(name)
+            qualifiers.add(name)
             (hint,) = get_args(hint)
         else:
-            return hint, found, metadata
+            return hint, qualifiers, metadata
 
 
 def _is_model(shape: type) -> bool:

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from wtb.core.errors import InputError, StateError, meant_or_known
 from wtb.core.serialization.codec import decode, encode
@@ -55,7 +55,23 @@ class Tool:
                     yield f"tool {self.name!r}: {one!r} is positional-only; tools are called with arguments by name"
 
 
-OnCall = Callable[[dict[str, Any]], None]
+class ToolReport(TypedDict):
+    """A call of a tool that has ended.
+
+    arguments, result: typed JSON. at: seconds since the epoch. number: which call of its node run it is, once recorded.
+    """
+
+    tool: str
+    arguments: str
+    result: str | None
+    error: str | None
+    at: float
+    duration_s: float
+    status: str
+    number: NotRequired[int]
+
+
+OnCall = Callable[[ToolReport], None]
 
 
 class Tools:
@@ -66,7 +82,7 @@ class Tools:
     arguments returns what it returned then. The first call that is not among them ends that.
     """
 
-    def __init__(self, known: Mapping[str, Tool], on_call: OnCall, done: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, known: Mapping[str, Tool], on_call: OnCall, done: Iterable[ToolReport] = ()) -> None:
         self._known = known
         self._on_call = on_call
         self._lock = threading.Lock()
@@ -74,7 +90,7 @@ class Tools:
         self._failed: set[tuple[str, str]] = set()
         for call in done:
             key = (call["tool"], call["arguments"])
-            if call["status"] == "done":
+            if call["status"] == "done" and call["result"] is not None:
                 self._returned.setdefault(key, deque()).append(call["result"])
             else:
                 self._failed.add(key)
@@ -104,10 +120,22 @@ class Tools:
                 self._returned.clear()
         return None
 
-    def report(self, tool: str, arguments: str, at: float, duration_s: float, **outcome: str | None) -> None:
-        """Report a call that has ended. at: seconds since the epoch; outcome: status, and result or error."""
-        call = {"tool": tool, "arguments": arguments, "result": None, "error": None, "at": at, "duration_s": duration_s}
-        self._on_call({**call, **outcome})
+    def report(
+        self, tool: str, arguments: str, at: float, duration_s: float, *,
+        status: str, result: str | None = None, error: str | None = None,
+    ) -> None:  # fmt: skip
+        """Report a call that has ended. at: seconds since the epoch."""
+        self._on_call(
+            {
+                "tool": tool,
+                "arguments": arguments,
+                "result": result,
+                "error": error,
+                "at": at,
+                "duration_s": duration_s,
+                "status": status,
+            }
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,9 +18,12 @@ from typing import Any, NamedTuple, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from wtb.core.errors import WTBError
+from wtb.operations.registry import OPERATIONS
+
 
 class Entry(NamedTuple):
-    """A command: the module under `wtb.cli` that has it, and the first sentence of its help.
+    """A command: the module under `wtb.cli` that has it, and the first sentence of its help if it is no operation.
 
     The module has a function of the command's name (with `_` behind it where Python uses the name), whose parameters
     are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands in it by
@@ -26,7 +31,7 @@ class Entry(NamedTuple):
     """
 
     module: str
-    summary: str
+    summary: str = ""
 
 
 # Groups and commands in the order in which people meet them.
@@ -34,53 +39,53 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
     "Write: a workflow and its sweep file": {
         "init": Entry("admin.project", "Write a small workflow, cases and a sweep file to start from."),
         "workflow": Entry("admin.project", "List registered workflows, or draw one."),
-        "plan": Entry("run.sweeps", "Show what a sweep would run, before anything runs."),
+        "plan": Entry("run.sweeps"),
     },
     "Run: sweeps and single inputs": {
-        "run": Entry("run.sweeps", "Run a sweep and show its matrix."),
-        "start": Entry("run.start", "Run one input through a workflow, and show its state."),
-        "submit": Entry("run.submit", "Give a sweep to the workers, and print its id."),
-        "resume": Entry("run.resume", "Continue a sweep or execution that was stopped or paused."),
-        "retry": Entry("run.resume", "Run failed cells again, from their last good checkpoints."),
+        "run": Entry("run.sweeps"),
+        "start": Entry("run.start"),
+        "submit": Entry("run.submit"),
+        "resume": Entry("run.resume"),
+        "retry": Entry("run.resume"),
         "schedule": Entry("admin.schedules", "Run sweeps by the clock, each compared with a baseline."),
     },
     "Steer: what runs, and what waits for you": {
-        "pause": Entry("control.pause_cancel", "Pause a sweep or execution until it is resumed."),
-        "cancel": Entry("control.pause_cancel", "End a sweep or execution for good; results so far stay."),
-        "break": Entry("control.pause_cancel", "List or change breakpoints, where executions pause."),
-        "approvals": Entry("control.approvals", "List the questions that wait for a person, or show one."),
-        "answer": Entry("control.approvals", "Answer a question that waits for a person, or many at once."),
-        "rollback": Entry("control.rollback", "Take an execution back to a checkpoint, and undo its tools."),
-        "fork": Entry("control.rollback", "Run on from a checkpoint with changes, beside the original."),
+        "pause": Entry("control.pause_cancel"),
+        "cancel": Entry("control.pause_cancel"),
+        "break": Entry("control.pause_cancel"),
+        "approvals": Entry("control.approvals"),
+        "answer": Entry("control.approvals"),
+        "rollback": Entry("control.rollback"),
+        "fork": Entry("control.rollback"),
     },
     "Look: how far it is, and what happened": {
-        "list": Entry("inspect.show", "List sweeps, newest first."),
-        "status": Entry("inspect.show", "Say how far a sweep or execution is, and what holds it up."),
-        "watch": Entry("inspect.watch", "Show live how sweeps, workers and queues stand."),
-        "show": Entry("inspect.show", "Show a sweep, its cells or one execution in detail."),
-        "log": Entry("inspect.log", "Read the events of a sweep, oldest first."),
-        "history": Entry("inspect.history", "Show the checkpoints that led to where an execution is."),
-        "tree": Entry("inspect.history", "Draw how executions share, fork and were rolled back."),
-        "diff": Entry("inspect.history", "Compare two executions or checkpoints, step by step."),
-        "files": Entry("inspect.files", "List, read, export or compare the files that nodes left."),
-        "series": Entry("results.series", "Show series over time: ctx.metric, and memory and CPU of nodes."),
-        "costs": Entry("results.costs", "Show what was spent, and for what."),
+        "list": Entry("inspect.show"),
+        "status": Entry("inspect.show"),
+        "watch": Entry("inspect.watch"),
+        "show": Entry("inspect.show"),
+        "log": Entry("inspect.log"),
+        "history": Entry("inspect.history"),
+        "tree": Entry("inspect.history"),
+        "diff": Entry("inspect.history"),
+        "files": Entry("inspect.files"),
+        "series": Entry("results.series"),
+        "costs": Entry("results.costs"),
     },
     "Compare: what is best, and what changed": {
-        "matrix": Entry("results.matrix", "Show the figures of every combination, with intervals."),
-        "report": Entry("results.report", "Write the results as one file for others, or for CI."),
-        "score": Entry("results.matrix", "Score finished cells again, without running a node."),
-        "compare": Entry("results.compare", "Show which results got worse or better between two sweeps."),
+        "matrix": Entry("results.matrix"),
+        "report": Entry("results.report"),
+        "score": Entry("results.matrix"),
+        "compare": Entry("results.compare"),
         "baseline": Entry("results.baselines", "Name the sweeps that later ones are compared with."),
-        "regress": Entry("results.compare", "Run a sweep and hold it against a baseline, cell by cell."),
+        "regress": Entry("results.compare"),
     },
     "Keep: what stays, what goes, what travels": {
-        "pin": Entry("admin.gc", "Keep a sweep or checkpoint, whatever `wtb gc` removes."),
-        "unpin": Entry("admin.gc", "Let `wtb gc` remove a pinned sweep or checkpoint again."),
-        "gc": Entry("admin.gc", "Remove what nothing reaches, and what is old."),
-        "delete": Entry("admin.project", "Delete one sweep with all that belongs to it, for good."),
-        "export": Entry("admin.archive", "Write an execution to a file, with all that belongs to it."),
-        "import": Entry("admin.archive", "Read an execution from a file that `wtb export` wrote."),
+        "pin": Entry("admin.gc"),
+        "unpin": Entry("admin.gc"),
+        "gc": Entry("admin.gc"),
+        "delete": Entry("admin.gc"),
+        "export": Entry("admin.archive"),
+        "import": Entry("admin.archive"),
     },
     "Host: servers, workers, and who may use how much": {
         "doctor": Entry("admin.project", "Check what WTB needs here, and say how to fix what is wrong."),
@@ -98,6 +103,11 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
 ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
+def summary(name: str) -> str:
+    """Return the first sentence of a command's help: that of its operation, where it calls one of its name."""
+    return OPERATIONS[name].summary if name in OPERATIONS else ENTRIES[name].summary
+
+
 class CommandGroup(TyperGroup):
     """All commands of `wtb`. Help lists them from the table; one is imported when it or its own help is asked for.
 
@@ -108,7 +118,7 @@ class CommandGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands = cast(Any, _Commands())
         self._listed = {
-            name: TyperCommand(name, help=entry.summary, rich_help_panel=heading)
+            name: TyperCommand(name, help=summary(name), rich_help_panel=heading)
             for heading, group in GROUPS.items()
             for name, entry in group.items()
         }
@@ -158,7 +168,7 @@ def _add(part: typer.Typer, name: str, entry: Entry, code: Mapping[str, Any]) ->
     if inner is None:
         part.command(name)(code.get(f"{name}_") or code[name])
         return
-    group = typer.Typer(no_args_is_help=True, help=entry.summary)
+    group = typer.Typer(no_args_is_help=True, help=summary(name))
     for inner_name, function in inner.items():
         group.command(inner_name, hidden=inner_name == "fire")(function)  # which the scheduler starts, not people
     part.add_typer(group, name=name)
@@ -170,9 +180,32 @@ def _prepare(command: Any, deferred: _Deferred) -> None:
     if paragraphs[-1].startswith("Example"):
         command.epilog = paragraphs.pop()
     command.help = "\n\n".join(paragraphs)
-    command.callback = command.callback and deferred.loaded_before(command.callback)
+    if command.callback is not None:
+        command.callback = _with_option_names(command, deferred.loaded_before(command.callback))
     for inner in getattr(command, "commands", {}).values():
         _prepare(inner, deferred)
+
+
+def _with_option_names(command: Any, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a callback whose errors about an argument name the option, too, by which the command takes it."""
+
+    def run(**options: Any) -> Any:
+        try:
+            return callback(**options)
+        except WTBError as error:
+            error.option = option_of(command, error.argument)
+            raise
+
+    return run
+
+
+def option_of(command: Any, argument: str | None) -> str | None:
+    """Return the option, or the name in its help, by which a command takes an argument; None if it takes none."""
+    for parameter in command.params:
+        if parameter.name == argument:
+            options = [name for name in parameter.opts if name.startswith("--")]
+            return str(options[0] if options else parameter.metavar or parameter.name)
+    return None
 
 
 class _Deferred(MetaPathFinder):
@@ -197,7 +230,7 @@ class _Deferred(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith("wtb.") or fullname.startswith("wtb.cli."):
+        if not fullname.startswith(("wtb.", "wtb_workers.")) or fullname.startswith("wtb.cli."):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -211,6 +244,15 @@ class _Deferred(MetaPathFinder):
         def run(**options: Any) -> Any:
             for name in self._names:
                 vars(sys.modules[name])  # any use of a lazy module executes it
+            _freeze_imported()
             return callback(**options)
 
         return run
+
+
+def _freeze_imported() -> None:
+    """Spare what was imported from collections of garbage, since it stays, and everything from the one at the end."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        atexit.register(gc.freeze)
+    gc.enable()

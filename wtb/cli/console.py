@@ -20,6 +20,8 @@ from wtb.cli import options
 from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
+    from wtb.core.documents.matrix import JudgedMatrixDocument
+    from wtb.operations.context import Context
     from wtb.store.database import Database
 
 
@@ -34,6 +36,27 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
     return database
 
 
+def open_context(url: str | None, broker: str | None = None, *, create: bool = False, prepare: bool = True) -> Context:
+    """What operations are given, as `open_database` opens it; they report to stderr.
+
+    prepare: else the database may be missing.
+    """
+    from wtb.operations.context import Context
+    from wtb.store.database import Database, database_url
+
+    database = open_database(url, create=create) if prepare else Database(database_url(url))
+    return Context(database, broker=broker, report=say, warn=say)
+
+
+def shared_context(url: str | None, broker: str | None) -> Context:
+    """The same, of a database that workers share. Raises InputError where it is none that machines can share."""
+    from wtb.operations.running.submitting import check_shared
+    from wtb.store.database import Database, database_url
+
+    check_shared(Database(database_url(url)))
+    return open_context(url, broker, create=True)
+
+
 def existing_database(url: str | None) -> Database | None:
     """Return the database at the right version; None if there is none yet. Raises InputError if its stack is down."""
     from wtb.config.stack_file import is_down
@@ -41,6 +64,14 @@ def existing_database(url: str | None) -> Database | None:
 
     database = Database(database_url(url))
     return open_database(url) if database.exists() or is_down(database.path) else None
+
+
+def existing_context(url: str | None) -> Context | None:
+    """Return what operations are given, as `open_context` does; None if there is no database yet."""
+    from wtb.operations.context import Context
+
+    database = existing_database(url)
+    return None if database is None else Context(database, report=say)
 
 
 def missing_database(database: Database) -> InputError:
@@ -144,7 +175,7 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def render_matrix(document: dict[str, Any], format: options.MatrixFormat, output: Path | None) -> str:
+def render_matrix(document: JudgedMatrixDocument, format: options.MatrixFormat, output: Path | None) -> str:
     """The matrix in a format."""
     if format is options.MatrixFormat.json:
         return as_json(document)

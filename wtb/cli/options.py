@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from wtb.core.units import MOST_SLOTS
-
 Db = Annotated[
     str | None,
     typer.Option("--db", metavar="URL", help="Database \\[default: $WTB_DATABASE_URL, else sqlite:///.wtb/wtb.db]."),
@@ -61,27 +59,26 @@ class MatrixFormat(StrEnum):
 ShowMatrix = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
 Show = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Only the first N cases.")]
 Case = Annotated[str | None, typer.Option("--case", help="Only the case with this id.")]
-Combination = Annotated[
+Choices = Annotated[
     list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")
 ]
 Final = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
-MaxCells = Annotated[int | None, typer.Option("--max-cells", min=1, help="Allow more cells than the cap.")]
+MaxCells = Annotated[int | None, typer.Option("--max-cells", help="Allow more cells than the cap.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 Limits = Annotated[
     list[str] | None,
     typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
 ]
-Concurrency = Annotated[
-    int | None, typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Node runs at a time.")
-]
-AllowCodeChange = Annotated[bool, typer.Option("--allow-code-change", help="Go on although code has changed.")]
-Breaks = Annotated[
+Concurrency = Annotated[int | None, typer.Option("--concurrency", "-c", help="Node runs at a time.")]
+AllowCodeChange = Annotated[bool, typer.Option("--allow-code-change", help="Continue although code has changed.")]
+Breakpoints = Annotated[
     list[str] | None,
     typer.Option(
         "--break", metavar="[before|after] NODE [if CONDITION]", help="Pause there; may be given several times."
     ),
 ]
+Until = Annotated[str | None, typer.Option("--until", metavar="NODE", help="Pause after this node.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept and shown.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.cli import options
 from wtb.cli.console import as_json, put, say, width
-from wtb.core.errors import StateError
+
+if TYPE_CHECKING:
+    from wtb.core.documents.sweeps import CellDocument
 
 
 def present(
-    document: dict[str, Any],
+    document: Mapping[str, Any],
     render: Callable[[Any, int, bool], str],
     format: options.Format,
     output: Path | None,
@@ -49,7 +51,7 @@ def in_color(output: Path | None) -> bool:
     return output is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def put_cells(cells: Iterable[dict[str, Any]], output: Path | None) -> None:
+def put_cells(cells: Iterable[CellDocument], output: Path | None) -> None:
     """The document of cells, written piece by piece: it may be larger than memory."""
     if output is None:
         sys.stdout.writelines(_pieces(cells))
@@ -60,18 +62,7 @@ def put_cells(cells: Iterable[dict[str, Any]], output: Path | None) -> None:
     print(f"written to {output}", file=sys.stderr)
 
 
-def value_or_plain(data: bytes) -> Any:
-    """A stored value, or plain JSON of it where it cannot be made, as where its class is not to be imported here."""
-    from wtb.core.serialization.codec import decode
-    from wtb.core.serialization.plain_json import readable
-
-    try:
-        return decode(data)
-    except StateError:
-        return readable(data)
-
-
-def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _pieces(cells: Iterable[CellDocument]) -> Iterator[str]:
     separator = '{"cells": [\n'
     for cell in cells:
         yield separator + _one_line(cell)
@@ -79,7 +70,7 @@ def _pieces(cells: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield '{"cells": []}\n' if separator.startswith("{") else "\n]}\n"
 
 
-def _one_line(cell: dict[str, Any]) -> str:
+def _one_line(cell: CellDocument) -> str:
     """States hold more than JSON knows: what it does not know is shown as plain data."""
     import orjson
 

@@ -16,7 +16,7 @@ from wtb.core.errors import BrokerAway, BrokerError, InputError, one_line
 
 PREFIX = "wtb"
 ANSWER_S = 2.0
-_EXPECTED = "expected redis://:PASSWORD@HOST:6379/0, with --broker or in WTB_BROKER_URL"
+_EXPECTED = "expected redis://:PASSWORD@HOST:6379/0, as the broker or in WTB_BROKER_URL"
 UNNAMED = "no broker is named: set WTB_BROKER_URL to that of a Redis, or start a stack here with `wtb up`"
 
 
@@ -30,7 +30,7 @@ def _problem(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss"):
-            return "is none of a Redis"
+            return "is not that of a Redis"
         if "@" in parts.netloc.rpartition("@")[0]:
             return "has more than one @; write %40 for one in the password"
         return "has the port 0" if parts.port == 0 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,17 @@ def table_of(setting: Setting, known: Collection[str]) -> Mapping[str, Any]:
 
 
 def _at(file: Path, keys: tuple[str, ...]) -> Any:
-    try:
-        data: Any = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as TOML: {error}") from error
+    state = file.stat()
+    data: Any = _parse(file, state.st_mtime_ns, state.st_size)
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
+
+
+@lru_cache(maxsize=16)  # a sweep asks for several settings, and a pyproject.toml takes milliseconds to parse
+def _parse(file: Path, modified_ns: int, size: int) -> dict[str, Any]:
+    """Parse a file, which is parsed anew once its time or size has changed."""
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read as TOML: {error}") from error

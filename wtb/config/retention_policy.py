@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from wtb.config.project_settings import find_setting, table_of
+from wtb.core.arguments.checking import check_fields
+from wtb.core.arguments.kinds import AtLeastZero, FromZero, Number
 from wtb.core.errors import InputError
 from wtb.core.units import parse_duration
 
@@ -23,11 +25,14 @@ class Policy:
     nothing names; what runs now has stored some that it has not named yet.
     """
 
-    outputs: float | None = 30 * 86400.0
-    superseded: float | None = 86400.0
-    sweeps: float | None = None
-    keep: int = 10
-    files: float = 3600.0
+    outputs: AtLeastZero | None = 30 * 86400.0
+    superseded: AtLeastZero | None = 86400.0
+    sweeps: AtLeastZero | None = None
+    keep: FromZero = 10
+    files: Annotated[float, Number(LEAST_GRACE_S)] = 3600.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def read_policy(start: Path | None = None, **given: str | int | None) -> Policy:
@@ -42,7 +47,7 @@ def read_policy(start: Path | None = None, **given: str | int | None) -> Policy:
             key: _setting(f"{setting.file}: {key}", key, value) for key, value in table_of(setting, known).items()
         }
     options = {key: option for key, option in given.items() if option is not None}
-    settings |= {key: _setting(f"--{key}", key, option) for key, option in options.items()}
+    settings |= {key: option if key == "keep" else _setting(f"--{key}", key, option) for key, option in options.items()}
     return Policy(**settings)
 
 

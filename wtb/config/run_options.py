@@ -100,6 +100,7 @@ Variable = Annotated[Name, AfterValidator(_variable)]
 class Run(Strict):
     """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
 
+    per_process: so many runs of async nodes share a node process.
     pool: None is `process` where the code can be imported there, else `thread`.
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
     a higher one first. approval: when people are asked to let it go on; None is as the workflow says. mode: who
@@ -108,6 +109,7 @@ class Run(Strict):
     """
 
     concurrency: Slots = 8
+    per_process: Positive = 64
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     pool: Literal["process", "thread"] | None = None
     rlimits: Rlimits = Rlimits()

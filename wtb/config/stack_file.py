@@ -82,17 +82,17 @@ def find_stack(folder: Path | None = None) -> Stack | None:
         raise InputError(f"{path} cannot be read ({error!r}): remove it, then run `wtb up`") from error
 
 
-def _stack(folder: Path, found: Mapping[str, Any]) -> Stack:
+def _stack(folder: Path, document: Mapping[str, Any]) -> Stack:
     return Stack(
         folder=folder,
-        pid=found["pid"],
-        started_at=found["started_at"],
-        ready=found["ready"],
-        database_url=found["database_url"],
-        broker_url=found["broker_url"],
-        flower=Flower(**found["flower"]) if found["flower"] else None,
-        parts=tuple(Part(**part) for part in found["parts"]),
-        restarts=tuple(Restart(**restart) for restart in found.get("restarts", ())),
+        pid=document["pid"],
+        started_at=document["started_at"],
+        ready=document["ready"],
+        database_url=document["database_url"],
+        broker_url=document["broker_url"],
+        flower=Flower(**document["flower"]) if document["flower"] else None,
+        parts=tuple(Part(**part) for part in document["parts"]),
+        restarts=tuple(Restart(**restart) for restart in document.get("restarts", ())),
     )
 
 

@@ -26,7 +26,8 @@ def shown_url(url: str) -> str:
     scheme, found, rest = url.partition("://")
     if not found:
         scheme, rest = "", url
-    rest = _without_parameter(rest if scheme.startswith("sqlite") else _without_password(rest))
+    rest = _without_parameter(rest)  # first: an @ in it ends no password
+    rest = rest if scheme.startswith("sqlite") else _without_password(rest)
     text = "".join(char if char.isprintable() else "?" for char in f"{scheme}{found}{rest}")
     return text if len(text) <= _MOST else f"{text[:_MOST]}..."
 

@@ -41,7 +41,7 @@ class NotificationError(Exception):
 
 
 def read_target(
-    text: str, *, allow_private: bool, option: str = "--notify", folder: Path | None = None
+    text: str, *, allow_private: bool, option: str = "notify", folder: Path | None = None
 ) -> dict[str, Any]:
     """Parse a notification target as it is stored: a URL, or a command with its arguments.
 
@@ -59,13 +59,14 @@ def read_target(
         usable = False
     if not usable or any(char.isspace() or not char.isprintable() for char in text):
         raise InputError(
-            f"{option} {text.partition('://')[0]}://...: expected an http or https URL, or a command".lstrip()
+            f"{option} {text.partition('://')[0]}://...: expected an http or https URL, or a command".lstrip(),
+            argument="notify",
         )
     target = {"url": text, "allow_private": allow_private}
     try:
         addresses(target)
     except NotificationError as error:
-        raise InputError(f"{name}{error}") from None
+        raise InputError(f"{name}{error}", argument="notify") from None
     return target
 
 
@@ -73,13 +74,15 @@ def _command(text: str, option: str, name: str, folder: Path | None) -> list[str
     try:
         command = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{option} {text!r}: {error}".lstrip()) from None
+        raise InputError(f"{option} {text!r}: {error}".lstrip(), argument="notify") from None
     if not command:
-        raise InputError(f"{option or 'it'} is empty; expected an http or https URL, or a command")
+        raise InputError(f"{option or 'it'} is empty; expected an http or https URL, or a command", argument="notify")
     if folder is not None and "/" in command[0]:
         command[0] = str((folder / command[0]).absolute())
     if shutil.which(command[0]) is None:
-        raise InputError(f"{name}there is no program {command[0]!r}; expected an http or https URL, or a command")
+        raise InputError(
+            f"{name}there is no program {command[0]!r}; expected an http or https URL, or a command", argument="notify"
+        )
     return command
 
 
@@ -210,7 +213,7 @@ def addresses(target: Target) -> list[str]:
     for address in every:
         if not (target["allow_private"] or is_public(address)):
             raise NotificationError(
-                f"{host} leads to {address}, which is not a public address; --allow-private allows it"
+                f"{host} leads to {address}, which is not a public address; allow_private allows it"
             )
     return every
 

@@ -7,10 +7,10 @@ comes twice fires once, the first time. Only schedules that say `*` for the minu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
@@ -25,7 +25,7 @@ ENDED_SWEEPS = ("completed", "failed", "cancelled")
 BAD = ("worse", "failed")
 _LATE_S = 3_600.0
 
-Step = Literal["submit", "run", "judge", "tell"]
+Step = Literal["submit", "run", "judge", "notify"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Due:
 
 
 def check_name(name: str) -> None:
-    """Raises InputError where a schedule may not be called so."""
+    """Raises InputError where a schedule must not have this name."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", name):
         raise InputError(
             f"{name!r} cannot be the name of a schedule; expected 1 to 64 letters, digits, '.', '_' or '-', not "
@@ -51,16 +51,17 @@ def check_cron(text: str) -> str:
     parts = text.split()
     if len(parts) != 5 or len(text) > 200:
         raise InputError(
-            f"--cron {text!r}: expected five fields (minute, hour, day of the month, month, day of the week), such as "
-            f"'0 3 * * *'"
+            f"cron {text!r}: expected five fields (minute, hour, day of the month, month, day of the week), such as "
+            f"'0 3 * * *'",
+            argument="cron",
         )
     cron = " ".join(parts)
     try:
         next(CronSim(cron, datetime(2024, 1, 1)))
     except (CronSimError, ValueError) as error:
-        raise InputError(f"--cron {text!r}: {error}; expected such as '0 3 * * *'") from None
+        raise InputError(f"cron {text!r}: {error}; expected such as '0 3 * * *'", argument="cron") from None
     except StopIteration:
-        raise InputError(f"--cron {text!r} never fires") from None
+        raise InputError(f"cron {text!r} never fires", argument="cron") from None
     return cron
 
 
@@ -84,6 +85,7 @@ def next_after(cron: str, zone: ZoneInfo, at: float) -> float:
 
 
 def _times_after(cron: str, zone: ZoneInfo, at: float) -> Iterator[float]:
+    """Yield the times of a cron text, strictly increasing also where the clock is set back."""
     for moment in CronSim(cron, datetime.fromtimestamp(at, zone)):
         found = moment.timestamp()
         if found > at:  # else the clock was set back meanwhile
@@ -122,14 +124,29 @@ def late_after(cron: str, zone: ZoneInfo, at: float) -> float:
     return min(2 * (following - at), _LATE_S)
 
 
-def next_step(fire: Mapping[str, Any]) -> Step | None:
-    """What a fire needs next, or None where nothing can be done about it just now. fire: as the store reads it."""
-    if fire["status"] in ("due", "starting"):
+def next_step(
+    *,
+    status: str,
+    lease_until: float | None,
+    sweep_status: str | None,
+    sweep_reason: str | None,
+    sweep_queued: bool | None,
+) -> Step | None:
+    """Return what a fire needs next, or None if nothing can be done about it just now.
+
+    Args:
+        status: The fire's.
+        lease_until: When its lease ends; after its end it has one as long as a notification is due.
+        sweep_status: Of its sweep; None if it has none any more.
+        sweep_reason: Why its sweep is paused.
+        sweep_queued: Whether workers run its sweep.
+    """
+    if status in ("due", "starting"):
         return "submit"
-    if fire["status"] != "running":
-        return "tell" if fire["lease_until"] is not None else None
-    if fire["sweep_status"] is None or fire["sweep_status"] in ENDED_SWEEPS:
+    if status != "running":
+        return "notify" if lease_until is not None else None
+    if sweep_status is None or sweep_status in ENDED_SWEEPS:
         return "judge"
     # One that was paused waits for a person, but not one that was on the point of being gone on with.
-    died = fire["sweep_status"] in ("pending", "running") or fire["sweep_reason"] == PROCESS_DIED
-    return "run" if died and not fire["sweep_queued"] else None
+    died = sweep_status in ("pending", "running") or sweep_reason == PROCESS_DIED
+    return "run" if died and not sweep_queued else None

@@ -1,4 +1,4 @@
-"""Every error that WTB raises on purpose, as one small tree.
+"""Every error that WTB raises deliberately, as one small tree.
 
     WTBError
     ├── InputError            refused before any work starts (exit code 2)
@@ -28,7 +28,14 @@ from itertools import islice
 
 
 class WTBError(Exception):
-    """Root of all errors that WTB raises on purpose.
+    """Root of all errors that WTB raises deliberately.
+
+    Args:
+        args: What the error says.
+        argument: The name of the argument that is wrong, or by which the caller can have it otherwise.
+
+    Attributes:
+        option: The option of a command that is this argument, if the error is of a command.
 
     Example:
         >>> import wtb
@@ -41,12 +48,18 @@ class WTBError(Exception):
 
     exit_code = 1
 
+    def __init__(self, *args: object, argument: str | None = None) -> None:
+        super().__init__(*args)
+        self.argument = argument
+        self.option: str | None = None
+
 
 class InputError(WTBError):
     """Bad input, refused before any work starts.
 
     Args:
         *problems: What is wrong, one line each.
+        argument: The name of the argument that it is about.
 
     Example:
         >>> import wtb
@@ -59,8 +72,8 @@ class InputError(WTBError):
 
     exit_code = 2
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
+    def __init__(self, *problems: str, argument: str | None = None) -> None:
+        super().__init__("\n".join(problems), argument=argument)
         self.problems = problems
 
 

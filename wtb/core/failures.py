@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from wtb.core.errors import BudgetReached, NodeTimeout, OutOfReach, Rejected, RoutingError, StateError
 from wtb.core.serialization.plain_json import storable
@@ -36,6 +37,7 @@ def _kind(error: BaseException) -> str:
 
 
 def _words(error: BaseException) -> str:
+    """The text of an error, whose `str` is user code and may fail, too."""
     try:
         return storable(str(error), MESSAGE)
     except BaseException as second:  # noqa: BLE001 - user code, too
@@ -76,7 +78,7 @@ def disk_words(error: BaseException | Failure) -> str:
     """What to do about such a fault, as the reason why a sweep waits."""
     if OutOfReach.__name__ in (type(error).__name__, getattr(error, "type", None)):
         return f"files are out of reach ({error}): it continues by itself when they are reachable again"
-    return f"a disk is full ({error}): make room, and it goes on by itself"
+    return f"a disk is full ({error}): make room, and it continues by itself"
 
 
 def disk_fault(failure: Failure) -> OSError:
@@ -86,14 +88,26 @@ def disk_fault(failure: Failure) -> OSError:
     return OSError(errno.ENOSPC, failure.message)
 
 
+class StoredFailure(TypedDict):
+    """A `Failure` as it is stored."""
+
+    kind: str
+    type: str
+    message: str
+    trace: NotRequired[str]
+    final: NotRequired[bool]
+    node: NotRequired[str | None]
+    asked: NotRequired[tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why something failed, in words that can be stored. `trace` holds the frames of the user's own code.
 
     asked: of one that waits, the keys of all questions of the attempt, in their order.
 
-    kind: error, timeout, state, routing, budget, rejected (by a person), killed (its process ended), disk (which was
-    full), or waiting (for a person).
+    kind: error, timeout, state, routing, budget, rejected (by a person), killed (its process ended), lost (a process
+    that it shared ended), disk (which was full), or waiting (for a person).
     """
 
     kind: str

@@ -36,15 +36,21 @@ _source = _Source()
 
 def new_id() -> str:
     """22 characters of lower-case base 32."""
-    return new_ids(1)[0]
+    source = _source if _source.pid == os.getpid() else _new_source()
+    return f"{source.prefix}{source.take(1):06x}"
 
 
 def new_ids(count: int) -> Ids:
     """So many ids that follow each other; they are made when they are asked for."""
+    source = _source if _source.pid == os.getpid() else _new_source()
+    return Ids(source.prefix, source.take(count))
+
+
+def _new_source() -> _Source:
+    """Replace the source of a process that this one was forked from."""
     global _source
-    if _source.pid != os.getpid():
-        _source = _Source()
-    return Ids(_source.prefix, _source.take(count))
+    _source = _Source()
+    return _source
 
 
 @dataclass(frozen=True, slots=True)

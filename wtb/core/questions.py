@@ -14,10 +14,12 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from wtb.core.failures import Failure
 from wtb.core.serialization.codec import decode
 
 Kind = Literal["ask", "before", "after", "error", "action"]
-Action = Literal["approve", "reject", "modify", "expired"]
+GivenAction = Literal["approve", "reject", "modify"]  # by a person
+Action = Literal[GivenAction, "expired"]
 ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
 _SHOWN = 120  # characters of answers that are named in a line
 
@@ -128,7 +130,7 @@ class Dialogue:
     answers: Answers = field(default_factory=dict)
     open: Mapping[str, Question] = field(default_factory=dict)
     asked: Mapping[str, Question] = field(default_factory=dict)
-    tries: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    tries: Mapping[tuple[str, str], Sequence[tuple[int, Failure]]] = field(default_factory=dict)
     again: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
 
 

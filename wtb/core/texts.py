@@ -84,9 +84,11 @@ def moment(at: float | str | None, *, seconds: bool = False) -> str:
     """
     if at is None:
         return MISSING
-    if isinstance(at, str):
-        at = datetime.fromisoformat(at).timestamp()
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+    return _local(at).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def _local(at: float | str) -> datetime:
+    return datetime.fromtimestamp(datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at)
 
 
 def brief_moment(at: float | str | None, now: float) -> str:
@@ -95,9 +97,9 @@ def brief_moment(at: float | str | None, now: float) -> str:
     return text[5:] if text[:4] == moment(now)[:4] else text
 
 
-def clock(at: float) -> str:
-    """The time of day to the millisecond."""
-    return datetime.fromtimestamp(at).isoformat(sep=" ", timespec="milliseconds").partition(" ")[2]
+def clock(at: float | str) -> str:
+    """The time of day to the millisecond. at: seconds since 1970, or ISO 8601."""
+    return _local(at).isoformat(sep=" ", timespec="milliseconds").partition(" ")[2]
 
 
 def took(seconds: float | None) -> str:
@@ -157,11 +159,14 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "sweep.submitted": lambda d: (
         f"sweep {d['name']} submitted: {plural(d['cells'], 'cell')} of {plural(d['combinations'], 'combination')}"
     ),
+    "sweep.row_added": lambda d: (
+        f"{d['by']} added a row of {plural(d['cells'], 'cell')}, which case {d['case']} suggested{_because(d)}"
+    ),
     "sweep.running": lambda d: f"sweep running{_because(d)}",
     "sweep.paused": lambda d: f"sweep paused{_because(d)}",
     "sweep.completed": lambda d: f"sweep completed{_because(d)}",
     "sweep.disk_full": lambda d: f"waiting for room{_by_worker(d)}: {d['reason']}",
-    "sweep.disk_has_room": lambda d: f"there is room again{_by_worker(d)}: going on",
+    "sweep.disk_has_room": lambda d: f"there is room again{_by_worker(d)}: continuing",
     "sweep.failed": lambda d: f"sweep failed{_because(d)}",
     "sweep.collected": lambda d: f"`wtb gc` removed {plural(d['checkpoints'], 'superseded checkpoint')}",
     "sweep.pinned": lambda d: "sweep pinned: retention keeps it",
@@ -182,16 +187,14 @@ _SAYS: dict[str, Callable[[Data], str]] = {
         f"execution failed: {plural(d['cells'], 'cell')}" if "cells" in d else f"fork failed: {_error(d)}"
     ),
     "rollback.begun": lambda d: (
-        f"{d['by']} takes its last rollback back"
-        if d.get("redo")
-        else f"{d['by']} rolls it back to checkpoint {d['to']}"
+        f"{d['by']} undoes its last rollback" if d.get("redo") else f"{d['by']} rolls it back to checkpoint {d['to']}"
     ),
     "execution.rolled_back": lambda d: (
         f"rolled back to {d['words']} by {d['by']}{_because(d)}"
         + (f"; left: {_names(d['nodes'])}" if d["nodes"] else "")
         + _tools(d)
     ),
-    "execution.redone": lambda d: f"its rollback was taken back by {d['by']}{_because(d)}{_tools(d)}",
+    "execution.redone": lambda d: f"its rollback was undone by {d['by']}{_because(d)}{_tools(d)}",
     "execution.superseded": lambda d: f"superseded by a rollback of execution {d['by_rollback_of']}",
     "fork.made": lambda d: (
         f"forked by {d['by']} from execution {d['from']}{_because(d)}"
@@ -202,7 +205,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
         f"stored values were damaged: {plural(d['cells'], 'cell')} back at an earlier checkpoint"
     ),
     "execution.imported": lambda d: f"imported from an archive made on {printable(d['host'])} by {d['by']}",
-    "execution.taken_back": lambda d: "taken back: the lease of its worker ran out",
+    "execution.taken_back": lambda d: "reclaimed: the lease of its worker expired",
     "execution.stalled": lambda d: f"{under(d)} has reported nothing for {took(d['silent_s'])}",
     "execution.unstalled": lambda d: f"{under(d)} reports progress again",
     "execution.paused": lambda d: f"execution paused{_because(d)}",
@@ -242,6 +245,7 @@ _SAYS: dict[str, Callable[[Data], str]] = {
     "node_run.failed": lambda d: f"{under(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d)}",
     "node_run.skipped": lambda d: f"{under(d)} failed and was skipped: {_error(d)}",
     "attempt.failed": lambda d: f"{under(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d)}",
+    "attempt.lost": lambda d: f"{under(d)} lost attempt {d['attempt']}: {_error(d)}",
     "budget.threshold": lambda d: f"{d['share']:.0%} of {_budget(d)}",
     "budget.reached": lambda d: f"reached: {_budget(d)}" + (f", {d['wanted']:g} wanted" if d["wanted"] else ""),
     "node.log": lambda d: f"{under(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'task', 'variant')}",

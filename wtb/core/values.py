@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import digest, encode
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A stored value: its typed JSON and the SHA-256 of it."""
+class Value(NamedTuple):
+    """A stored value: its typed JSON and the SHA-256 of it. It is no value that could be stored in its turn."""
 
     digest: str
     data: bytes

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.core.texts import plural, printable
+
+if TYPE_CHECKING:
+    from wtb.core.documents.common import FailureCause, FailureCauses
+
 
 SHOWN = 3
 _LONGEST = 160  # characters of a cause
 AGAIN = "Trying again gives the same errors: correct their cause first."
 
-Document = Mapping[str, Any]
 
-
-def lines(document: Document, *, apart: bool = False) -> list[str]:
-    """Of a matrix or a status; nothing where no cell failed. apart: commands on lines of their own, to be copied."""
-    found = document.get("failures", {"causes": [], "more": 0})
+def lines(found: FailureCauses, sweep_id: str, *, apart: bool = False) -> list[str]:
+    """Return the causes of failures of a sweep, none where no cell failed. apart: commands on lines of their own."""
     shown = found["causes"][:SHOWN]
     causes = [(f"{plural(one['cells'], 'cell')} failed: {cause(one)}", one["example"]["command"]) for one in shown]
     if more := len(found["causes"]) - len(shown) + found["more"]:
-        causes.append((f"{plural(more, 'more cause')}", f"wtb report {printable(document['sweep']['id'])}"))
+        causes.append((f"{plural(more, 'more cause')}", f"wtb report {printable(sweep_id)}"))
     text = [
         line for what, command in causes for line in ([what, f"  {command}"] if apart else [f"{what}; see {command}"])
     ]
@@ -29,7 +29,7 @@ def lines(document: Document, *, apart: bool = False) -> list[str]:
     return text
 
 
-def cause(one: Document, longest: int = _LONGEST) -> str:
+def cause(one: FailureCause, longest: int = _LONGEST) -> str:
     """`answer: ValueError: no answer`, of at most `longest` characters."""
     what = ": ".join(filter(None, [one["type"], one["message"]])) or "no error was recorded"
     text = printable(f"{one['node']}: {what}" if one["node"] else what)

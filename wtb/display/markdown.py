@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from wtb.core import texts
 from wtb.display import failure_causes
 from wtb.display.matrix import gates, sentences, short_table, summary
-from wtb.display.matrix.summary import Document, Row
 from wtb.display.report.html import layout
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import GateDocument, MatrixDocument, RowDocument
+    from wtb.core.documents.report import EvidenceDocument
+
 
 ROWS, METRICS, CAUSES = 10, 4, 5  # of a report
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$])")
@@ -39,7 +43,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 
     return "\n".join(f"| {' | '.join(line)} |" for line in (list(map(escape, headers)), rules, *rows))
 
 
-def gate_list(found: Iterable[Mapping[str, Any]]) -> str:
+def gate_list(found: Iterable[GateDocument]) -> str:
     """Gates as a list; those that do not hold stand out."""
     return "\n".join(
         f"- {gates.mark(gate) if gate['holds'] else f'**{gates.mark(gate)}**'}: {escape(gates.gate_text(gate))}"
@@ -47,7 +51,7 @@ def gate_list(found: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def _title(document: Document) -> str:
+def _title(document: MatrixDocument) -> str:
     return f"### {escape(document['sweep']['name'])} ({escape(document['sweep']['status'])})"
 
 
@@ -55,7 +59,9 @@ def _warnings(found: Sequence[str]) -> list[str]:
     return [f"> **Warning:** {escape(warning)}" for warning in found]
 
 
-def _figures(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, brief: bool = False) -> str:
+def _figures(
+    document: MatrixDocument, rows: Sequence[RowDocument], metrics: Sequence[str], *, brief: bool = False
+) -> str:
     """The table of some rows; `metrics` as `short_table.columns` takes them."""
     nodes = short_table.variants(document, rows)
     columns = short_table.columns(document, rows, metrics, brief=brief)
@@ -68,24 +74,24 @@ def _figures(document: Document, rows: Sequence[Row], metrics: Sequence[str], *,
     return table(["", *(header for header, _ in [*nodes, *columns])], lines, len(columns))
 
 
-def matrix(document: Document) -> str:
+def matrix(document: MatrixDocument) -> str:
     """The answers, one table for each metric with the best first, and what it took."""
     answers = [f"**{escape(answer)}**" for answer in sentences.answers(document)]
     parts = [_title(document)]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
-    parts += [gate_list(document.get("gates", ())), *_warnings(document.get("warnings", ()))]
+    parts += [gate_list(gates.found_in(document)), *_warnings(document["warnings"])]
     for metric in summary.tabled(document) if document["rows"] else ():
         rows = summary.shortened(document, summary.ranked(document, metric))
         parts += [_figures(document, rows, [] if metric is None else [metric])]
         parts += [escape(sentences.left_out(document, len(rows)))]
     parts.append("\n".join(f"{escape(sentence)}  " for sentence in sentences.closing(document)).rstrip())
-    parts.append(bullets(failure_causes.lines(document)))
+    parts.append(bullets(failure_causes.lines(document["failures"], document["sweep"]["id"])))
     if summary.metric_names(document):
         parts.append(f"<sub>{escape(short_table.legend(document))}</sub>")
     return joined(parts)
 
 
-def report(document: Mapping[str, Any]) -> str:
+def report(document: EvidenceDocument) -> str:
     """The answer, the gates, what to beware of, the best combinations; the rest folds."""
     found, names = document["matrix"], layout.metrics(document["matrix"])
     answers = [sentences.answer(found, metric) for metric in names[:METRICS]]
@@ -106,21 +112,20 @@ def report(document: Mapping[str, Any]) -> str:
     return joined(parts)
 
 
-def _failures(document: Mapping[str, Any]) -> list[str]:
+def _failures(document: EvidenceDocument) -> list[str]:
     found, failures = document["matrix"], document["failures"]
     lines = [
-        (texts.plural(one["cells"], "cell"), failure_causes.cause(one, 200), one) for one in failures["cells"][:CAUSES]
+        (texts.plural(one["cells"], "cell"), failure_causes.cause(one, 200), one["combinations"])
+        for one in failures["cells"][:CAUSES]
     ]
     lines += [
-        (f"{texts.plural(one['scores'], 'score')} of {one['metric']}", one["message"][:200], one)
+        (f"{texts.plural(one['scores'], 'score')} of {one['metric']}", one["message"][:200], one["combinations"])
         for one in failures["scores"][:CAUSES]
     ]
-    return [
-        f"{count} failed: {why} ({layout.concerned(found, one['combinations'])[:200]})" for count, why, one in lines
-    ]
+    return [f"{count} failed: {why} ({layout.concerned(found, rows)[:200]})" for count, why, rows in lines]
 
 
-def _details(document: Mapping[str, Any], names: Sequence[str]) -> str:
+def _details(document: EvidenceDocument, names: Sequence[str]) -> str:
     """What is of interest once the answer is known: what makes the difference, what it took, where to read on."""
     found, workflow = document["matrix"], document["provenance"]["workflow"]
     details = [one for metric in names for one in document["attribution"][metric]["sentences"]]

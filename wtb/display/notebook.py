@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.core import texts
 from wtb.display.matrix import sentences, short_table, summary
 from wtb.display.report.html.environment import render
 
+if TYPE_CHECKING:
+    from wtb.core.documents.executions import ExecutionDocument
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+
+
 VALUE = 400  # characters of a value of a state
 
 
-def matrix(document: dict[str, Any]) -> str:
+def matrix(document: MatrixDocument) -> str:
     """The answers, a table for each metric with the best first, and what it took; of many rows the best."""
     metrics = summary.metric_names(document)
     answers = [*sentences.answers(document), *(sentences.noise(document, metric) for metric in metrics[:1])]
@@ -28,11 +32,11 @@ def matrix(document: dict[str, Any]) -> str:
     )
 
 
-def _costs(document: dict[str, Any]) -> list[str]:
+def _costs(document: MatrixDocument) -> list[str]:
     return [f"{one.name.capitalize()}: {one.means}" for one in summary.costs(document, document["rows"])]
 
 
-def _table(document: dict[str, Any], metric: str | None) -> dict[str, Any]:
+def _table(document: MatrixDocument, metric: str | None) -> dict[str, Any]:
     """One metric's table: every row, or of many the best and the baseline."""
     rows = summary.shortened(document, summary.ranked(document, metric))
     metrics = [] if metric is None else [metric]
@@ -56,15 +60,15 @@ def _table(document: dict[str, Any], metric: str | None) -> dict[str, Any]:
     }
 
 
-def _ends(row: summary.Row, metric: str | None) -> list[float]:
+def _ends(row: RowDocument, metric: str | None) -> list[float]:
     """What a plot of a row's mean shows: the mean and both ends of its interval."""
-    found = summary.estimate(row, metric) if metric is not None else {}
-    if found.get("mean") is None:
+    found = summary.NOT_EVALUATED if metric is None else summary.estimate(row, metric)
+    if found["mean"] is None:
         return []
-    return [found["mean"], *(found.get("ci") or (found["mean"], found["mean"]))]
+    return [found["mean"], *(found["ci"] or (found["mean"], found["mean"]))]
 
 
-def execution(document: Mapping[str, Any]) -> str:
+def execution(document: ExecutionDocument) -> str:
     """A single execution: its status, the steps it took and its state."""
     steps = [
         [str(one["step"]), texts.under(one), one["status"], str(one["attempts"]), texts.took(one["duration_s"])]

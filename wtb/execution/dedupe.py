@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from wtb.core.tree.grouping import Chosen
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.pauses import approval_modes
 from wtb.execution.state import RunningSweep
+from wtb.store.rows import NodeRunRow
 from wtb.store.runs.node_progress import adopt
 
 PATIENCE_S = 1.0  # for another execution to leave a shared node run
@@ -34,20 +34,20 @@ def adopts_begun(sweep: RunningSweep, journal: Journal, execution: Execution, wa
     while (adoption := adopt(sweep.database, execution.id, execution.token, execution.at.id, begun)) == "busy":
         if time.monotonic() > ends:
             break
-        sweep.stop.wait(LOOK_S)
+        sweep.limits.stop.wait(LOOK_S)
     if adoption == "lost":
         raise Lost(f"execution {execution.id} was taken away")
     return adoption == "ours"
 
 
-def _begun(execution: Execution, wanted: Iterable[Chosen]) -> dict[str, Mapping[str, Any]]:
+def _begun(execution: Execution, wanted: Iterable[Chosen]) -> dict[str, NodeRunRow]:
     """The rows, by id, of node runs that further attempts would continue."""
     begun = {}
     for task, variant in wanted:
-        earlier = execution.earlier.get((task.key, variant))
-        if earlier is None or earlier["status"] in ("succeeded", "skipped"):
+        earlier = execution.loaded.earlier.get((task.key, variant))
+        if earlier is None or earlier.status in ("succeeded", "skipped"):
             continue
         prior = approval_modes.prior_answers(execution, task.key, variant)
         if prior.question is None and prior.failure is None:
-            begun[str(earlier["id"])] = earlier
+            begun[earlier.id] = earlier
     return begun

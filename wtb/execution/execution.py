@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
+from wtb.store.rows import NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
 
@@ -25,8 +27,32 @@ class Case:
     tags: tuple[str, ...]
     workspace: str | None
 
+    @cached_property
+    def encoded(self) -> dict[str, bytes]:
+        return {name: value.data for name, value in self.input.items()}
+
     def view(self) -> CaseView:
-        return CaseView(self.id, self.tags, {name: value.data for name, value in self.input.items()})
+        """The case for one attempt, which decodes a copy of its own."""
+        return CaseView(self.id, self.tags, self.encoded)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What an execution that was claimed found at its head. Where its own runner made the head, that is `NOTHING`.
+
+    earlier: node runs that started from the head before this claim, by (task, variant). values: those that they wrote,
+    by digest. saved: what the visit that goes on has saved, if the head was taken inside a node. wrote: the nodes of
+    the last step, if the head is one that a person made. dialogue: questions and answers at the head.
+    """
+
+    earlier: Mapping[NodeRunKey, NodeRunRow] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    saved: Values = field(default_factory=dict)
+    wrote: tuple[str, ...] = ()
+    dialogue: Dialogue = field(default_factory=Dialogue)
+
+
+NOTHING = Loaded()
 
 
 @dataclass
@@ -36,15 +62,12 @@ class Execution:
     combinations: the cells, by number of their combination; empty for one that a person forked, which has `choices`.
     state: the head's values by key.
     path: nodes from the root to the head.
-    earlier: node runs that started from the head before this claim, by (task, variant).
+    loaded: what was found at the head, until the first step of this claim.
     kills: how often its node process died with it.
     queue: the workers' queue from which it was claimed.
     edited: whether a person changed its state.
     asked: what a person requested of it before this claim.
     passed: the checkpoint at which breakpoints no longer apply.
-    dialogue: questions and answers at its head.
-    wrote: the nodes of its last step, if its head is one that a person made.
-    saved: what the visit that goes on has saved, if the head was taken inside a node.
     status, children: how it ended, once it has.
     failures: in words, and line: ids; of this execution and of those that went on in its place.
     """
@@ -57,17 +80,13 @@ class Execution:
     head: Checkpoint | None = None
     state: Values = field(default_factory=dict)
     path: tuple[str, ...] = ()
-    earlier: Mapping[NodeRunKey, Mapping[str, Any]] = field(default_factory=dict)
-    earlier_values: Mapping[str, Value] = field(default_factory=dict)
+    loaded: Loaded = NOTHING
     kills: int = 0
     queue: str | None = None
     choices: Mapping[str, str] | None = None
     edited: bool = False
     asked: Mapping[str, Any] | None = None
     passed: str | None = None
-    dialogue: Dialogue = field(default_factory=Dialogue)
-    wrote: tuple[str, ...] = ()
-    saved: Values = field(default_factory=dict)
     status: str = "running"
     children: int = 0
     failures: list[str] = field(default_factory=list)

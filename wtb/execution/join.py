@@ -53,46 +53,62 @@ def join_step(
 
     Where any of them asks a person, the group waits for the answers.
     """
-    failed = next((run.failure for run in ran if run.failure is not None), None)
-    if failed is not None:
-        return failed
-    questions = [run.result.question for run in ran if run.result.question is not None]
+    head = execution.at
+    questions, changed_files = [], False
+    for run in ran:
+        if run.failure is not None:
+            return run.failure
+        if run.result.question is not None:
+            questions.append(run.result.question)
+        changed_files |= run.result.workspace != head.workspace
     if questions:
         return Hold("waiting", "; ".join(one.text for one in questions)[:1000], questions)
     joined = ran[0].result.joined if len(ran) == 1 else None  # a node alone in its step was joined at once
     if joined is None:
         writes = [(run.task, run.result.writes or {}) for run in ran]
-        joined = code.join(execution.state, execution.at.position, writes, sweep.root(execution))
+        joined = code.join(execution.state, head.position, writes, sweep.root(execution))
     if isinstance(joined, Failure):
         return joined
+    if not changed_files:
+        return Step(_checkpoint(head, ran, joined, head.workspace), joined)
     try:
-        merged = workspaces.merge(execution.at.workspace, {run.task: run.result.workspace for run in ran})
+        merged = workspaces.merge(head.workspace, {run.task: run.result.workspace for run in ran})
     except (StateError, StoreError) as error:
         if is_disk_fault(error):
             raise
         return Failure.of(error)
-    made = _checkpoint(execution, ran, joined, merged.digest)
-    return Step(made, joined, merged.new)
+    return Step(_checkpoint(head, ran, joined, merged.digest), joined, merged.new)
 
 
-def _checkpoint(execution: Execution, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:
-    head, totals = execution.at, execution.at.totals
-    accepted = [run.result for run in ran if not run.skipped]
+def _checkpoint(head: Checkpoint, ran: Sequence[NodeRun], joined: Joined, workspace: str | None) -> Checkpoint:
+    """The checkpoint after a step."""
     return Checkpoint(
         CheckpointId(new_id()),
         head.id,
         joined.position,
         joined.after(head.state, _digests(joined.changed)),
-        tuple(Writer(run.node, run.variant, run.id) for run in ran),
+        tuple([Writer(run.node, run.variant, run.id) for run in ran]),
         workspace,
-        Totals(
-            totals.elapsed_s + max((result.duration_s for result in accepted), default=0.0),
-            totals.usd + sum(result.record.usd for result in accepted),
-            totals.tokens_in + sum(result.record.tokens_in for result in accepted),
-            totals.tokens_out + sum(result.record.tokens_out for result in accepted),
-            totals.node_runs + len(accepted),
-        ),
+        _totals(head.totals, ran),
         created_at=time.time(),
+    )
+
+
+def _totals(before: Totals, ran: Sequence[NodeRun]) -> Totals:
+    """The totals after a step: accepted attempts count, and the time is that of the longest."""
+    longest_s, usd, tokens_in, tokens_out, accepted = 0.0, 0.0, 0, 0, 0
+    for run in ran:
+        if not run.skipped:
+            record = run.result.record
+            longest_s = max(longest_s, run.result.duration_s)
+            usd, tokens_in, tokens_out = usd + record.usd, tokens_in + record.tokens_in, tokens_out + record.tokens_out
+            accepted += 1
+    return Totals(
+        before.elapsed_s + longest_s,
+        before.usd + usd,
+        before.tokens_in + tokens_in,
+        before.tokens_out + tokens_out,
+        before.node_runs + accepted,
     )
 
 
@@ -107,6 +123,8 @@ def waiting_as_one(
     once, and then it runs once.
     """
     outcomes = list(zip(grouped.values(), joined, strict=True))
+    if len(outcomes) < 2:
+        return outcomes
     waiting = [(cells, outcome) for cells, outcome in outcomes if isinstance(outcome, Hold)]
     if len(waiting) < 2:
         return outcomes

@@ -15,6 +15,7 @@ from wtb.store.runs.flush import Batch, Recorded
 log = logging.getLogger(__name__)
 
 LATE_S = 0.01
+GROUP_S = 0.02  # with a durability of 0, what nobody waits for is committed with what follows within this time
 FULL = 5_000  # records; a runner that is ahead of the database by more waits until they are committed
 
 
@@ -25,7 +26,7 @@ class Lost(ConflictError):
 class Journal:
     """Collects what runners did and writes it from a thread of its own.
 
-    durability: seconds from the first buffered record to the commit; 0 commits after every `flush`.
+    durability: seconds from the first buffered record to the commit; 0 commits at every `flush`, which waits for it.
     write: takes a batch, returns the executions that lost their lease.
     waits: called with an error of the database; may wait until writing can succeed. Returns whether to write again.
     """
@@ -58,7 +59,8 @@ class Journal:
 
         Raises Lost if its lease is gone, and the error that broke the journal if it is broken.
         """
-        self._check(execution, token)
+        if self._broken is not None or self._lost or self._claimed:
+            self._check(execution, token)
         if not self._open.is_set():
             self._open.wait()
         self._records.append((execution, token, rows))
@@ -110,15 +112,17 @@ class Journal:
         self._open.set()
 
     def _loop(self) -> None:
+        """Commit a batch at most `durability` seconds after its first record, until the journal closes."""
+        patience = self.durability or GROUP_S
         since = time.monotonic()
         while self._records or not self._closing:
             if not self._records:
                 self._some.wait()
                 since = time.monotonic()
-            self._hurry.wait(max(0.0, since + self.durability - time.monotonic()))
+            self._hurry.wait(max(0.0, since + patience - time.monotonic()))
             self._some.clear()
             self._hurry.clear()
-            if time.monotonic() - since > self.durability + LATE_S:
+            if time.monotonic() - since > patience + LATE_S:
                 # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they
                 # wait until it has handed over what there is.
                 self._open.clear()
@@ -127,6 +131,7 @@ class Journal:
             self._open.set()
 
     def _commit(self) -> None:
+        """Write the records buffered so far, then make the calls that wait for them. An error breaks the journal."""
         batch = Batch()
         callbacks: list[Callable[[], None]] = []
         try:
@@ -141,7 +146,7 @@ class Journal:
                 else:
                     callbacks.append(record)
             if batch.size and self._broken is None:
-                gone = self._written(batch)
+                gone = self._write_batch(batch)
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
                 self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
         except Exception as error:
@@ -150,7 +155,8 @@ class Journal:
         for call in callbacks:
             call()
 
-    def _written(self, batch: Batch) -> set[str]:
+    def _write_batch(self, batch: Batch) -> set[str]:
+        """Write a batch, again as long as `waits` says so. Returns the executions that lost their lease."""
         while True:
             try:
                 return self._write(batch)

@@ -16,16 +16,17 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, Totals
 from wtb.execution.engine.protocol import BEGUN, Result
 from wtb.execution.execution import Execution
-from wtb.execution.state import RunningSweep
+from wtb.execution.node_plan import NodePlan
+from wtb.execution.state import SweepIds
 
 Row = dict[str, Any]
 _BEGUN = asdict(Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner"))
 
 
-def event(sweep: RunningSweep, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
+def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
     return {
-        "session_id": sweep.session_id,
-        "sweep_id": sweep.id,
+        "session_id": ids.session_id,
+        "sweep_id": ids.id,
         "execution_id": execution,
         "kind": kind,
         "severity": severity,
@@ -34,10 +35,11 @@ def event(sweep: RunningSweep, execution: str | None, kind: str, severity: str =
     }
 
 
-def checkpoint(sweep: RunningSweep, execution: str, made: Checkpoint) -> Row:
+def checkpoint(ids: SweepIds, execution: str, made: Checkpoint, *, logged: bool = False) -> Row:
+    """logged: the row says the event that it was created; see `wtb/store/log.py`."""
     return {
         "id": made.id,
-        "sweep_id": sweep.id,
+        "sweep_id": ids.id,
         "execution_id": execution,
         "parent_id": made.parent,
         "position": made.position.document(),
@@ -49,6 +51,8 @@ def checkpoint(sweep: RunningSweep, execution: str, made: Checkpoint) -> Row:
         "name": made.name,
         "inside": None if made.inside is None else _inside(made.inside),
         "created_at": made.created_at,
+        "created_transaction": None,
+        "created_event": 0 if logged else None,
     }
 
 
@@ -73,12 +77,12 @@ def about(task: NodeTask, variant: str) -> Row:
     return {"node": task.node, **several, "variant": variant}
 
 
-def born(sweep: RunningSweep, parent: Execution, child: Execution) -> Row:
+def born(ids: SweepIds, parent: Execution, child: Execution) -> Row:
     """An execution that a fork makes: claimed by its maker; the flush gives it its lease."""
     return {
         "id": child.id,
-        "session_id": sweep.session_id,
-        "sweep_id": sweep.id,
+        "session_id": ids.session_id,
+        "sweep_id": ids.id,
         "parent_id": parent.id,
         "origin": "fork",
         "case_number": child.case.number,
@@ -88,7 +92,7 @@ def born(sweep: RunningSweep, parent: Execution, child: Execution) -> Row:
         "reason": None,
         "head_id": child.at.id,
         "failure": None,
-        "owner_id": sweep.runner_id,
+        "owner_id": ids.runner_id,
         "token": child.token,
         "lease_until": None,
         "kills": child.kills,
@@ -113,27 +117,33 @@ def ended(status: str, *, failure: Failure | None = None, reason: str | None = N
     return row
 
 
-def node_run(id: str, sweep: RunningSweep, execution: Execution, task: NodeTask, variant: str, cells: int) -> Row:
+def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan: NodePlan, cells: int) -> Row:
+    head = execution.at
     return {
         "id": id,
-        "sweep_id": sweep.id,
+        "sweep_id": ids.id,
         "execution_id": execution.id,
-        "checkpoint_id": execution.at.id,
+        "checkpoint_id": head.id,
         "task": task.key,
         "node": task.node,
-        "variant": variant,
-        "visit": execution.at.position.visits.get(task.node, 0),
+        "variant": plan.variant,
+        "visit": head.position.visits.get(task.node, 0),
         "status": "running",
         "attempts": 0,
         "cells": cells,
-        "fingerprint": sweep.fingerprint(task.node, variant),
+        "fingerprint": plan.fingerprint,
         "writes": None,
-        "workspace": execution.at.workspace,
+        "workspace": head.workspace,
         "started_at": time.time(),
         "duration_s": 0.0,
         "usd": 0.0,
         "tokens_in": 0,
         "tokens_out": 0,
+        "started_transaction": None,
+        "started_event": 0,  # the flush replaces it; see `wtb/store/log.py`
+        "ended_transaction": None,
+        "ended_event": None,
+        "ended_at": None,
     }
 
 
@@ -150,6 +160,9 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
         "usd": spent.usd if spent else 0.0,
         "tokens_in": spent.tokens_in if spent else 0,
         "tokens_out": spent.tokens_out if spent else 0,
+        "ended_transaction": None,
+        "ended_event": 0 if spent else None,
+        "ended_at": time.time() if spent else None,
     }
 
 
@@ -193,21 +206,21 @@ def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> 
     }
 
 
-def files(sweep: RunningSweep, new: Iterable[tuple[str, int]]) -> list[Row]:
+def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[Row]:
     """What snapshots of this sweep's session refer to."""
-    return [{"session_id": sweep.session_id, "digest": digest, "size": size} for digest, size in new]
+    return [{"session_id": ids.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
 def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[Row]:
     return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number} for call in made]
 
 
-def outcomes(sweep: RunningSweep, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
+def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
     """The change of every cell that an execution stands for."""
     totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
     return [
         {
-            "sweep_id": sweep.id,
+            "sweep_id": ids.id,
             "case_number": execution.case.number,
             "repeat": execution.repeat,
             "combination": combination,
@@ -225,21 +238,21 @@ def outcomes(sweep: RunningSweep, execution: Execution, status: str, failure: Fa
     ]
 
 
-def paused_cells(sweep: RunningSweep, execution: Execution, status: str) -> list[Row]:
+def paused_cells(ids: SweepIds, execution: Execution, status: str) -> list[Row]:
     """The change of the cells of an execution that pauses or waits."""
-    shared = {"sweep_id": sweep.id, "case_number": execution.case.number, "repeat": execution.repeat}
+    shared = {"sweep_id": ids.id, "case_number": execution.case.number, "repeat": execution.repeat}
     return [
         {**shared, "combination": combination, "status": status, "execution_id": execution.id}
         for combination in execution.combinations
     ]
 
 
-def question(sweep: RunningSweep, checkpoint_id: str, asked: Question) -> Row:
+def question(ids: SweepIds, checkpoint_id: str, asked: Question) -> Row:
     """What a person is asked at a checkpoint; the flush gives it the time at which its default counts."""
     return {
         "id": short_id(),
-        "session_id": sweep.session_id,
-        "sweep_id": sweep.id,
+        "session_id": ids.session_id,
+        "sweep_id": ids.id,
         "checkpoint_id": checkpoint_id,
         "key": asked.key,
         "kind": asked.kind,
@@ -254,10 +267,10 @@ def question(sweep: RunningSweep, checkpoint_id: str, asked: Question) -> Row:
     }
 
 
-def scores(sweep: RunningSweep, execution: Execution, made: Sequence[Score]) -> list[Row]:
+def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[Row]:
     return [
         {
-            "sweep_id": sweep.id,
+            "sweep_id": ids.id,
             "metric": score.metric,
             "case_number": execution.case.number,
             "repeat": execution.repeat,
@@ -270,10 +283,10 @@ def scores(sweep: RunningSweep, execution: Execution, made: Sequence[Score]) -> 
     ]
 
 
-def metrics(sweep: RunningSweep, made: Iterable[Score]) -> list[Row]:
-    """The metrics that scores belong to, each recorded once per process."""
+def metrics(ids: SweepIds, made: Iterable[Score], known: set[str]) -> list[Row]:
+    """The metrics of scores that are not `known` yet. In a race one may be recorded twice, which does no harm."""
+    new = [(number, score) for number, score in enumerate(made) if score.metric not in known]
+    known.update(score.metric for _, score in new)
     return [
-        {"sweep_id": sweep.id, "name": score.metric, "number": number, **score.measure.row()}
-        for number, score in enumerate(made)
-        if sweep.is_new_metric(score.metric)
+        {"sweep_id": ids.id, "name": score.metric, "number": number, **score.measure.row()} for number, score in new
     ]

@@ -14,16 +14,17 @@ from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from wtb.authoring.evaluation.evaluators import EvaluationTask
+from wtb.authoring.graph import queue_of
 from wtb.core.failures import Failure, disk_words, is_disk_fault
 from wtb.core.ids import new_id
-from wtb.core.questions import Dialogue, Hold
+from wtb.core.questions import Hold
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
 from wtb.execution import rows as records
 from wtb.execution.dedupe import SHARED, adopts_begun
 from wtb.execution.engine.executor import CodeExecutor
-from wtb.execution.execution import Execution
+from wtb.execution.execution import NOTHING, Execution
 from wtb.execution.join import Step, begin_case, join_step, waiting_as_one
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRun, NodeRuns
@@ -66,6 +67,8 @@ class Runner:
         self.workspaces = workspaces
         self.dispatcher = dispatcher
         self.node_runs = NodeRuns(sweep, code, journal)
+        self._metrics: set[str] = set()  # that are recorded
+        self._names_queues = any(node.rules.queue is not None for node in sweep.bound.workflow.nodes.values())
 
     def run(self, execution: Execution) -> None:
         """Advance a claimed execution until it completes, fails, is stopped, or loses its lease."""
@@ -76,44 +79,53 @@ class Runner:
         except OSError as error:
             if not is_disk_fault(error):
                 raise
-            self.sweep.stop.request(disk_words(error))
+            self.sweep.limits.stop.request(disk_words(error))
 
     def _advance(self, claimed: Execution) -> None:
+        """Take steps until the execution has ended, forked, paused or been stopped."""
         execution: Execution | None = claimed
         try:
             if claimed.head is None and not self._begin(claimed):
                 return
             while execution is not None:
                 claimed.line.append(execution.id)
-                self.sweep.stop.check()
+                self.sweep.limits.stop.check()
                 execution = self._step(execution)
         except Stopped:
             assert execution is not None, "Stopped is raised only by work on an execution"
             self.release(execution)
 
     def _step(self, execution: Execution) -> Execution | None:
-        """Pause, end or fork the execution, or run its next nodes. Returns the one to go on with. Raises Stopped."""
+        """Pause, end or fork the execution, or run its next nodes. Returns the one to continue with. Raises Stopped."""
         if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None
-        nodes, tasks = execution.at.position.next, execution.at.position.tasks
+        position = execution.at.position
+        nodes = position.next
         if not nodes:
             self._complete(execution)
             return None
-        queue = self.sweep.queue_of(nodes)
-        if queue != execution.queue:
-            execution.queue = queue
-            if not self.dispatcher.serves(queue):
-                self.release(execution, f"its next node is for the queue {queue or 'default'!r}")
-                return None
-        grouped = self.sweep.grouped(execution, nodes)
+        if not self._enter_queue(execution, nodes):
+            return None
+        grouped = self.sweep.combinations.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
-        distinct = node_runs(tasks, grouped)
-        if not adopts_begun(self.sweep, self.journal, execution, distinct):
+        distinct = node_runs(position.tasks, grouped)
+        if execution.loaded.earlier and not adopts_begun(self.sweep, self.journal, execution, distinct):
             self.release(execution, SHARED, at_once=True)
             return None
         return self._join(execution, grouped, self._run_tasks(execution, distinct))
+
+    def _enter_queue(self, execution: Execution, nodes: Sequence[str]) -> bool:
+        """Move an execution to the queue of its next nodes. Returns False if this process does not serve that queue."""
+        queue = queue_of(self.sweep.bound.workflow, nodes) if self._names_queues else None
+        if queue == execution.queue:
+            return True
+        execution.queue = queue
+        if self.dispatcher.serves(queue):
+            return True
+        self.release(execution, f"its next node is for the queue {queue or 'default'!r}")
+        return False
 
     def release(self, execution: Execution, reason: str | None = None, *, at_once: bool = False) -> None:
         """Release an execution as pending; whoever claims it next goes on from its head.
@@ -121,7 +133,7 @@ class Runner:
         at_once: wait for the commit, so that it can be claimed when this returns.
         """
         execution.status = "pending"
-        change = records.ended("pending", reason=reason or self.sweep.stop.reason)
+        change = records.ended("pending", reason=reason or self.sweep.limits.stop.reason)
         self._record(execution, change={**change, "queue": execution.queue})
         if at_once:
             self.journal.flush(execution.id, force=True)
@@ -144,8 +156,8 @@ class Runner:
             execution,
             [(f"execution.{hold.status}", data)],
             change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
-            held=records.paused_cells(self.sweep, execution, "waiting" if hold.status == "waiting" else "pending"),
-            questions=[records.question(self.sweep, execution.at.id, asked) for asked in hold.questions],
+            held=records.paused_cells(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
+            questions=[records.question(self.sweep.ids, execution.at.id, asked) for asked in hold.questions],
         )
         self.journal.flush(execution.id)
 
@@ -168,12 +180,12 @@ class Runner:
             parent,
             [("execution.forked", {"children": len(children), "by": nodes})],
             change=records.ended("forked"),
-            born=[records.born(self.sweep, parent, child) for child in children],
+            born=[records.born(self.sweep.ids, parent, child) for child in children],
         )
         return children
 
     def _keep_one(self, executions: Sequence[Execution]) -> Execution | None:
-        """Return the first to go on with, and dispatch the others."""
+        """Return the first to continue with, and dispatch the others."""
         if len(executions) > 1:
             self.dispatcher.dispatch(executions[1:])
         return executions[0] if executions else None
@@ -194,14 +206,14 @@ class Runner:
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         position = execution.at.position
-        used = [[ran[one] for one in chosen(position.tasks, choices)] for choices in grouped]
-        joined = [
-            self._with_room(partial(join_step, self.code, self.workspaces, self.sweep, execution, runs))
-            for runs in used
-        ]
+        tasks, joined = position.tasks, []
+        for choices in grouped:
+            runs = [ran[one] for one in chosen(tasks, choices)]
+            joined.append(self._with_room(partial(join_step, self.code, self.workspaces, self.sweep, execution, runs)))
         settled = waiting_as_one(grouped, joined)
-        cells = [members for members, _ in settled]
-        following = [execution] if len(settled) == 1 else self._fork(execution, position.next, cells)
+        following = [execution]
+        if len(settled) > 1:
+            following = self._fork(execution, position.next, [members for members, _ in settled])
         living = []
         for head, (_, outcome) in zip(following, settled, strict=True):
             if isinstance(outcome, Failure):
@@ -209,10 +221,13 @@ class Runner:
             elif isinstance(outcome, Hold):
                 self._hold(head, outcome)
             else:
-                self._step_to(head, outcome)
+                self._move(head, outcome)
                 living.append(head)
-        self.journal.flush(execution.id)
-        return self._keep_one(living)
+        if not self.journal.durability and (
+            len(living) < len(settled) or self.sweep.bound.evaluators or any(head.at.position.next for head in living)
+        ):
+            self.journal.flush(execution.id)  # else what ended here is committed with its outcome, which comes at once
+        return self._keep_one(living) if len(living) != 1 else living[0]
 
     def _with_room(self, work: Callable[[], T]) -> T:
         """Call `work`, and again whenever there is room on the disk after it was full. Raises Stopped."""
@@ -222,30 +237,24 @@ class Runner:
             except OSError as error:
                 if not is_disk_fault(error):
                     raise
-                self.sweep.room.wait(disk_words(error), tries)
+                self.sweep.limits.room.wait(disk_words(error), tries)
         raise AssertionError("unreachable: the loop ends by a result or an exception")
 
-    def _step_to(self, execution: Execution, step: Step) -> None:
-        made = step.checkpoint
-        data = {"checkpoint": made.id, "step": made.step, "next": made.position.next}
-        self._move(execution, step, ("checkpoint.created", data))
-
-    def _move(self, execution: Execution, step: Step, event: tuple[str, Mapping[str, Any]]) -> None:
-        """Move the head to the checkpoint that a step created. event: (kind, data) for the event log."""
+    def _move(self, execution: Execution, step: Step, *events: tuple[str, Mapping[str, Any]]) -> None:
+        """Move the head to the checkpoint that a step created. events: (kind, data); without, that it was created."""
         made, joined = step.checkpoint, step.joined
         execution.head = made
         execution.state = joined.after(execution.state, joined.changed)
-        execution.path += tuple(writer.node for writer in made.writers)
-        execution.earlier, execution.earlier_values = {}, {}
-        execution.dialogue, execution.saved, execution.passed = Dialogue(), {}, None
+        execution.path += tuple([writer.node for writer in made.writers])
+        execution.loaded, execution.passed = NOTHING, None
         self._record(
             execution,
-            [event],
+            events,
             change={"head_id": made.id},
             values=joined.changed.values(),
-            files=records.files(self.sweep, step.files),
-            checkpoints=[records.checkpoint(self.sweep, execution.id, made)],
-            appended={"decisions": records.decisions(made.id, joined.decisions)},
+            files=records.files(self.sweep.ids, step.files) if step.files else (),
+            checkpoints=[records.checkpoint(self.sweep.ids, execution.id, made, logged=not events)],
+            appended={"decisions": records.decisions(made.id, joined.decisions)} if joined.decisions else {},
         )
 
     def _complete(self, execution: Execution) -> None:
@@ -279,6 +288,7 @@ class Runner:
         failure: Failure | None = None,
         scores: Sequence[Any] = (),
     ) -> None:
+        """Record the outcome of an execution and of its cells, with their scores, and wait for the commit."""
         execution.status = status
         if failure is not None:
             execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
@@ -290,9 +300,9 @@ class Runner:
             [(f"execution.{status}", about), *each],
             severity="error" if failure else "info",
             change=records.ended(status, failure=failure, reason=data.get("reason")),
-            outcomes=records.outcomes(self.sweep, execution, cells, failure),
-            metrics=records.metrics(self.sweep, scores),
-            appended={"scores": records.scores(self.sweep, execution, scores)},
+            outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
+            metrics=records.metrics(self.sweep.ids, scores, self._metrics),
+            appended={"scores": records.scores(self.sweep.ids, execution, scores)},
         )
         self.journal.flush(execution.id)
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": len(each)})
@@ -306,5 +316,6 @@ class Runner:
         appended: Mapping[str, Iterable[records.Row]] | None = None,
         **rows: Any,
     ) -> None:
-        logged = [records.event(self.sweep, execution.id, kind, severity, **data) for kind, data in events]
+        """Buffer what an execution did with its events, as one unit."""
+        logged = [records.event(self.sweep.ids, execution.id, kind, severity, **data) for kind, data in events]
         self.journal.record(execution.id, execution.token, appended={**(appended or {}), "events": logged}, **rows)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from wtb.authoring.code.fingerprint import fingerprints
-from wtb.authoring.graph import queue_of
 from wtb.core.stop import Disk, Stop
 from wtb.core.tree.grouping import Choices, agreed, groups
 from wtb.core.tree.run_order import mixed
@@ -27,10 +27,20 @@ def ended_cells(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class Progress:
-    """Counts and notices for display; the database is the source of truth."""
+    """How far a run is, for display; the database is the source of truth.
 
-    def __init__(self, cells: int) -> None:
+    Attributes:
+        cells: How many cells the sweep has.
+        sweep_id: The sweep.
+        succeeded: Cells that have succeeded.
+        failed: Cells that have ended otherwise.
+        node_runs: Node runs by this run.
+        usd: US dollars that they spent.
+    """
+
+    def __init__(self, cells: int, sweep_id: str) -> None:
         self.cells = cells
+        self.sweep_id = sweep_id
         self.succeeded = 0
         self.failed = 0
         self.node_runs = 0
@@ -61,96 +71,96 @@ class Progress:
         return self.succeeded + self.failed
 
 
-class RunningSweep:
-    """A sweep as its runner sees it. choices: for each combination, by number, the variant of each varied node."""
+@dataclass(frozen=True)
+class SweepIds:
+    """Whose rows a runner writes."""
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        session_id: str,
-        runner_id: str,
-        bound: Bound,
-        choices: Sequence[Mapping[str, str]],
-        budgets: Budgets,
-        disk: Disk,
-        stop: Stop,
-        progress: Progress,
-        database: Database,
-        holds: Holds,
-        room: Room | NoRoom,
-        single: bool = False,
-    ) -> None:
-        self.id = id
-        self.session_id = session_id
-        self.runner_id = runner_id
-        self.bound = bound
-        self.budgets = budgets
-        self.disk = disk
-        self.stop = stop
-        self.progress = progress
-        self.database = database
-        self.holds = holds
-        self.room = room
-        self.single = single
-        self.permits = Permits(bound.workflow, stop, database, runner_id)
-        self._place = {node: place for place, node in enumerate(bound.vary)}
-        self._chosen = [tuple(choice[node] for node in bound.vary) for choice in choices]
-        self._metrics: set[str] = set()
-        self._more_fingerprints: dict[tuple[str, str], str] = {}
+    session_id: str
+    id: str
+    runner_id: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may delay, refuse or stop the work on a sweep here."""
+
+    stop: Stop
+    budgets: Budgets
+    permits: Permits
+    disk: Disk
+    room: Room | NoRoom
+
+
+class Combinations:
+    """Which variants the cells of a sweep choose.
+
+    choices: for each combination, by number, the variant of each varied node. Rows may be added to the sweep later.
+    """
+
+    def __init__(self, bound: Bound, choices: Sequence[Mapping[str, str]]) -> None:
+        self._bound = bound
+        self._varied = tuple(bound.vary)
         self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
+        self._columns = {node: [choice[node] for choice in choices] for node in self._varied}
+        self._count = len(choices)
 
-    @property
-    def interactive(self) -> bool:
-        """Whether people answer in place of models: in single executions, unless the run says otherwise."""
-        return (self.bound.spec.run.mode or ("interactive" if self.single else "autonomous")) == "interactive"
+    def __len__(self) -> int:
+        return self._count
 
-    def grouped(self, execution: Execution, nodes: Sequence[str]) -> dict[Choices, list[int]]:
+    def grouped(self, execution: Execution, nodes: Sequence[str]) -> dict[Choices, Sequence[int]]:
         """The combinations of an execution by the variants that they choose for its next nodes, in a mixed order."""
-        if execution.choices is None:
-            found = groups(nodes, execution.combinations, self.variant_of)
-            place = (self.bound.spec.seed, execution.case.id, execution.repeat, execution.at.step, *nodes)
-            return dict(mixed(found.items(), *place)) if len(found) > 1 else found
-        return {tuple(execution.choices.get(node, self._default[node]) for node in nodes): []}
+        if execution.choices is not None:
+            return {tuple(execution.choices.get(node, self._default[node]) for node in nodes): []}
+        if self._columns.keys().isdisjoint(nodes):
+            return {tuple(map(self._default.__getitem__, nodes)): execution.combinations}
+        found = groups(nodes, execution.combinations, self.variant_of)
+        if len(found) == 1:
+            return {**found}
+        place = (self._bound.spec.seed, execution.case.id, execution.repeat, execution.at.step, *nodes)
+        return dict(mixed(found.items(), *place))
 
     def variant_of(self, combination: int, node: str) -> str:
         """The variant that a combination chooses for a node; a node that is not varied has its default."""
-        place = self._place.get(node)
-        return self._default[node] if place is None else self._chosen[combination][place]
-
-    def fingerprint(self, node: str, variant: str) -> str:
-        """Of the code of a variant. The sweep knows those that it varies; a fork by a person may take others."""
-        known = self.bound.fingerprints.get(node, {}).get(variant) or self._more_fingerprints.get((node, variant))
-        if known is None:
-            known = fingerprints([self.bound.workflow.nodes[node]], {node: [variant]})[node][variant]
-            self._more_fingerprints[node, variant] = known
-        return known
-
-    def root(self, execution: Execution) -> Root:
-        """What an engine knows of an execution, besides its state."""
-        spec = self.bound.spec
-        return Root(execution.case.view(), execution.repeat, self.bound.params, spec.seed)
-
-    def queue_of(self, nodes: Sequence[str]) -> str | None:
-        """The queue of a step: that of its first node that names one."""
-        return queue_of(self.bound.workflow, nodes)
+        column = self._columns.get(node)
+        return self._default[node] if column is None else column[combination]
 
     def describe(self, execution: Execution) -> dict[str, Any]:
         """Describe an execution for people: its sweep, its case, and the variants that all its cells choose."""
-        chosen = [dict(zip(self._place, self._chosen[number], strict=True)) for number in execution.combinations[:1000]]
+        chosen = [
+            {node: self._columns[node][number] for node in self._varied} for number in execution.combinations[:1000]
+        ]
         if execution.choices is not None:
             chosen = [dict(execution.choices)]
         return {
             "execution": execution.id,
             "queue": execution.queue,
-            "sweep": self.bound.spec.sweep,
+            "sweep": self._bound.spec.sweep,
             "case": execution.case.id,
             "choices": agreed(chosen),
         }
 
-    def is_new_metric(self, name: str) -> bool:
-        """Whether a metric appears for the first time in this process. A second True, in a race, does no harm."""
-        if name in self._metrics:
-            return False
-        self._metrics.add(name)
-        return True
+
+@dataclass(frozen=True)
+class RunningSweep:
+    """A sweep as its runner sees it: what is fixed, what limits the work, and how far it is.
+
+    single: it is one execution that a person started.
+    """
+
+    ids: SweepIds
+    bound: Bound
+    combinations: Combinations
+    holds: Holds
+    limits: Limits
+    progress: Progress
+    database: Database
+    single: bool = False
+
+    @cached_property
+    def interactive(self) -> bool:
+        """Whether people answer in place of models: in single executions, unless the run says otherwise."""
+        return (self.bound.spec.run.mode or ("interactive" if self.single else "autonomous")) == "interactive"
+
+    def root(self, execution: Execution) -> Root:
+        """What an engine knows of an execution, besides its state."""
+        return Root(execution.case.view(), execution.repeat, self.bound.params, self.bound.spec.seed)

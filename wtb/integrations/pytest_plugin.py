@@ -17,19 +17,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from wtb.operations.sweep import Sweep, SweepResult
+    from wtb.operations.context import Context
+    from wtb.operations.handles.sweep import SweepHandle
+    from wtb.operations.sweep import Sweep
     from wtb.planning.prepare import Prepared
     from wtb.planning.sweep_spec import SweepSpec
     from wtb.store.database import Database
 
-__all__ = ["Bench"]
+__all__ = ["SweepTester"]
 
 _NAMES = (".sweep.yaml", ".sweep.yml")
 _MAX_LISTED = 5  # causes of a failed combination that are listed, and cases of each
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("wtb", "sweeps (Workflow Test Bench)")
+    group = parser.getgroup("wtb", "sweeps (Workflow Test SweepTester)")
     group.addoption("--wtb", action="store_true", help="Collect *.sweep.yaml: a test for each gate and combination.")
     group.addoption("--wtb-db", metavar="URL", help="Database of the sweeps; default: as that of `wtb run`.")
     group.addoption("--wtb-strict", action="store_true", help="Gates on a baseline fail where it is unclear, too.")
@@ -110,12 +112,13 @@ class SweepFile(pytest.File):
 
     def _run(self) -> dict[str, Any]:
         from wtb.core.errors import WTBError
-        from wtb.store.database import Database, database_url
+        from wtb.operations.context import open_context
 
         try:
-            with closing(Database(database_url(self.config.getoption("--wtb-db")))) as database:
-                result = _run(self.prepared, database)
-                return {"matrix": {**result.matrix, "gates": result.gates}, "wrong": _wrong(result)}
+            context = open_context(self.config.getoption("--wtb-db"))
+            with closing(context.database):
+                result = _run(self.prepared, context)
+                return {"matrix": result.matrix(), "wrong": _wrong(result)}
         except WTBError as error:
             return {"error": str(error)}
 
@@ -183,19 +186,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(f"  {line}")
 
 
-class Bench:
+class SweepTester:
     """Runs sweeps inside a test: what the fixture `wtb` gives.
 
     Example:
         >>> from pathlib import Path
         >>> from wtb import Sweep, Workflow
-        >>> from wtb.integrations.pytest_plugin import Bench
+        >>> from wtb.integrations.pytest_plugin import SweepTester
         >>> wf = Workflow("doubling")
         >>> wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
         >>> sweep = Sweep(workflow=wf, cases=[{"input": {"x": 2}}], vary={"double": "all"})
-        >>> def test_doubling(wtb: Bench) -> None:
+        >>> def test_doubling(wtb: SweepTester) -> None:
         ...     wtb.check(wtb.run(sweep))
-        >>> with_database = Bench(Path(), "sqlite:///:memory:")  # pytest gives the fixture
+        >>> with_database = SweepTester(Path(), "sqlite:///:memory:")  # pytest gives the fixture
         >>> test_doubling(with_database)
         >>> with_database.close()
     """
@@ -206,7 +209,7 @@ class Bench:
         self._strict = strict
         self._opened: list[Database] = []
 
-    def run(self, sweep: str | Path | Sweep, *, gates: Sequence[str] = (), db: str | None = None) -> SweepResult:
+    def run(self, sweep: str | Path | Sweep, *, gates: Sequence[str] = (), db: str | None = None) -> SweepHandle:
         """Run a sweep, or a sweep file, to its end.
 
         Args:
@@ -221,9 +224,9 @@ class Bench:
             InputError: If the sweep is refused.
         """
         from wtb.core.errors import InputError
+        from wtb.operations.context import open_context
         from wtb.planning.prepare import prepare
         from wtb.planning.sweep_spec import load_spec
-        from wtb.store.database import Database
 
         if isinstance(sweep, str | Path):
             prepared = prepare(_with_gates(load_spec(self._folder / sweep), gates))
@@ -231,10 +234,11 @@ class Bench:
             raise InputError("a Sweep has gates of its own: Sweep(..., gates=[...])")
         else:
             prepared = sweep.prepare()
-        self._opened.append(Database(db or self._url))
-        return _run(prepared, self._opened[-1])
+        context = open_context(db or self._url)
+        self._opened.append(context.database)
+        return _run(prepared, context)
 
-    def check(self, result: SweepResult) -> None:
+    def check(self, result: SweepHandle) -> None:
         """Fail the test unless all gates hold, all cells succeeded and all scores are there.
 
         Args:
@@ -246,8 +250,9 @@ class Bench:
         __tracebackhide__ = True
         from wtb.analysis.comparison.verdicts import passes
 
-        choices = [row["combination"] for row in result.matrix["rows"]]
-        wrong = [f"{gate['gate']}: {_why(gate)}" for gate in result.gates if not passes(gate, strict=self._strict)]
+        matrix = result.matrix()
+        choices = [row["combination"] for row in matrix["rows"]]
+        wrong = [f"{gate['gate']}: {_why(gate)}" for gate in matrix["gates"] if not passes(gate, strict=self._strict)]
         for number, text in _wrong(result).items():
             named = " ".join(f"{node}={variant}" for node, variant in choices[int(number)].items())
             wrong.append(f"{named}: {text}")
@@ -263,14 +268,14 @@ class Bench:
 @pytest.fixture
 def wtb(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Bench]:
-    """Runs sweeps: `result = wtb.run("quality.sweep.yaml")`, then `wtb.check(result)`; see `Bench`.
+) -> Iterator[SweepTester]:
+    """Runs sweeps: `result = wtb.run("quality.sweep.yaml")`, then `wtb.check(result)`; see `SweepTester`.
 
     Each test has a database of its own, unless `--wtb-db` names one.
     """
     monkeypatch.syspath_prepend(request.config.invocation_params.dir)
     url = request.config.getoption("--wtb-db") or f"sqlite:///{tmp_path_factory.mktemp('wtb') / 'wtb.db'}"
-    bench = Bench(request.path.parent, url, strict=request.config.getoption("--wtb-strict"))
+    bench = SweepTester(request.path.parent, url, strict=request.config.getoption("--wtb-strict"))
     yield bench
     bench.close()
 
@@ -284,18 +289,19 @@ def _with_gates(spec: SweepSpec, gates: Sequence[Any]) -> SweepSpec:
     return spec.model_copy(update={"gates": tuple(dict.fromkeys([*spec.gates, *more]))})
 
 
-def _run(prepared: Prepared, database: Database) -> SweepResult:
+def _run(prepared: Prepared, context: Context) -> SweepHandle:
     """Run a sweep to its end. Ctrl-C stops it as it stops `wtb run`, and then the tests."""
-    from wtb.core.stop import INTERRUPTED
-    from wtb.operations.sweep import run_prepared
+    from wtb.operations.handles.sweep import SweepHandle
+    from wtb.operations.running.local import run
 
-    result = run_prepared(prepared, database)
-    if result.reason == INTERRUPTED:
-        pytest.exit(f"interrupted; the sweep goes on with: wtb resume {result.id} --db {database.shown_url}")
+    ran = run(context, prepared)
+    result = SweepHandle(context, ran.sweep.id)
+    if ran.interrupted:
+        pytest.exit(f"interrupted; the sweep continues with: wtb resume {result.id} --db {result.database.shown_url}")
     return result
 
 
-def _wrong(result: SweepResult) -> dict[str, str]:
+def _wrong(result: SweepHandle) -> dict[str, str]:
     """Why combinations fail, by their numbers: cells that did not succeed, and scores that failed."""
     from wtb.core.texts import plural, printable
     from wtb.store.read.evidence import failed_scores
@@ -314,7 +320,7 @@ def _wrong(result: SweepResult) -> dict[str, str]:
     return found
 
 
-def _causes(result: SweepResult) -> dict[str, dict[str, list[str]]]:
+def _causes(result: SweepHandle) -> dict[str, dict[str, list[str]]]:
     """Of the cells that did not succeed: the number of the combination -> why -> cases. JSON has text as keys."""
     from wtb.core.failures import Failure
     from wtb.core.status import CELL
@@ -325,8 +331,8 @@ def _causes(result: SweepResult) -> dict[str, dict[str, list[str]]]:
     ended = f"the sweep is {result.status}" + (f" ({result.reason})" if result.reason else "")
     others = [status for status in CELL if status not in ("succeeded", "skipped")]  # skipped by the sweep's own rule
     for row in cell_rows(result.database, result.id, statuses=others):
-        why = str(Failure(**row["failure"])) if row["failure"] else f"{row['status']}; {ended}"
-        found.setdefault(str(row["combination"]), {}).setdefault(printable(why), []).append(printable(row["case"]))
+        why = str(Failure(**row.failure)) if row.failure else f"{row.status}; {ended}"
+        found.setdefault(str(row.combination), {}).setdefault(printable(why), []).append(printable(row.case))
     return found
 
 

@@ -126,7 +126,7 @@ def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, 
         for part in name.split("."):
             found = getattr(found, part, None)
         if found is not thing or not is_importable(sys.modules[module]):
-            return f"{path!r} is not to be found by import: it was made in a script, a notebook or a function"
+            return f"{path!r} cannot be imported: it was made in a script, a notebook or a function"
     try:
         recipe.text()
     except StateError as error:
@@ -161,19 +161,20 @@ def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, S
 
 
 def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tuple[list[Evaluator], list[str]]:
+    """Make the evaluators of a sweep. Returns them, and what is wrong with the others."""
     made: list[Evaluator] = []
     problems: list[str] = []
     for number, ref in enumerate(spec.evaluate):
         try:
-            one = make_evaluator(ref.name, ref.options, load, given.get(ref.name))
+            evaluator = make_evaluator(ref.name, ref.options, load, given.get(ref.name))
         except InputError as error:
             problems += [spec.located.problem(("evaluate", number), text) for text in error.problems]
             continue
         taken = {other.name for other in made}
-        if one.name in taken and "field" in ref.options:
-            one = replace(one, name=f"{one.name}:{ref.options['field']}")
-        if one.name in taken:
-            text = f"two evaluators are named {one.name!r}; give one a name with @evaluator(name=...)"
+        if evaluator.name in taken and "field" in ref.options:
+            evaluator = replace(evaluator, name=f"{evaluator.name}:{ref.options['field']}")
+        if evaluator.name in taken:
+            text = f"two evaluators are named {evaluator.name!r}; give one a name with @evaluator(name=...)"
             problems.append(spec.located.problem(("evaluate", number), text))
-        made.append(one)
+        made.append(evaluator)
     return made, problems

@@ -30,7 +30,7 @@ class Wrong(Exception):
 Row = tuple[str, Any]
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
@@ -39,7 +39,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _lines(path: Path) -> Iterator[tuple[int, str | Wrong]]:
     """The lines of a text file with their numbers, line ends included; one is never over the cap."""
-    with _opened(path) as file:
+    with _open(path) as file:
         number = 0
         while line := file.readline(MAX_LINE + 1):
             number += 1
@@ -60,7 +60,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
 
 def _json(path: Path) -> Iterator[Row]:
     """One list in a file, which is small enough to be in memory while it is read."""
-    with _opened(path) as file:
+    with _open(path) as file:
         content = file.read(MAX_LINE + 1)
     if len(content) > MAX_LINE:
         yield f"{path}:1", Wrong(f"more than {MAX_LINE:,} bytes; expected a smaller file, or a .jsonl file")
@@ -78,7 +78,8 @@ def _json(path: Path) -> Iterator[Row]:
         yield f"{path}: case {position}", row
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _read_csv(path: Path) -> Iterator[Row]:
+    """Read a CSV file. Reading ends at the first row that is no CSV."""
     line = 0
 
     def text() -> Iterator[str]:
@@ -94,7 +95,7 @@ def _csv(path: Path) -> Iterator[Row]:
     reader = csv.reader(text(), strict=True)
     try:
         columns = [_column(name.strip()) for name in next(reader, [])]
-        _no_clash(columns)
+        _check_columns(columns)
         start = line + 1
         for values in reader:
             if values:
@@ -116,7 +117,8 @@ def _column(name: str) -> tuple[str, str | None]:
     return "input", name
 
 
-def _no_clash(columns: list[tuple[str, str | None]]) -> None:
+def _check_columns(columns: list[tuple[str, str | None]]) -> None:
+    """Raise Wrong for a column without a name, or one that comes twice."""
     whole = {key for key, inner in columns if inner is None}
     seen: set[tuple[str, str | None]] = set()
     for column in columns:
@@ -130,6 +132,7 @@ def _no_clash(columns: list[tuple[str, str | None]]) -> None:
 
 
 def _row(columns: list[tuple[str, str | None]], values: list[str]) -> dict[str, Any] | Wrong:
+    """The case of a CSV row, or what is wrong with it."""
     if len(values) != len(columns):
         return Wrong(f"{len(values)} values; expected {len(columns)}, one for each column")
     row: dict[str, Any] = {"input": {}}
@@ -146,6 +149,7 @@ def _row(columns: list[tuple[str, str | None]], values: list[str]) -> dict[str, 
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object. Raises Wrong for a key that comes twice."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -200,4 +204,4 @@ def _place(text: str, at: int) -> str:
     return (f"line {len(before)}, " if "\n" in text.strip() else "") + f"column {len(before[-1]) + 1}"
 
 
-READERS: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}
+READERS: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _jsonl, ".csv": _read_csv, ".json": _json}

@@ -125,7 +125,7 @@ def read_cases(
     reader = READERS.get(path.suffix.lower())
     if reader is None and isinstance(source, str) and ":" in source and resolve is not None:
         try:
-            rows = _called(source, resolve, where)
+            rows = _rows_of(source, resolve, where)
         except InputError as error:
             raise InputError(*(where.problem(("cases",), text) for text in error.problems)) from error
         return CaseSource(source, base, rows)
@@ -135,7 +135,7 @@ def read_cases(
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:
-        raise InputError(where.problem(("cases",), _no_file(path, error))) from None
+        raise InputError(where.problem(("cases",), _describe_missing(path, error))) from None
     if not regular:
         text = f"cases file '{path}' is not a regular file; expected a .jsonl, .csv or .json file"
         raise InputError(where.problem(("cases",), text))
@@ -146,7 +146,8 @@ def _folders(own: Path, more: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(folder.resolve() for folder in (own, *more))
 
 
-def _no_file(path: Path, error: OSError | ValueError) -> str:
+def _describe_missing(path: Path, error: OSError | ValueError) -> str:
+    """Describe why a file of cases cannot be opened, with a near match."""
     if not isinstance(error, FileNotFoundError):
         return f"cases file '{path}' cannot be read ({error}); expected a file that can"
     try:
@@ -156,7 +157,8 @@ def _no_file(path: Path, error: OSError | ValueError) -> str:
     return f"cases file '{path}' does not exist; expected a .jsonl, .csv or .json file{near}"
 
 
-def _called(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:
+def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:
+    """Return a function that reads rows from the callable or list at an import path."""
     made = resolve(source)
 
     def rows() -> Iterator[Row]:
@@ -201,12 +203,12 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
         if wrong := wrong_text(key):
             raise Wrong(f"key {describe(key)} of 'input' has {wrong}")
     return Case(
-        id=_id(row.get("id"), position),
+        id=_read_id(row.get("id"), position),
         input=dict(given),
         expected=row.get("expected"),
-        tags=_tags(row.get("tags")),
-        files=_files(row.get("files"), folder),
-        cluster=_cluster(row.get("cluster")),
+        tags=_read_tags(row.get("tags")),
+        files=_read_files(row.get("files"), folder),
+        cluster=_read_cluster(row.get("cluster")),
     )
 
 
@@ -222,7 +224,8 @@ def _as_state(given: Any, state_key: str | None) -> Any:
     return given
 
 
-def _id(given: object, position: int) -> str:
+def _read_id(given: object, position: int) -> str:
+    """The id of a case: by default its position. Raises Wrong."""
     if given is None:
         return str(position)
     if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
@@ -232,7 +235,7 @@ def _id(given: object, position: int) -> str:
     raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
 
 
-def _tags(given: object) -> tuple[str, ...]:
+def _read_tags(given: object) -> tuple[str, ...]:
     if given is None:
         return ()
     if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag for tag in given):
@@ -243,7 +246,8 @@ def _tags(given: object) -> tuple[str, ...]:
     raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
 
 
-def _cluster(given: object) -> str | None:
+def _read_cluster(given: object) -> str | None:
+    """The name of the cluster of a case, if it has one. Raises Wrong."""
     if given is None:
         return None
     if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
@@ -256,7 +260,8 @@ def _cluster(given: object) -> str | None:
     )
 
 
-def _files(given: object, folder: Path) -> dict[str, Path]:
+def _read_files(given: object, folder: Path) -> dict[str, Path]:
+    """The files of a case: path in the workspace -> absolute source. Raises Wrong."""
     pairs: list[tuple[Any, Any]] = []
     if given is None:
         return {}
@@ -298,6 +303,7 @@ def _must_be_within(files: Mapping[str, Path], folders: tuple[Path, ...]) -> Non
 
 
 def _must_exist(files: Mapping[str, Path]) -> None:
+    """Raise Wrong for a file that is missing or not regular."""
     for path in files.values():
         try:
             regular = stat.S_ISREG(path.stat().st_mode)

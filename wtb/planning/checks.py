@@ -91,7 +91,7 @@ def notification_targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
             target = read_target(one.to, allow_private=one.allow_private, folder=spec.folder, option="")
             targets.append({**target, "on": list(one.on)})
         except InputError as error:
-            text = str(error).replace("--allow-private allows it", "'allow_private: true' allows it")
+            text = str(error).replace("allow_private allows it", "'allow_private: true' allows it")
             problems.append(spec.located.problem(("notify", number), text))
     if problems:
         raise InputError(*problems)
@@ -106,15 +106,15 @@ def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str,
 def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:
     """What is wrong with margins, by metric: no evaluator gives it, or it is beyond the scale that was declared."""
     known = metrics_given(bound.spec, bound.evaluators)
-    found = {}
+    problems = {}
     for metric, loss in margin.items():
         wrong = unknown_metric(metric, known)
         for one in bound.evaluators:
             if one.gives(metric):
                 wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
         if wrong is not None:
-            found[metric] = wrong
-    return found
+            problems[metric] = wrong
+    return problems
 
 
 def check_figures(bound: Bound) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wtb.authoring.edges import END
-from wtb.authoring.graph import entry_route, is_conditional, reachable, route, successors
+from wtb.authoring.graph import Routes, is_conditional, reachable, successors
 from wtb.authoring.workflow import Workflow
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.tree.grouping import groups, node_runs
@@ -47,21 +47,22 @@ def estimate(workflow: Workflow, choices: Sequence[Mapping[str, str]], *, share:
 
 def _exact(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate:
     """Walk the tree without running anything: no edge looks at the state."""
-    found = Estimate()
+    total = Estimate()
     variant = _variant_of(workflow, choices)
-    heads = [(entry_route(workflow), list(range(len(choices))))]
+    routes = Routes(workflow)
+    heads = [(routes.entry, list(range(len(choices))))]
     for _ in range(workflow.max_steps):
         following = []
         for head, members in heads:
             grouped = groups(head.next, members, variant)
             for (task, _), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
-                _add(found.executed, task.node, 1)
-                _add(found.unshared, task.node, cells)
-            after = route(workflow, head.next, head.arrived, None)
+                _add(total.executed, task.node, 1)
+                _add(total.unshared, task.node, cells)
+            after = routes.after(head.next, head.arrived, None)
             if after.next:
                 following += [(after, group) for group in grouped.values()]
         heads = following
-    return found
+    return total
 
 
 def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate:
@@ -81,17 +82,17 @@ def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estima
     depths = _depths(workflow, after)
     variant = _variant_of(workflow, choices)
     cells = range(len(choices))
-    found = Estimate()
+    total = Estimate()
     for node in workflow.nodes:
         required = END not in reachable(_without(after, node), [n for n in workflow.entries if n != node])
         least = len({variant(cell, node) for cell in cells}) if required else 0
         before = [n for n in workflow.nodes if n == node or min(depths[n]) < max(depths[node])]
         most = len({tuple(variant(cell, n) for n in before) for cell in cells})
         visits = len(depths[node])
-        found.executed[node] = Count(least, None if node in endless else most * visits)
+        total.executed[node] = Count(least, None if node in endless else most * visits)
         alone = len(choices) if required else 0
-        found.unshared[node] = Count(alone, None if node in endless else len(choices) * visits)
-    return found
+        total.unshared[node] = Count(alone, None if node in endless else len(choices) * visits)
+    return total
 
 
 def _depths(workflow: Workflow, after: Mapping[str, set[str]]) -> dict[str, set[int]]:

@@ -7,7 +7,7 @@ number: UnknownValue, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.core.errors import did_you_mean
 from wtb.core.expressions.figures import Name
@@ -15,10 +15,10 @@ from wtb.core.expressions.language import UnknownValue
 from wtb.core.tree.combinations import in_words
 from wtb.planning.primary import MEASURED_NAMES
 
-Document = Mapping[str, Any]
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
 
-_ROW: Mapping[str, Callable[[Row], float | None]] = {
+_ROW: Mapping[str, Callable[[RowDocument], float | None]] = {
     "cost_usd": lambda row: row["cost_usd"],
     "cost_per_success_usd": lambda row: row["cost_per_success_usd"],
     "cost_failed_usd": lambda row: row["cost_failed_usd"],
@@ -28,17 +28,17 @@ _ROW: Mapping[str, Callable[[Row], float | None]] = {
     "failed": lambda row: row["failed"],
 }
 _OF_THE_COMPARABLE = frozenset({"mean", "low", "high", "delta", "delta_low", "delta_high", "p"})
-_STATISTICS: Mapping[str, Callable[[Row], float | None]] = {
+_STATISTICS: Mapping[str, Callable[[MetricEstimate], float | None]] = {
     "mean": lambda found: found["mean"],
-    "low": lambda found: found["ci"] and found["ci"][0],
-    "high": lambda found: found["ci"] and found["ci"][1],
+    "low": lambda found: None if found["ci"] is None else found["ci"][0],
+    "high": lambda found: None if found["ci"] is None else found["ci"][1],
     "delta": lambda found: found["delta"],
-    "delta_low": lambda found: found["delta_ci"] and found["delta_ci"][0],
-    "delta_high": lambda found: found["delta_ci"] and found["delta_ci"][1],
+    "delta_low": lambda found: None if found["delta_ci"] is None else found["delta_ci"][0],
+    "delta_high": lambda found: None if found["delta_ci"] is None else found["delta_ci"][1],
     "n": lambda found: found["n"],
     "p": lambda found: found["p_adjusted"],
 }
-_SWEEP: Mapping[str, Callable[[Document], float | None]] = {
+_SWEEP: Mapping[str, Callable[[MatrixDocument], float | None]] = {
     "total": lambda matrix: matrix["cells"]["total"],
     "succeeded": lambda matrix: matrix["cells"]["succeeded"],
     "failed": lambda matrix: matrix["cells"]["failed"] + matrix["cells"]["set_aside"],
@@ -89,7 +89,7 @@ def _known(evaluators: Iterable[str]) -> str:
     return f"; scored are {', '.join(evaluators) or 'no metrics'}"
 
 
-def row_figure(matrix: Document, row: Row, name: Name) -> float:
+def row_figure(matrix: MatrixDocument, row: RowDocument | None, name: Name) -> float:
     """A figure of one row; with min() or max() the least or most over the rows that have it.
 
     METRIC is its mean; .low, .high, .delta, .delta_low, .delta_high, .n and .p (corrected) are its other statistics.
@@ -98,82 +98,90 @@ def row_figure(matrix: Document, row: Row, name: Name) -> float:
     Raises UnknownValue.
     """
     if not name.over:
-        return _of_row(matrix, row, name.parts)
-    found: list[float] = []
+        return _figure_of_row(matrix, row, name.parts)
+    figures: list[float] = []
     reasons: dict[str, None] = {}
     for other in matrix["rows"]:
+        if other.get("exploratory"):  # nobody ships it as it is
+            continue
         try:
-            found.append(_of_row(matrix, other, name.parts))
+            figures.append(_figure_of_row(matrix, other, name.parts))
         except UnknownValue as error:
             reasons[str(error)] = None
-    if not found:
+    if not figures:
         raise UnknownValue("; ".join(reasons) or "there are no combinations")
-    return min(found) if name.over == "min" else max(found)
+    return min(figures) if name.over == "min" else max(figures)
 
 
-def sweep_figure(matrix: Document, name: Name) -> float:
+def sweep_figure(matrix: MatrixDocument, name: Name) -> float:
     """A figure of the whole sweep, one of SWEEP_WIDE. Raises UnknownValue."""
     path = ".".join(name.parts)
     if path not in _SWEEP:
         raise UnknownValue(f"no figure of a sweep is called {path!r}; there are {', '.join(_SWEEP)}")
-    return _told(_SWEEP[path](matrix), path)
+    return _require(_SWEEP[path](matrix), path)
 
 
-def _of_row(matrix: Document, row: Row, parts: tuple[str, ...]) -> float:
+def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple[str, ...]) -> float:
+    """A figure of one row, by the parts of its name. Raises UnknownValue."""
     path = ".".join(parts)
-    if path in _ROW:
-        return _told(_ROW[path](row), f"{path} of {in_words(row['combination'])}, of which no cell succeeded")
-    if path in matrix["metrics"]:
-        return _of_metric(matrix, row, path, "mean")
     metric, _, statistic = path.rpartition(".")
-    if metric in matrix["metrics"] and statistic in _STATISTICS:
-        return _of_metric(matrix, row, metric, statistic)
+    if row is not None:
+        if path in _ROW:
+            return _require(_ROW[path](row), f"{path} of {in_words(row['combination'])}, of which no cell succeeded")
+        if path in matrix["metrics"]:
+            return _statistic_of(matrix, row, path, "mean")
+        if metric in matrix["metrics"] and statistic in _STATISTICS:
+            return _statistic_of(matrix, row, metric, statistic)
     if parts[0] == "baseline" and len(parts) > 1:
-        return _of_row(matrix, _baseline(matrix), parts[1:])
+        return _figure_of_row(matrix, _baseline(matrix), parts[1:])
     asked = metric if statistic in _STATISTICS and metric else path
     raise UnknownValue(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
 
 
-def _of_metric(matrix: Document, row: Row, metric: str, statistic: str) -> float:
-    found = row["metrics"].get(metric)
-    if found is None or found["mean"] is None:
+def _statistic_of(matrix: MatrixDocument, row: RowDocument, metric: str, statistic: str) -> float:
+    """A statistic of one metric in one row. The ends of the best row's interval allow for its selection."""
+    figures = row["metrics"].get(metric)
+    if figures is None or figures["mean"] is None:
         raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
     best = matrix["best"][metric]
-    if statistic in ("low", "high") and row["combination"] == best["combination"] and best.get("winner"):
-        ends = best["winner"]["ci"] or found["ci"]  # that of a row that was chosen for its mean
-        return _told(ends and ends[statistic == "high"], f"{metric}.{statistic} of {in_words(row['combination'])}")
+    if statistic in ("low", "high") and row["combination"] == best["combination"] and best["winner"]:
+        ends = best["winner"]["ci"] or figures["ci"]  # that of a row that was chosen for its mean
+        end = None if ends is None else ends[statistic == "high"]
+        return _require(end, f"{metric}.{statistic} of {in_words(row['combination'])}")
     # A cell that failed has no latency, so that of a combination is of what succeeded, whatever that is.
     if metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE:
         common = common_mean(matrix, row, metric)
         if statistic == "mean":
             return common
-    return _told(_STATISTICS[statistic](found), f"{metric}.{statistic} of {in_words(row['combination'])}")
+    return _require(_STATISTICS[statistic](figures), f"{metric}.{statistic} of {in_words(row['combination'])}")
 
 
-def common_mean(matrix: Document, row: Row, metric: str) -> float:
+def common_mean(matrix: MatrixDocument, row: RowDocument, metric: str) -> float:
     """The mean of a row over the cases that all ranked rows have. Raises UnknownValue where it is not ranked."""
     found = row["metrics"][metric]
     if found["mean"] is None:
         raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
     if found["common_mean"] is not None:
         return float(found["common_mean"])
+    if row.get("exploratory"):
+        raise UnknownValue(f"{in_words(row['combination'])} was added after results were seen: it is not ranked")
     if row["combination"] not in matrix["best"][metric]["unranked"]:
         raise UnknownValue(f"no case has a score by {metric} of all combinations that are ranked")
     cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
     raise UnknownValue(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
 
 
-def _baseline(matrix: Document) -> Row:
+def _baseline(matrix: MatrixDocument) -> RowDocument:
+    """The row of the baseline. Raises UnknownValue."""
     if matrix["baseline"] is None:
         raise UnknownValue("the sweep has no baseline")
     for row in matrix["rows"]:
         if row["combination"] == matrix["baseline"]:
-            found: Row = row
-            return found
+            return row
     raise UnknownValue("the baseline is not among the combinations")
 
 
-def _told(value: float | None, what: str) -> float:
+def _require(value: float | None, what: str) -> float:
     if value is None:
         raise UnknownValue(f"there is no {what}")
     return float(value)

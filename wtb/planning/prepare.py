@@ -15,6 +15,8 @@ from wtb.authoring.code.import_paths import load
 from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
+from wtb.core.arguments.checking import check_fields, checked
+from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
 from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
@@ -30,6 +32,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import check_files
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import session_name
+from wtb.store.rows import SweepRow
 from wtb.store.runs.submit import Also, NewCase, NewSweep, submit
 
 MAX_CELLS = 10_000_000
@@ -43,10 +46,13 @@ class Only:
     final: the cases that `holdout` keeps for the end, else the others.
     """
 
-    limit: int | None = None
+    limit: Count | None = None
     case: str | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     final: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -132,9 +138,10 @@ class Prepared:
         return {**stored, "baseline_row": self.baseline, "folder": folder, "environment": environment()}
 
     def picked(self) -> Iterator[Case]:
-        return _picked(self.bound.spec, self.source, self.only)
+        return _pick_cases(self.bound.spec, self.source, self.only)
 
     def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
+        """Encode a case as it is stored. Its files are added to the store."""
         values, _ = self.bound.workflow.schema.read_input(case.input)
         try:
             files = workspaces.snapshot_of(case.files)
@@ -153,7 +160,7 @@ class Prepared:
         )
 
 
-_RECORDED = ("baseline_row", "folder", "environment", "final")
+_RECORDED = ("baseline_row", "folder", "environment", "final", "added_rows")
 
 
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,13 +171,14 @@ def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
     return written
 
 
-def stored_spec(row: Mapping[str, Any]) -> SweepSpec:
+def stored_spec(row: SweepRow) -> SweepSpec:
     """The sweep as it was submitted, from its row in the database."""
-    if row["kind"] == "single":
-        return parse_single(as_written(row["spec"]), f"execution {row['id']}")
-    return parse_spec(as_written(row["spec"]), f"sweep {row['id']}")
+    if row.kind == "single":
+        return parse_single(as_written(row.spec), f"execution {row.id}")
+    return parse_spec(as_written(row.spec), f"sweep {row.id}")
 
 
+@checked
 def prepare(
     spec: SweepSpec,
     *,
@@ -178,7 +186,7 @@ def prepare(
     evaluators: Mapping[str, Callable[..., Any]] | None = None,
     source: CaseSource | None = None,
     only: Only | None = None,
-    max_cells: int = MAX_CELLS,
+    max_cells: Count = MAX_CELLS,
     starts_at: str | None = None,
 ) -> Prepared:
     """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong.
@@ -188,7 +196,8 @@ def prepare(
     only = only or Only()
     if only.final and spec.holdout is None:
         raise InputError(
-            "--final runs the cases that the sweep keeps for the end, and it keeps none; expected 'holdout'"
+            "the final cases are those that the sweep keeps for the end, and it keeps none; expected 'holdout'",
+            argument="final",
         )
     bound = bind(spec, workflow, evaluators)
     check_pool(bound)
@@ -205,13 +214,14 @@ def prepare(
     source = replace(source, state_key=bound.workflow.state_key)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
-    choices, baseline = _picked_choices(chosen, only)
+    choices, baseline = _pick_choices(chosen, only)
     clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
     own = clusters if any(clusters) else ()
     return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, notification_targets(spec), own)
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:
+    """The combinations to run. Raises InputError if that makes more cells than allowed."""
     combinations = count(bound.vary, spec.mode)
     cells = combinations * cases * spec.repeats
     if cells > max_cells:
@@ -219,8 +229,9 @@ def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combin
             spec.located.problem(
                 ("vary",),
                 f"the sweep has {combinations:,} combinations x {cases:,} cases x {spec.repeats:,} repeats = "
-                f"{cells:,} cells; at most {max_cells:,} are allowed (--max-cells raises that)",
-            )
+                f"{cells:,} cells; at most {max_cells:,} are allowed, unless max_cells is more",
+            ),
+            argument="max_cells",
         )
     defaults = {name: bound.workflow.nodes[name].default for name in bound.vary}
     return expand(
@@ -233,29 +244,35 @@ def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combin
     )
 
 
-def _picked_choices(
+def _pick_choices(
     combinations: Combinations, only: Only
 ) -> tuple[Sequence[Mapping[str, str]], Mapping[str, str] | None]:
+    """The combinations that `only` leaves, and the baseline if it is among them. Raises InputError."""
     every = list(combinations)
     if not only.choices:
         return every, combinations.baseline
-    for node, variant in only.choices.items():
-        if node not in every[0]:
-            near = meant_or_known(node, every[0])
-            raise InputError(f"--combination: the sweep does not vary a node {node!r}{near}")
-        known = {choice[node] for choice in every}
-        if variant not in known:
-            raise InputError(
-                f"--combination: node {node!r} has no variant {variant!r} in this sweep"
-                f"{meant_or_known(variant, sorted(known))}"
-            )
-    kept = [c for c in every if all(c[node] == variant for node, variant in only.choices.items())]
-    if not kept:
-        raise InputError("--combination: no combination of the sweep chooses these together")
+    kept = [every[number] for number in matching(every, only.choices)]
     return kept, combinations.baseline if combinations.baseline in kept else None
 
 
-def _picked(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case]:
+def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> list[int]:
+    """Return the numbers of the combinations that choose so. Raises InputError with a near match if none does."""
+    for node, variant in chosen.items():
+        known = sorted({choice[node] for choice in every if node in choice})
+        if not known:
+            near = meant_or_known(node, every[0])
+            raise InputError(f"combination: the sweep does not vary a node {node!r}{near}")
+        if variant not in known:
+            near = meant_or_known(variant, known)
+            raise InputError(f"combination: node {node!r} has no variant {variant!r} in this sweep{near}")
+    found = [number for number, choice in enumerate(every) if chosen.items() <= choice.items()]
+    if not found:
+        raise InputError("combination: no combination of the sweep chooses these together")
+    return found
+
+
+def _pick_cases(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case]:
+    """The cases that `only` leaves, in their order."""
     cases = iter(source)
     if (share := spec.holdout) is not None:
         cases = (case for case in cases if is_held_out(share, spec.seed, case.id, case.cluster) == only.final)
@@ -264,8 +281,9 @@ def _picked(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case]:
     return islice(cases, only.limit)
 
 
-def _none_left(spec: SweepSpec, only: Only) -> str:
-    part = f"{spec.holdout:g} of the cases are kept for --final"
+def _describe_empty(spec: SweepSpec, only: Only) -> str:
+    """Describe why the holdout leaves no case to run."""
+    part = f"{spec.holdout:g} of the cases are kept for the end"
     if only.case is not None:
         return f"{part}, and case {only.case!r} is {'not ' if only.final else ''}one of them"
     left = "case for it" if only.final else "other"
@@ -277,9 +295,9 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
 
     whole: it is the workflow's input; else the state at a node further on.
     """
-    workflow, problems, found = bound.workflow, [], list[str | None]()
-    for case in _picked(spec, source, only):
-        found.append(case.cluster)
+    workflow, problems, clusters = bound.workflow, [], list[str | None]()
+    for case in _pick_cases(spec, source, only):
+        clusters.append(case.cluster)
         values, wrong = workflow.schema.read_input(case.input)
         if workflow.input is not None and whole:
             missing = workflow.input.missing(case.input)
@@ -298,12 +316,12 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
             break
     if problems:
         raise InputError(*problems[:MAX_PROBLEMS])
-    if not found:
+    if not clusters:
         known = only.case is None or any(case.id == only.case for case in source)
         if spec.holdout is not None and known:
-            raise InputError(spec.located.problem(("holdout",), _none_left(spec, only)))
+            raise InputError(spec.located.problem(("holdout",), _describe_empty(spec, only)))
         if only.case is None:
             raise InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
         near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
-        raise InputError(f"--case: there is no case {only.case!r} in {source.name}{near}")
-    return found
+        raise InputError(f"there is no case {only.case!r} in {source.name}{near}", argument="case")
+    return clusters

@@ -9,8 +9,9 @@ imported here: whether a node, variant, parameter or evaluator exists is asked l
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -95,6 +96,7 @@ def _evaluator(item: object) -> object:
 
 
 def _options(name: object, options: object) -> object:
+    """Check the options of an evaluator; a timeout becomes seconds."""
     if isinstance(options, dict) and "timeout" in options:
         try:
             options = {**options, "timeout": seconds(options["timeout"])}
@@ -360,10 +362,26 @@ def parse_single(data: dict[str, Any], where: str = "") -> SweepSpec:
     return _validated(data, Located(where=where), SingleSpec)
 
 
+_FILLER: Final = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}  # what a part of a sweep lacks
+
+
 def parse_part(text: str, where: str) -> SweepSpec:
     """A sweep of which only a part is given, as YAML on a command line. Raises InputError."""
-    filler = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}
-    return _validated(filler | parse(text.encode(), where).data, Located(where=where))
+    return _validated(_FILLER | parse(text.encode(), where).data, Located(where=where))
+
+
+def read_limits(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return limits as a sweep file has them, those that are given; null lifts one. Raises InputError."""
+    try:
+        spec = _validated(_FILLER | {"limits": dict(given)}, Located())
+    except InputError as error:
+        raise InputError(*error.problems, argument="limits") from None
+    return spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
+
+
+def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
+    """Read evaluators as a sweep file has them. Raises InputError."""
+    return _validated(_FILLER | {"evaluate": list(given)}, Located()).evaluate
 
 
 def _validated(data: dict[str, Any], located: Located, model: type[SweepSpec] = SweepSpec) -> SweepSpec:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import Row, fetch_row, insert_missing
 from wtb.store.database import Database
+from wtb.store.rows import ListeningSweep, StalledRow, UndeliveredAlert
 from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, now, sweeps
 
 MOST_TRIES = 5
@@ -16,7 +17,7 @@ LEASE_S = 120.0  # longer than sending takes
 KEPT_S = 86_400.0  # after the end of a sweep, whose last alerts may wait for somebody to send them
 
 
-def listening(database: Database, sweep_id: str | None = None) -> list[Row]:
+def listening(database: Database, sweep_id: str | None = None) -> list[ListeningSweep]:
     """Return sweeps that have targets: id, name, notify. Without `sweep_id` those that no process runs by itself."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.notify).where(sweeps.c.notify.is_not(None))
     if sweep_id is not None:
@@ -24,7 +25,7 @@ def listening(database: Database, sweep_id: str | None = None) -> list[Row]:
     else:
         recent = sa.or_(sweeps.c.finished_at.is_(None), sweeps.c.finished_at > now() - KEPT_S)
         query = query.where(sweeps.c.runner_id.is_(None), recent)
-    return database.rows(query)
+    return database.records(ListeningSweep, query)
 
 
 def note(database: Database, sweep_id: str, wanted: Sequence[Sequence[str]]) -> int:
@@ -92,8 +93,8 @@ def settle(database: Database, alert: Mapping[str, Any], error: str | None = Non
         connection.execute(alerts.update().where(*mine).values(outcome))
 
 
-def stalled(database: Database, sweep_id: str) -> list[Row]:
-    """Executions in which a running node has reported nothing for too long: id, case, since (seconds)."""
+def stalled(database: Database, sweep_id: str) -> list[StalledRow]:
+    """Executions in which a running node has reported nothing for too long, those that wait longest first."""
     same_case = sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
     query = (
         sa.select(executions.c.id, cases.c.id.label("case"), executions.c.stalled_at.label("since"))
@@ -102,14 +103,14 @@ def stalled(database: Database, sweep_id: str) -> list[Row]:
         .where(executions.c.stalled_at.is_not(None))
         .order_by(executions.c.stalled_at)
     )
-    return database.rows(query)
+    return database.records(StalledRow, query)
 
 
-def undelivered(database: Database, sweep_id: str) -> list[Row]:
-    """Return alerts that could not be sent so far: event_id, target, tries, error."""
+def undelivered(database: Database, sweep_id: str) -> list[UndeliveredAlert]:
+    """Return alerts that could not be sent so far."""
     query = (
         sa.select(alerts.c.event_id, alerts.c.target, alerts.c.tries, alerts.c.error)
         .where(alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.error.is_not(None))
         .order_by(alerts.c.event_id)
     )
-    return database.rows(query)
+    return database.records(UndeliveredAlert, query)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +15,9 @@ from wtb.core.errors import DamagedError, InputError
 from wtb.core.serialization.codec import digest as digest_of
 from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_rows, parts
 from wtb.store.database import Database
+from wtb.store.log import insert_events, log_rows
 from wtb.store.read.queries import as_bytes, stored_bytes
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs.leases import of_cells
 from wtb.store.tables.schema import (
     cases,
@@ -33,10 +37,10 @@ from wtb.store.tables.schema import (
 PART = 1_000
 
 
-def line_ids(connection: sa.Connection, execution: Mapping[str, Any]) -> list[str]:
+def line_ids(connection: sa.Connection, execution: ExecutionRow) -> list[str]:
     """Checkpoints that lead to an execution's head, and those on lines that it left; each after its parent."""
     start = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(
-        sa.or_(checkpoints.c.id == execution["head_id"], checkpoints.c.execution_id == execution["id"])
+        sa.or_(checkpoints.c.id == execution.head_id, checkpoints.c.execution_id == execution.id)
     )
     walk = start.cte("line", recursive=True)
     parents = sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(walk, checkpoints.c.id == walk.c.parent_id)
@@ -44,13 +48,13 @@ def line_ids(connection: sa.Connection, execution: Mapping[str, Any]) -> list[st
     return _parents_first({row.id: row.parent_id for row in connection.execute(sa.select(walk))})
 
 
-def ancestors(connection: sa.Connection, execution: Mapping[str, Any], checkpoint_ids: Sequence[str]) -> list[str]:
+def ancestors(connection: sa.Connection, execution: ExecutionRow, checkpoint_ids: Sequence[str]) -> list[str]:
     """An execution and those that it came from, and whoever made its checkpoints; each after its parent."""
-    start = sa.select(executions.c.id, executions.c.parent_id).where(executions.c.id == execution["id"])
+    start = sa.select(executions.c.id, executions.c.parent_id).where(executions.c.id == execution.id)
     walk = start.cte("line", recursive=True)
     parents = sa.select(executions.c.id, executions.c.parent_id).join(walk, executions.c.id == walk.c.parent_id)
     walk = walk.union(parents)
-    found = {row.id: row.parent_id for row in connection.execute(sa.select(walk))}
+    parent_of = {row.id: row.parent_id for row in connection.execute(sa.select(walk))}
     for part in parts(checkpoint_ids):
         makers = (
             sa.select(executions.c.id, executions.c.parent_id)
@@ -58,11 +62,12 @@ def ancestors(connection: sa.Connection, execution: Mapping[str, Any], checkpoin
             .where(checkpoints.c.id.in_(part))
             .distinct()
         )
-        found |= {row.id: row.parent_id for row in connection.execute(makers)}
-    return _parents_first(found)
+        parent_of |= {row.id: row.parent_id for row in connection.execute(makers)}
+    return _parents_first(parent_of)
 
 
 def _parents_first(parents: Mapping[str, str | None]) -> list[str]:
+    """Order ids so that each comes after its parent."""
     placed: dict[str, None] = {}
     for one in sorted(parents):
         above, at = [], one
@@ -75,26 +80,26 @@ def _parents_first(parents: Mapping[str, str | None]) -> list[str]:
 
 def node_run_ids(
     connection: sa.Connection,
-    execution: Mapping[str, Any],
+    execution: ExecutionRow,
     checkpoint_ids: Sequence[str],
     chosen: Mapping[str, str],
 ) -> list[str]:
     """Node runs that wrote the checkpoints, those of the execution itself, and those under way at its head."""
-    found: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for part in parts(checkpoint_ids):
         for row in connection.execute(
             sa.select(checkpoints.c.writers, checkpoints.c.inside).where(checkpoints.c.id.in_(part))
         ):
-            found |= dict.fromkeys(writer[2] for writer in row.writers)
+            ids |= dict.fromkeys(writer[2] for writer in row.writers)
             if row.inside is not None:
-                found[row.inside["node_run"]] = None
+                ids[row.inside["node_run"]] = None
         runs = sa.select(node_runs.c.id, node_runs.c.node, node_runs.c.variant, node_runs.c.execution_id)
-        at_head = node_runs.c.checkpoint_id == execution["head_id"]
-        own = sa.or_(at_head, node_runs.c.execution_id == execution["id"])
+        at_head = node_runs.c.checkpoint_id == execution.head_id
+        own = sa.or_(at_head, node_runs.c.execution_id == execution.id)
         for run in connection.execute(runs.where(node_runs.c.checkpoint_id.in_(part), own)):
-            if run.execution_id == execution["id"] or chosen.get(run.node) == run.variant:
-                found[run.id] = None
-    return sorted(found)
+            if run.execution_id == execution.id or chosen.get(run.node) == run.variant:
+                ids[run.id] = None
+    return sorted(ids)
 
 
 def rows_of(
@@ -113,16 +118,14 @@ def events_of(
     connection: sa.Connection, columns: Sequence[sa.Column[Any]], sweep_id: str, execution_ids: Sequence[str]
 ) -> Iterator[Row]:
     """The events of executions, as they became visible."""
-    query = sa.select(*columns).where(events.c.sweep_id == sweep_id, events.c.execution_id.in_(execution_ids))
-    query = query.order_by(events.c.transaction, events.c.id)
-    for row in connection.execution_options(yield_per=500).execute(query).mappings():
-        yield {str(name): value for name, value in row.items()}
+    for row in log_rows(connection, sweep_id, executions=execution_ids):
+        yield {str(column.name): row[column.name] for column in columns}
 
 
-def cell_of(connection: sa.Connection, execution: Mapping[str, Any], combination: int | None) -> Row | None:
+def cell_of(connection: sa.Connection, execution: ExecutionRow, combination: int | None) -> Row | None:
     """The cell of an execution for one of its combinations, where it holds it."""
-    mine = of_cells(cells, {**execution, "combinations": [combination]})
-    return fetch_row(connection, sa.select(cells).where(*mine, cells.c.execution_id == execution["id"]))
+    mine = of_cells(cells, replace(execution, combinations=[] if combination is None else [combination]))
+    return fetch_row(connection, sa.select(cells).where(*mine, cells.c.execution_id == execution.id))
 
 
 def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]) -> list[Row]:
@@ -162,12 +165,13 @@ def insert_sweep(
 def insert_history(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
     """Rows of one table, in parts; all of them have the same columns."""
     part: list[Row] = []
+    insert = partial(insert_events, connection) if table is events else partial(insert_rows, connection, table)
     for row in rows:
         part.append(row)
         if len(part) >= PART:
-            insert_rows(connection, table, part)
+            insert(part)
             part = []
-    insert_rows(connection, table, part)
+    insert(part)
 
 
 @contextmanager

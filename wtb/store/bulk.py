@@ -39,6 +39,26 @@ def fetch_row(connection: sa.Connection, query: sa.Executable) -> Row | None:
     return next(iter(_by_name(connection.execute(query), size=1)), None)
 
 
+def fetch_records(connection: sa.Connection, kind: type[T], query: sa.Executable) -> list[T]:
+    """Execute a query within a transaction.
+
+    Args:
+        connection: In a transaction.
+        kind: A record of `wtb.store.rows`, whose fields are the columns of the query, in their order.
+        query: Whose rows are read.
+
+    Returns:
+        A record for each row.
+    """
+    return [kind(*row) for row in connection.execute(query)]
+
+
+def fetch_record(connection: sa.Connection, kind: type[T], query: sa.Executable) -> T | None:
+    """Execute a query within a transaction and return its first row as `fetch_records` does, or None."""
+    row = connection.execute(query).first()
+    return None if row is None else kind(*row)
+
+
 def fetch_among(
     connection: sa.Connection, query: sa.Select[*tuple[Any, ...]], column: sa.ColumnElement[Any], wanted: Iterable[Any]
 ) -> Iterator[sa.Row[*tuple[Any, ...]]]:
@@ -84,6 +104,7 @@ def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Ro
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end: str) -> None:
+    """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
     for part in parts(rows):
         names = list(part[0])
         into = f"INSERT INTO {_quoted(table.name)} ({', '.join(map(_quoted, names))})"

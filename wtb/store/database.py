@@ -19,10 +19,11 @@ from wtb.config.credentials import DATABASE_URL, credential
 from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
-from wtb.store.bulk import Row, fetch_row, fetch_rows
+from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
 from wtb.store.tables.schema import REVISION, metadata, sessions
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 DEFAULT_SESSION = "default"
 LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL gave up waiting for a row that another transaction has locked
@@ -40,9 +41,11 @@ CREATE TABLE alembic_version (
 """
 
 
-def database_url(given: str | None = None) -> str:
+def database_url(given: str | Path | None = None) -> str:
     """The database to use: the one given, else `WTB_DATABASE_URL`, else that of the stack that is up in this folder,
-    else `.wtb/wtb.db`."""
+    else `.wtb/wtb.db`. A path is that of an SQLite file."""
+    if isinstance(given, Path):
+        return sa.URL.create("sqlite", database=str(given)).render_as_string()
     if found := given or credential(DATABASE_URL):
         return found
     stack = find_stack()
@@ -119,6 +122,16 @@ class Database:
         with self.read(long=long) as connection:
             return fetch_row(connection, query)
 
+    def records(self, kind: type[R], query: sa.Executable, *, long: bool = False) -> list[R]:
+        """Read the rows of one query as records, as `fetch_records` makes them, in a transaction of its own."""
+        with self.read(long=long) as connection:
+            return fetch_records(connection, kind, query)
+
+    def record(self, kind: type[R], query: sa.Executable) -> R | None:
+        """Read the first row of one query as a record, or None if it has none."""
+        with self.read() as connection:
+            return fetch_record(connection, kind, query)
+
     def tuples(self, query: sa.Executable, *, long: bool = False) -> list[Any]:
         """Read the rows of one query as tuples, in a transaction of its own."""
         with self.read(long=long) as connection:
@@ -185,12 +198,12 @@ class Database:
     def prepare(self) -> None:
         """Make the tables of an empty database. Raises InputError where it stands at another version."""
         self._make_file()
-        found = self.revision()
-        if found is None:
+        revision = self.revision()
+        if revision is None:
             self._create()
-        elif found != REVISION:
+        elif revision != REVISION:
             raise InputError(
-                f"database {self.shown_url} is of version {found}; this WTB expects {REVISION}: "
+                f"database {self.shown_url} is of version {revision}; this WTB expects {REVISION}: "
                 f"run `wtb db upgrade`, or use the WTB that made it"
             )
 
@@ -206,6 +219,7 @@ class Database:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
 
     def _create(self) -> None:
+        """Create all tables, unless somebody else just has."""
         with self.write(long=True) as connection:
             self._lock_tables(connection)  # two that start at once: the second waits and finds the tables
             if sa.inspect(connection).has_table("alembic_version"):
@@ -253,15 +267,15 @@ class Database:
         """Have a database of early development stand at the initial migration, or refuse it."""
         from wtb.store import squashed
 
-        found = _revision(connection)
-        if found in squashed.OLDER:
+        revision = _revision(connection)
+        if revision in squashed.OLDER:
             raise InputError(
-                f"database {self.shown_url} is of version {found}, and this WTB upgrades from {squashed.LAST} on: "
+                f"database {self.shown_url} is of version {revision}, and this WTB upgrades from {squashed.LAST} on: "
                 f"upgrade it to {squashed.LAST} with an earlier WTB first, or use the WTB that made it"
             )
-        if found == squashed.LAST and (differing := squashed.adopt(connection, str(MIGRATIONS))):
+        if revision == squashed.LAST and (differing := squashed.adopt(connection, str(MIGRATIONS))):
             raise StoreError(
-                f"database {self.shown_url} is of version {found}, but not as WTB made it: {differing}; nothing was "
+                f"database {self.shown_url} is of version {revision}, but not as WTB made it: {differing}; nothing was "
                 f"changed: restore what differs or a backup, or use a new database and this one with an earlier WTB"
             )
 
@@ -307,7 +321,7 @@ def _parse(url: str) -> sa.URL:
     except sa.exc.ArgumentError:
         raise _bad_url(url, "cannot be read") from None
     except ValueError:
-        raise _bad_url(url, "has a port that is no number") from None
+        raise _bad_url(url, "has a port that is not a number") from None
     backend = parsed.get_backend_name()
     if backend not in ("sqlite", "postgresql"):
         raise InputError(f"database URL: {backend!r:.40} is not supported; expected sqlite or postgresql")
@@ -325,6 +339,7 @@ def _bad_url(url: str, problem: str) -> InputError:
 
 
 def _problem_of_sqlite(url: sa.URL) -> str | None:
+    """What is wrong with the URL of an SQLite database; None if nothing is."""
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
         return f"asks for the driver {url.get_driver_name()!r:.40}, which WTB does not use"
     if url.host or url.username or url.port:
@@ -333,12 +348,13 @@ def _problem_of_sqlite(url: sa.URL) -> str | None:
 
 
 def _problem_of_postgresql(url: sa.URL) -> str | None:
+    """What is wrong with the URL of a PostgreSQL database; None if nothing is."""
     from psycopg.pq import Conninfo
 
     if url.host and "@" in url.host:
         return "has more than one @; write %40 for one in the password"
     if url.port is not None and not 0 < url.port < 65536:
-        return f"has the port {url.port!s:.10}, which is none"
+        return f"has the port {url.port!s:.10}, which is not a valid one"
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     for option in url.query:
         if option not in known:
@@ -347,6 +363,7 @@ def _problem_of_postgresql(url: sa.URL) -> str | None:
 
 
 def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
+    """Create the engine. Raises InputError for a URL that the driver cannot read."""
     # Errors must not show the values of users' states.
     options: dict[str, Any] = {"hide_parameters": True}
     options |= {"json_serializer": _dumps, "json_deserializer": orjson.loads}

@@ -8,8 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, insert_rows
-from wtb.store.tables.schema import events
+from wtb.store.bulk import Row
+from wtb.store.log import insert_events
+from wtb.store.rows import OfExecution, SweepRow
 
 
 def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Row:
@@ -17,14 +18,14 @@ def subject(session_id: str | None, sweep_id: str, execution_id: str | None = No
     return {"session_id": session_id, "sweep_id": sweep_id, "execution_id": execution_id}
 
 
-def of_sweep(sweep: Mapping[str, Any]) -> Row:
+def of_sweep(sweep: SweepRow) -> Row:
     """Return what an event is about, given the row of a sweep."""
-    return subject(sweep["session_id"], sweep["id"])
+    return subject(sweep.session_id, sweep.id)
 
 
-def of_execution(execution: Mapping[str, Any]) -> Row:
+def of_execution(execution: OfExecution) -> Row:
     """Return what an event is about, given the row of an execution."""
-    return subject(execution["session_id"], execution["sweep_id"], execution["id"])
+    return subject(execution.session_id, execution.sweep_id, execution.id)
 
 
 def event_row(about: Row, kind: str, data: Mapping[str, Any], severity: str = "info") -> Row:
@@ -46,9 +47,9 @@ def add_event(
     connection: sa.Connection, about: Row, kind: str, data: Mapping[str, Any], severity: str = "info"
 ) -> None:
     """Append an event, described as for `event_row`, within a transaction."""
-    insert_rows(connection, events, [event_row(about, kind, data, severity)])
+    insert_events(connection, [event_row(about, kind, data, severity)])
 
 
-def add_execution_event(connection: sa.Connection, execution: Mapping[str, Any], kind: str, **data: Any) -> None:
+def add_execution_event(connection: sa.Connection, execution: OfExecution, kind: str, **data: Any) -> None:
     """Append an event about an execution, given its row, within a transaction."""
     add_event(connection, of_execution(execution), kind, data)

@@ -4,24 +4,61 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import psutil
 
 from wtb.core.ids import new_id
 
 
-def identity() -> dict[str, Any]:
-    """This process as a row of the table of runners."""
-    return {
-        "id": new_id(),
-        "host": socket.gethostname(),
-        "boot": boot_id(),
-        "pid": os.getpid(),
-        "process_started_at": psutil.Process().create_time(),
-    }
+class Owner(Protocol):
+    """What says which process it is, or was."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def boot(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def process_started_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process on a machine that is running since a boot.
+
+    Attributes:
+        id: The runner's.
+        boot: What changes when the machine starts anew.
+        pid: Its number, which another process may get once it has ended.
+        process_started_at: Seconds since the epoch.
+    """
+
+    id: str
+    host: str
+    boot: str
+    pid: int
+    process_started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity(ProcessIdentity):
+    """A process that is a worker: its name, what it takes from, and how much at a time."""
+
+    worker: str
+    queues: Sequence[str | None]
+    slots: int
+    version: str
+
+
+def identity() -> ProcessIdentity:
+    """This process, as a new runner."""
+    started_at = psutil.Process().create_time()
+    return ProcessIdentity(new_id(), socket.gethostname(), boot_id(), os.getpid(), started_at)
 
 
 def boot_id() -> str:
@@ -32,28 +69,28 @@ def boot_id() -> str:
         return str(int(psutil.boot_time()))
 
 
-def state_of(owner: Mapping[str, Any]) -> Literal["alive", "dead", "unknown"]:
+def state_of(owner: Owner) -> Literal["alive", "dead", "unknown"]:
     """Whether an owner still runs: known for this machine, unknown for another one."""
-    if owner["host"] != socket.gethostname():
+    if owner.host != socket.gethostname():
         return "unknown"
-    if owner["boot"] != boot_id():
+    if owner.boot != boot_id():
         return "dead"
     try:
-        process = psutil.Process(owner["pid"])
+        process = psutil.Process(owner.pid)
         started = process.create_time()
         if process.status() == psutil.STATUS_ZOMBIE:  # dead, and nobody has asked how it ended
             return "dead"
     except psutil.NoSuchProcess:
         return "dead"
-    return "alive" if abs(started - owner["process_started_at"]) < 1.0 else "dead"
+    return "alive" if abs(started - owner.process_started_at) < 1.0 else "dead"
 
 
-def may_live(owner: Mapping[str, Any]) -> bool:
-    """Whether an owner may still be at work. `expired`: whether its leases have run out, where it cannot be seen."""
+def may_live(owner: Owner, *, expired: bool) -> bool:
+    """Whether an owner may still be at work. expired: whether its leases have run out, where it cannot be seen."""
     state = state_of(owner)
-    return state == "alive" or (state == "unknown" and not owner["expired"])
+    return state == "alive" or (state == "unknown" and not expired)
 
 
-def is_not_dead(owner: Mapping[str, Any]) -> bool:
+def is_not_dead(owner: Owner) -> bool:
     """Whether an owner is not provably dead."""
     return state_of(owner) != "dead"

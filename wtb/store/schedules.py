@@ -5,13 +5,13 @@ A fire is carried out by whoever holds its lease, under a token: what comes from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from wtb.core.cron import BAD, TRIES, due, next_after, next_step, zone_of
+from wtb.core.cron import BAD, TRIES, Step, due, next_after, next_step, zone_of
 from wtb.core.errors import ConflictError, InputError, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
@@ -32,36 +32,197 @@ class Claim:
     token: int
 
 
+@dataclass(frozen=True)
+class Fire:
+    """A fire with the settings of its schedule and the status of its sweep, as they were when it was read.
+
+    Attributes:
+        schedule_id: Its schedule.
+        fire_at: When it was due.
+        status: due, starting, running, judged or failed.
+        manual: Whether a person asked for it.
+        token: Grows with each claim.
+        lease_until: When its lease ends; after its end it has one as long as a notification is due.
+        held: Whether its lease has not run out.
+        tries: How many processes have died on its present step.
+        sweep_id: Its sweep; None before that is submitted.
+        sweep_status: Of that; None if it is not there.
+        sweep_reason: Why that stands so.
+        sweep_queued: Whether workers run it.
+        baseline_id: The sweep that it was compared with.
+        verdict: What came of it; None before its end.
+        why: Sentences.
+        notified_at: When its notification was sent.
+        notify_tries: How often that was tried.
+        notify_error: Why it was not sent.
+        started_at: When its sweep was submitted.
+        finished_at: When it ended.
+        schedule: The name of its schedule.
+        session: The name of that one's session.
+        file: The sweep file.
+        folder: Where it is carried out.
+        cron: When it fires.
+        tz: In which time zone.
+        queued: Whether its sweeps are for workers.
+        baseline: The name of what it is compared with, or `last`.
+        margin: By metric the loss that would matter.
+        notify: Who is notified.
+    """
+
+    schedule_id: str
+    fire_at: float
+    status: str
+    manual: bool
+    token: int
+    lease_until: float | None
+    held: bool
+    tries: int
+    sweep_id: str | None
+    sweep_status: str | None
+    sweep_reason: str | None
+    sweep_queued: bool | None
+    baseline_id: str | None
+    verdict: str | None
+    why: Sequence[str] | None
+    notified_at: float | None
+    notify_tries: int
+    notify_error: str | None
+    started_at: float | None
+    finished_at: float | None
+    schedule: str
+    session: str
+    file: str
+    folder: str
+    cron: str
+    tz: str
+    queued: bool
+    baseline: str | None
+    margin: Mapping[str, float]
+    notify: Mapping[str, Any]
+
+    @property
+    def sweep(self) -> str:
+        """The id of its sweep, of a fire whose sweep was submitted."""
+        assert self.sweep_id is not None, "its sweep was submitted"
+        return self.sweep_id
+
+    @property
+    def next_step(self) -> Step | None:
+        """What it needs next; None if nothing can be done about it just now."""
+        return next_step(
+            status=self.status,
+            lease_until=self.lease_until,
+            sweep_status=self.sweep_status,
+            sweep_reason=self.sweep_reason,
+            sweep_queued=self.sweep_queued,
+        )
+
+
+@dataclass(frozen=True)
+class Due:
+    """What `make_due` did about a schedule that was due.
+
+    Attributes:
+        schedule: Its name.
+        fire_at: The fire that was made; None if there is one already, or if all were skipped.
+        missed: How many others there would have been.
+        problem: Why nothing could be made; None if it could.
+    """
+
+    schedule: str
+    fire_at: float | None
+    missed: int
+    problem: str | None = None
+
+
 # Schedules
 
 
-def add_schedule(database: Database, row: Row) -> Row:
-    """Keep a new schedule, with the session's name as `session`. Raises ConflictError where its name is taken."""
+@dataclass(frozen=True)
+class NewSchedule:
+    """A schedule that is to be kept.
+
+    Attributes:
+        name: Its name.
+        session: The name of its session.
+        file: The absolute path of its sweep file.
+        folder: Where its fires are carried out.
+        cron: When it fires: five fields.
+        tz: In which time zone.
+        missed: Whether fires that were missed are made up for once, or skipped.
+        queued: Whether its sweeps are for workers.
+        baseline: The name of what it is compared with, or `last`.
+        margin: By metric the loss that would matter.
+        notify: Who is notified.
+    """
+
+    name: str
+    session: str
+    file: str
+    folder: str
+    cron: str
+    tz: str
+    missed: Literal["once", "skip"]
+    queued: bool
+    baseline: str | None
+    margin: Mapping[str, float]
+    notify: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Schedule(NewSchedule):
+    """A schedule that is kept, as it was when it was read.
+
+    Attributes:
+        id: Its id.
+        session_id: Its session.
+        status: active or paused.
+        next_at: Its next fire; None while it is paused.
+        created_at: When it was made.
+        now: When it was read, on the database's clock.
+    """
+
+    id: str
+    session_id: str
+    status: str
+    next_at: float | None
+    created_at: float
+    now: float
+
+
+def add_schedule(database: Database, new: NewSchedule) -> Schedule:
+    """Keep a new schedule. Raises ConflictError if its name is taken."""
     with database.write() as connection:
-        if connection.scalar(sa.select(schedules.c.id).where(schedules.c.name == row["name"])) is not None:
+        if connection.scalar(sa.select(schedules.c.id).where(schedules.c.name == new.name)) is not None:
             raise ConflictError(
-                f"there is a schedule {row['name']!r} already; `wtb schedule remove {row['name']}` removes it"
+                f"there is a schedule {new.name!r} already; `wtb schedule remove {new.name}` removes it"
             )
-        session = sa.select(sessions.c.id).where(sessions.c.name == row["session"]).scalar_subquery()
-        values = {key: value for key, value in row.items() if key != "session"}
-        values |= {"id": new_id(), "session_id": session, "status": "active", "next_at": _next(connection, row)}
+        session = sa.select(sessions.c.id).where(sessions.c.name == new.session).scalar_subquery()
+        values: Row = {key: value for key, value in vars(new).items() if key != "session"}
+        values |= {
+            "id": new_id(),
+            "session_id": session,
+            "status": "active",
+            "next_at": _next(connection, new.cron, new.tz),
+        }
         connection.execute(schedules.insert().values(values))
-    return find_schedule(database, row["name"])
+    return find_schedule(database, new.name)
 
 
-def find_schedule(database: Database, name: str) -> Row:
-    """A schedule with the name of its `session`. Raises InputError with a near match."""
+def find_schedule(database: Database, name: str) -> Schedule:
+    """Return a schedule. Raises InputError with a near match."""
     with database.read() as connection:
         row = fetch_row(connection, _schedules().where(schedules.c.name == name))
         if row is not None:
-            return row
+            return Schedule(**row)
         near = did_you_mean(name, connection.scalars(sa.select(schedules.c.name).limit(1000)))
     raise InputError(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all")
 
 
-def schedule_rows(database: Database, session: str | None = None) -> list[Row]:
-    """Schedules by name, those of one session or all."""
-    return database.rows(_schedules().order_by(schedules.c.name).where(*equal({sessions.c.name: session})))
+def all_schedules(database: Database, session: str | None = None) -> list[Schedule]:
+    """Return schedules by name, those of one session or all."""
+    query = _schedules().order_by(schedules.c.name).where(*equal({sessions.c.name: session}))
+    return [Schedule(**row) for row in database.rows(query)]
 
 
 def _schedules() -> sa.Select[Any]:
@@ -85,13 +246,13 @@ def _set_status(database: Database, schedule_id: str, to: Literal["active", "pau
         row = fetch_row(connection, sa.select(schedules).where(*mine).with_for_update())
         if row is None:
             return False
-        next_at = _next(connection, row) if to == "active" else None
+        next_at = _next(connection, row["cron"], row["tz"]) if to == "active" else None
         connection.execute(schedules.update().where(*mine).values(status=to, next_at=next_at))
     return True
 
 
-def _next(connection: sa.Connection, row: Row) -> float:
-    return next_after(row["cron"], zone_of(row["tz"]), float(connection.scalar(sa.select(now())) or 0.0))
+def _next(connection: sa.Connection, cron: str, tz: str) -> float:
+    return next_after(cron, zone_of(tz), float(connection.scalar(sa.select(now())) or 0.0))
 
 
 def remove_schedule(database: Database, schedule_id: str) -> int:
@@ -105,8 +266,8 @@ def remove_schedule(database: Database, schedule_id: str) -> int:
 # Making fires
 
 
-def make_due(database: Database) -> list[Row]:
-    """Make the fires that are due: of each schedule at most one. Returns schedule, fire_at (or None), missed, problem.
+def make_due(database: Database) -> list[Due]:
+    """Make the fires that are due: of each schedule at most one.
 
     A fire that nobody has begun yet stands for those that would follow it.
     """
@@ -115,20 +276,20 @@ def make_due(database: Database) -> list[Row]:
     with database.write() as connection:
         for row in fetch_rows(connection, ripe.with_for_update(skip_locked=True)):
             try:
-                found = due(row["cron"], zone_of(row["tz"]), row["next_at"], row["now"], row["missed"])
+                fire = due(row["cron"], zone_of(row["tz"]), row["next_at"], row["now"], row["missed"])
             except InputError as error:  # this machine knows fewer time zones than that of `wtb schedule add`
-                made.append({"schedule": row["name"], "fire_at": None, "missed": 0, "problem": str(error)})
+                made.append(Due(row["name"], None, 0, str(error)))
                 continue
             waits = sa.select(fires.c.fire_at).where(fires.c.schedule_id == row["id"], fires.c.status == "due").limit(1)
-            fire_at, missed = found.fire_at, found.missed
+            fire_at, missed = fire.fire_at, fire.missed
             if fire_at is not None and connection.execute(waits).first() is not None:
                 fire_at, missed = None, missed + 1
             if fire_at is not None:
                 reasons = [f"{missed:,} {'fire' if missed == 1 else 'fires'} before it were missed"] if missed else None
                 new = {"schedule_id": row["id"], "fire_at": fire_at, "status": "due", "why": reasons}
                 insert_missing(connection, fires, [new])
-            connection.execute(schedules.update().where(schedules.c.id == row["id"]).values(next_at=found.next_at))
-            made.append({"schedule": row["name"], "fire_at": fire_at, "missed": missed, "problem": None})
+            connection.execute(schedules.update().where(schedules.c.id == row["id"]).values(next_at=fire.next_at))
+            made.append(Due(row["name"], fire_at, missed))
     return made
 
 
@@ -142,13 +303,10 @@ def make_manual(database: Database, schedule_id: str) -> float:
 # Carrying fires out
 
 
-def open_fires(database: Database, schedule_id: str | None = None) -> list[Row]:
-    """Return fires that have not ended or whose notification is due, the oldest first, as `find_fire` does.
-
-    With `held`: whether somebody carries it out just now.
-    """
+def open_fires(database: Database, schedule_id: str | None = None) -> list[Fire]:
+    """Return fires that have not ended or whose notification is due, the oldest first."""
     query = _fires().where(_OPEN).order_by(fires.c.fire_at)
-    return database.rows(query.where(*equal({fires.c.schedule_id: schedule_id})))
+    return [Fire(**row) for row in database.rows(query.where(*equal({fires.c.schedule_id: schedule_id})))]
 
 
 def _fires() -> sa.Select[Any]:
@@ -170,17 +328,19 @@ def _fires() -> sa.Select[Any]:
     )
 
 
-def claim(database: Database, fire: Row) -> Claim | None:
+def claim(database: Database, fire: Fire) -> Claim | None:
     """Take a fire that nobody carries out; None where somebody was quicker, or where nothing can be done about it.
 
     One whose processes died TRIES times is given up: it has failed.
     """
-    step = next_step(fire)
+    step = fire.next_step
     if step is None:
         return None
-    free = sa.or_(fires.c.lease_until.is_(None), fires.c.lease_until < now())
-    found = fires.update().where(*_mine(fire), fires.c.token == fire["token"], fires.c.status == fire["status"], free)
-    if fire["tries"] >= TRIES:
+    free = sa.or_(fires.c.lease_until.is_(None), fires.c.lease_until <= now())
+    found = fires.update().where(
+        *_key(fire.schedule_id, fire.fire_at), fires.c.token == fire.token, fires.c.status == fire.status, free
+    )
+    if fire.tries >= TRIES:
         database.execute(found.values(_given_up(fire, step)))
         return None
     values: Row = {"token": fires.c.token + 1, "lease_until": now() + LEASE_S, "tries": fires.c.tries + 1}
@@ -189,28 +349,29 @@ def claim(database: Database, fire: Row) -> Claim | None:
     with database.write() as connection:
         if not connection.execute(found.values(values)).rowcount:
             return None
-    return Claim(fire["schedule_id"], fire["fire_at"], fire["token"] + 1)
+    return Claim(fire.schedule_id, fire.fire_at, fire.token + 1)
 
 
-def _given_up(fire: Row, step: str) -> Row:
+def _given_up(fire: Fire, step: str) -> Row:
     doing = {
         "submit": "began its sweep",
         "run": "ran its sweep",
         "judge": "judged its sweep",
-        "tell": "sent its notification",
+        "notify": "sent its notification",
     }
     why = f"its process died {TRIES} times while it {doing[step]}"
-    if step == "tell":
+    if step == "notify":
         return {"lease_until": None, "notify_error": why}
-    until = now() if fire["notify"] else None
-    reasons = [*(fire["why"] or []), why]
+    until = now() if fire.notify else None
+    reasons = [*(fire.why or []), why]
     ended = {"status": "failed", "verdict": "failed", "why": reasons, "finished_at": now()}
     return {**ended, "lease_until": until, "tries": 0}
 
 
-def find_fire(database: Database, claimed: Claim) -> Row | None:
+def find_fire(database: Database, claimed: Claim) -> Fire | None:
     """A fire with its schedule's settings and its sweep's status; None where it is not this claim's any more."""
-    return database.row(_fires().where(*_of(claimed)))
+    row = database.row(_fires().where(*_of(claimed)))
+    return None if row is None else Fire(**row)
 
 
 def renew(database: Database, claimed: Claim) -> bool:
@@ -234,9 +395,9 @@ def mark_submitted(connection: sa.Connection, claimed: Claim, sweep_id: str) -> 
 
 
 def end_fire(
-    database: Database, claimed: Claim, verdict: str, why: Sequence[str], *, baseline: str | None, tell: bool
+    database: Database, claimed: Claim, verdict: str, why: Sequence[str], *, baseline: str | None, notify: bool
 ) -> bool:
-    """End a fire. tell: a notification is to be sent. Returns False if the claim was lost."""
+    """End a fire. notify: a notification is to be sent. Returns False if the claim was lost."""
     values = {
         "status": "failed" if verdict == "failed" else "judged",
         "verdict": verdict,
@@ -244,17 +405,17 @@ def end_fire(
         "baseline_id": baseline,
         "finished_at": now(),
         "tries": 0,
-        **({} if tell else {"lease_until": None}),
+        **({} if notify else {"lease_until": None}),
     }
     return _change(database, claimed, **values)
 
 
-def begin_telling(database: Database, claimed: Claim) -> bool:
+def count_notification_try(database: Database, claimed: Claim) -> bool:
     """Count a try to send the notification, before it is made."""
     return _change(database, claimed, notify_tries=fires.c.notify_tries + 1)
 
 
-def end_telling(database: Database, claimed: Claim, error: str | None, *, again: bool = False) -> None:
+def record_notification(database: Database, claimed: Claim, error: str | None, *, again: bool = False) -> None:
     """Record that a notification was sent, or why it was not. again: it is to be tried once more."""
     ends: Row = {} if again else {"lease_until": None}
     outcome: Row = {"notified_at": now(), "notify_error": None} if error is None else {"notify_error": error}
@@ -265,26 +426,25 @@ def _change(database: Database, claimed: Claim, **values: Any) -> bool:
     return database.execute(fires.update().where(*_of(claimed)).values(**values)) > 0
 
 
-def _mine(fire: Row) -> tuple[sa.ColumnElement[bool], ...]:
-    return fires.c.schedule_id == fire["schedule_id"], fires.c.fire_at == fire["fire_at"]
+def _key(schedule_id: str, fire_at: float) -> tuple[sa.ColumnElement[bool], ...]:
+    return fires.c.schedule_id == schedule_id, fires.c.fire_at == fire_at
 
 
 def _of(claimed: Claim) -> tuple[sa.ColumnElement[bool], ...]:
-    key = {"schedule_id": claimed.schedule_id, "fire_at": claimed.fire_at}
-    return *_mine(key), fires.c.token == claimed.token
+    return *_key(claimed.schedule_id, claimed.fire_at), fires.c.token == claimed.token
 
 
 # Looking back
 
 
-def fire_rows(database: Database, schedule_id: str, limit: int | None = None) -> list[Row]:
-    """Fires of a schedule, the newest first, as `find_fire` gives them."""
+def fire_rows(database: Database, schedule_id: str, limit: int | None = None) -> list[Fire]:
+    """Return fires of a schedule, the newest first."""
     query = _fires().where(fires.c.schedule_id == schedule_id).order_by(fires.c.fire_at.desc()).limit(limit)
-    return database.rows(query)
+    return [Fire(**row) for row in database.rows(query)]
 
 
-def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> Row | None:
-    """Of the fires that have ended the one that was begun last, as `find_fire` gives it; None where there is none.
+def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> Fire | None:
+    """Of the fires that have ended the one that was begun last; None where there is none.
 
     One that was interrupted and ends late hides none that was begun after it. well: of those that ended well, and whose
     sweep is there still.
@@ -293,4 +453,5 @@ def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> R
     query = _fires().where(fires.c.schedule_id == schedule_id, fires.c.status.in_(_ENDED))
     if well:
         query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.id.is_not(None))
-    return database.row(query.order_by(begun.desc()).limit(1))
+    row = database.row(query.order_by(begun.desc()).limit(1))
+    return None if row is None else Fire(**row)

@@ -57,19 +57,19 @@ def adopt(connection: sa.Connection, migrations: str) -> str | None:
     return None
 
 
-def _differences(found: Tables, expected: Tables) -> list[str]:
+def _differences(present: Tables, expected: Tables) -> list[str]:
     """What somebody would have to change. Tables that are not WTB's are nobody's business."""
     differing = []
     for table, parts in sorted(expected.items()):
-        if table not in found:
+        if table not in present:
             differing.append(f"table {table} is missing")
             continue
-        for part in sorted({*parts, *found[table]}):
-            if part not in found[table]:
+        for part in sorted({*parts, *present[table]}):
+            if part not in present[table]:
                 differing.append(f"{part} of {table} is missing")
             elif part not in parts:
                 differing.append(f"{part} of {table} was added")
-            elif found[table][part] != parts[part]:
+            elif present[table][part] != parts[part]:
                 differing.append(f"{part} of {table} differs")
     return differing
 

@@ -24,8 +24,8 @@ def in_its_head(state: State, *, prompt: str = "Look up what you need, and estim
     return {"messages": [bound.invoke([SystemMessage(prompt), *state["messages"]])]}
 
 
-def _mended(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
-    """The call; where it failed on an item's name, the same call with the name that is nearest."""
+def _with_corrected_item(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
+    """Execute the call; if it fails on the name of an item, once more with the nearest name."""
     done = execute(request)
     item = nearest(str(request.tool_call["args"].get("item")))
     if done.status != "error" or item is None:
@@ -34,7 +34,7 @@ def _mended(request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any])
     return execute(request.override(tool_call={**request.tool_call, "args": arguments}))
 
 
-retrying = ToolNode([lookup, calculate], handle_tool_errors=told, wrap_tool_call=_mended)
+retrying = ToolNode([lookup, calculate], handle_tool_errors=told, wrap_tool_call=_with_corrected_item)
 """Tries a failed lookup again itself, which saves the model a turn."""
 
 

@@ -190,7 +190,7 @@ def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Pro
 def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
     said = elsewhere.inside("import", str(origin.folder / "paused.wtb"), check=0)
     id = said.stdout.strip()
-    assert f"go on with: wtb resume {id}" in said.said
+    assert f"continue with: wtb resume {id}" in said.said
     elsewhere.inside("resume", id, check=0)
     made = elsewhere.inside("show", id, "--format", "json", check=0).json
     assert [cell["status"] for cell in made["cells"]] == ["succeeded"]
@@ -403,7 +403,7 @@ def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
     (origin.folder / "bomb.wtb").write_bytes(bomb.getvalue())
     assert "has 70,000,000 bytes; at most 67,108,864 are expected" in origin.inside("import", "bomb.wtb", check=2).said
     told = origin.inside("import", "done.wtb", "--max-size", "1KB", check=2).said
-    assert "at most 1,000 are taken (--max-size raises that)" in told
+    assert "max_bytes allows 1,000 at most (--max-size)" in told
     assert "--max-size" in origin.inside("import", "done.wtb", "--max-size", "large", check=2).stderr
 
 
@@ -416,7 +416,10 @@ def test_a_session_is_not_given_more_files_than_its_quota(origin: Project) -> No
 
 def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
     id = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
-    assert "is there already; give --force" in origin.inside("export", id, "-o", "done.wtb", check=2).said
+    assert (
+        "is there already; give another name, or force it to be replaced (--force)"
+        in origin.inside("export", id, "-o", "done.wtb", check=2).said
+    )
     assert "is a directory" in origin.inside("export", id, "-o", ".", check=2).stderr
     assert "there is no execution 'nothing'" in origin.inside("export", "nothing", check=2).stderr
     origin.write({"plain": ""})

@@ -61,7 +61,7 @@ class TestWithWorkers:
         module_cluster.wait_completed()
         found = examined(module_cluster, check=0)
         (worker,) = [one for name, one in found.items() if name.startswith("worker ")]
-        assert re.search(r"of 1 slot busy \(process\), queues default, seen \d s ago", worker["found"])
+        assert re.search(r"of 1 slot busy, queues default, seen \d s ago", worker["found"])
         assert found["scheduler"]["status"] == found["clocks"]["status"] == found["versions"]["status"] == "ok"
         assert "within" in found["clocks"]["found"]
 

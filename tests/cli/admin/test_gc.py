@@ -161,7 +161,7 @@ def test_what_cannot_be_pinned_is_refused(ran: Project) -> None:
     nothing = wtb(ran, "pin", "filse")
     assert (nothing.code, "did you mean 'files'?" in nothing.said) == (2, True)
     named = wtb(ran, "pin", "files", "--name", "x")
-    assert (named.code, "--name is for checkpoints" in named.said) == (2, True)
+    assert (named.code, "a name is for checkpoints" in named.said) == (2, True)
     assert wtb(ran, "pin", "files", "--name", " ").code == 2
 
 

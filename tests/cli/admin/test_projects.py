@@ -143,7 +143,7 @@ def test_a_sweep_is_deleted_with_all_that_is_its(empty_project: Project, databas
     deleted = wtb(empty_project, "delete", sweep_id, "--yes", "--db", database_url)
     assert deleted.code == 0, deleted.stderr
     assert deleted.stdout.startswith(f"deleted sweep small ({sweep_id}): 2 cells, 2 executions")
-    assert [row["id"] for row in queries.list_sweeps(database)] == [other]
+    assert [row.id for row in queries.list_sweeps(database)] == [other]
     assert not any(belongings(database, sweep_id).values())
     assert belongings(database, other)["cells"] == 2
     database.close()
@@ -163,8 +163,8 @@ def test_a_sweep_that_somebody_runs_is_not_deleted(empty_project: Project, sqlit
     owner = identity()
     leases.register(database, owner)
     leases.move_sweep(database, sweep_id, "running")
-    leases.claim(database, sweep_id, owner["id"], 1, 30.0)
+    leases.claim(database, sweep_id, owner.id, 1, 30.0)
     refused = wtb(empty_project, "delete", sweep_id, "--yes", "--db", sqlite_url)
     assert refused.code == 2
-    assert f"process {owner['pid']}" in refused.stderr
+    assert f"process {owner.pid}" in refused.stderr
     assert queries.cell_counts(database, sweep_id)

@@ -83,7 +83,7 @@ def test_a_schedule_is_paused_and_resumed_and_its_name_is_taken(project: Project
         (("--cron", "0 3 * *"), "expected five fields"),
         (("--tz", "Europe/Berln"), "did you mean 'Europe/Berlin'?"),
         (("--baseline", "main"), "there is no baseline 'main'"),
-        (("--notify", "http://127.0.0.1/hook"), "not a public address; --allow-private allows it"),
+        (("--notify", "http://127.0.0.1/hook"), "not a public address; allow_private allows it (--notify)"),
         (("--notify", "no-such-program"), "there is no program 'no-such-program'"),
         (("--margin", "total"), "expected METRIC=X"),
         (("--session", "nobody"), "there is no session 'nobody'"),

@@ -12,8 +12,9 @@ import signal
 import socket
 import subprocess
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -93,26 +94,14 @@ wf.edge(look, END)
 
 
 @pytest.fixture
-def place(servers_folder: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[], Project]]:
-    """Empty folders for stacks of the test's own, which nothing outlives. For root, others have to reach them."""
-    made: list[Project] = []
-
-    def make() -> Project:
-        project = Project(servers_folder / f"stack-{request.node.name[:40].strip(']')}-{len(made)}")
-        made.append(project)
-        return project
-
-    yield make
-    for project in made:
-        project.inside("down", timeout=PATIENCE_S)
-        gone(project.folder)
-        project.close()
-        shutil.rmtree(project.folder)
-
-
-@pytest.fixture
-def folder(place: Callable[[], Project]) -> Project:
-    return place()
+def folder(servers_folder: Path, request: pytest.FixtureRequest) -> Iterator[Project]:
+    """An empty folder for stacks of the test's own, which nothing outlives. For root, others have to reach it."""
+    project = Project(servers_folder / f"stack-{request.node.name[:40].strip(']')}")
+    yield project
+    project.inside("down", timeout=PATIENCE_S)
+    gone(project.folder)
+    project.close()
+    shutil.rmtree(project.folder)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +111,29 @@ def shared(servers_folder: Path) -> Iterator[Project]:
     project.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
     yield project
     project.inside("down", check=0, timeout=PATIENCE_S)
+    gone(project.folder)
+    project.close()
+
+
+@dataclass(frozen=True)
+class Second:
+    """A stack in another folder, which began with a database of an older version. printed: by its `wtb up`."""
+
+    project: Project
+    printed: str
+    port: int
+
+
+@pytest.fixture(scope="module")
+def second(servers_folder: Path) -> Iterator[Second]:
+    """Beside the shared one, with a port and a password of Flower that were asked for."""
+    project, port = Project(servers_folder / "second-stack"), free_port()
+    with PostgresServer(project.folder / ".wtb" / "postgres") as server:
+        old_databases.restore(server.url)
+    options = ("--detach", *QUICK, "--flower-port", str(port))
+    up = project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
+    yield Second(project, up.said, port)
+    project.inside("down", timeout=PATIENCE_S)
     gone(project.folder)
     project.close()
 
@@ -205,6 +217,33 @@ def answer_of(address: str, path: str, auth: str | None, method: str = "GET") ->
         with connection.getresponse() as answer:
             answer.read()
             return answer.status
+
+
+class TestASecondStack:  # before parts of the first are killed
+    def test_upgrades_an_older_database(self, second: Second) -> None:
+        assert f"database upgraded from version {LAST} to {REVISION}" in second.printed
+        assert second.project.inside("db", "version", check=0).stdout == f"{REVISION}\n"
+
+    def test_has_the_port_and_the_password_of_flower_that_were_asked_for(self, second: Second) -> None:
+        flower = stack_of(second.project).flower
+        assert flower is not None
+        assert (flower.url, flower.user, flower.password) == (f"http://{HOST}:{second.port}", "me", "my own")
+        assert ask(second.project, "/workers", auth=("me", "my own")) == 200
+
+    def test_lives_beside_the_first_and_ends_without_it(self, shared: Project, second: Second) -> None:
+        one, other = second.project, shared
+        stacks = stack_of(one), stack_of(other)
+        assert len({stack.database_url for stack in stacks}) == len({stack.broker_url for stack in stacks}) == 2
+        for stack in stacks:
+            with connect(stack.database_url) as connection:
+                query = "SELECT count(DISTINCT worker) FROM runners WHERE worker IS NOT NULL AND ended_at IS NULL"
+                assert connection.execute(query).fetchone() == (1,)
+        assert one.inside("down", check=0, timeout=PATIENCE_S).said == "the stack is down"
+        assert find_stack(one.folder) is None
+        gone(one.folder)
+        assert status(other)["up"]
+        assert one.inside("status", "--stack", check=0).stdout == "no stack is up in this folder; `wtb up` starts one\n"
+        assert not status(one)["up"]
 
 
 class TestAStackInTheBackground:
@@ -395,6 +434,7 @@ def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
 def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder: Project) -> None:
     with start(folder, "--no-flower") as running:
         first = stack_of(folder)
+        assert {part.name for part in first.parts} == {*SERVERS, "worker", "scheduler"}
         processes = servers_of(first)
         with connect(first.database_url) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
@@ -413,54 +453,12 @@ def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder
         running.wait(check=0)
 
 
-def test_two_stacks_live_side_by_side(place: Callable[[], Project]) -> None:
-    one, other = place(), place()
-    one.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
-    other.wtb("up", "--detach", *QUICK, check=0, timeout=PATIENCE_S)
-    first, second = stack_of(one), stack_of(other)
-    assert {part.name for part in first.parts} == {*SERVERS, "worker", "scheduler"}
-    assert first.database_url != second.database_url
-    assert first.broker_url != second.broker_url
-    for stack in (first, second):
-        with connect(stack.database_url) as connection:
-            query = "SELECT count(DISTINCT worker) FROM runners WHERE worker IS NOT NULL AND ended_at IS NULL"
-            assert connection.execute(query).fetchone() == (1,)
-    assert one.inside("down", check=0, timeout=PATIENCE_S).said == "the stack is down"
-    assert find_stack(one.folder) is None
-    gone(one.folder)
-    assert status(other)["up"]
-    assert one.inside("status", "--stack", check=0).stdout == "no stack is up in this folder; `wtb up` starts one\n"
-    assert not status(one)["up"]
-
-
 def test_a_taken_port_of_flower_is_refused_before_anything_starts(folder: Project) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         refused = folder.wtb("up", "--flower-port", str(port), check=2)
     assert f"port {port} of {HOST} is taken" in refused.said
     assert not (folder.folder / ".wtb" / "postgres").exists()
-
-
-def test_flower_gets_the_port_and_the_password_that_were_asked_for(folder: Project) -> None:
-    port = free_port()
-    folder.wtb(
-        *("up", "--detach", *QUICK, "--flower-port", str(port)),
-        env={"WTB_FLOWER_AUTH": "me:my own"},
-        check=0,
-        timeout=PATIENCE_S,
-    )
-    flower = stack_of(folder).flower
-    assert flower is not None
-    assert (flower.url, flower.user, flower.password) == (f"http://{HOST}:{port}", "me", "my own")
-    assert ask(folder, "/workers", auth=("me", "my own")) == 200
-
-
-def test_an_older_database_is_upgraded(folder: Project) -> None:
-    with PostgresServer(folder.folder / ".wtb" / "postgres") as server:
-        old_databases.restore(server.url)
-    up = folder.wtb("up", "--detach", *QUICK, "--no-flower", check=0, timeout=PATIENCE_S)
-    assert f"database upgraded from version {LAST} to {REVISION}" in up.said
-    assert folder.inside("db", "version", check=0).stdout == f"{REVISION}\n"
 
 
 def test_a_stop_while_it_starts_is_heeded(folder: Project) -> None:
@@ -472,13 +470,13 @@ def test_a_stop_while_it_starts_is_heeded(folder: Project) -> None:
     gone(folder.folder)
 
 
-def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project) -> None:
+@pytest.mark.parametrize("options", [[], pytest.param(["--detach"], marks=pytest.mark.slow)], ids=["here", "detached"])
+def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project, options: list[str]) -> None:
     folder.write({"celery.py": "raise SystemExit('this is no Celery')"})
-    for options in ([], ["--detach"]):
-        failed = folder.wtb("up", "--no-flower", *options, check=1, timeout=PATIENCE_S)
-        assert re.search(r"(worker|scheduler) ended with exit code 1, 2 times, before it was ready", failed.said)
-        assert ("this is no Celery" in failed.said) is not bool(options)
-        gone(folder.folder)
+    failed = folder.wtb("up", "--no-flower", *options, check=1, timeout=PATIENCE_S)
+    assert re.search(r"(worker|scheduler) ended with exit code 1, 2 times, before it was ready", failed.said)
+    assert ("this is no Celery" in failed.said) is not bool(options)
+    gone(folder.folder)
 
 
 def test_down_without_a_stack_says_so(empty_project: Project) -> None:

@@ -103,7 +103,7 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
     assert all(len(line) <= 80 for line in (table + shown).splitlines())
 
     said = letters.inside("answer", str(first["id"]), "send", "--feedback", "well done", check=0)
-    assert "can go on with: wtb resume" in said.said
+    assert "can continue with: wtb resume" in said.said
     again = letters.inside("answer", str(first["id"]), "send", check=2)
     assert "was answered already" in again.said
     assert "'send'" in again.said
@@ -127,6 +127,7 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
 MANY = "".join(f'{{"id": "c{n}", "input": {{"question": "rain {n}"}}}}\n' for n in range(6))
 
 
+@pytest.mark.repeats_on_postgres
 def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, database_url: str) -> None:
     letters.url = database_url
     letters.write({"cases.jsonl": MANY})
@@ -146,6 +147,7 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
 
 
+@pytest.mark.repeats_on_postgres
 def test_many_questions_are_answered_at_once(letters: Project, database_url: str) -> None:
     letters.url = database_url
     letters.write({"cases.jsonl": MANY})
@@ -168,7 +170,7 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     )
     assert len(done.json["answers"]) == 6
     assert sum(len(one["executions"]) for one in done.json["answers"]) == 12
-    assert "12 executions can go on with: wtb resume" in done.said
+    assert "12 executions can continue with: wtb resume" in done.said
     letters.inside("resume", "letters", "--quiet", check=0)
     cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
     assert {cell["status"] for cell in cells} == {"succeeded"}

@@ -123,7 +123,7 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     assert [call["tool"] for call in again["redone"]] == ["post"]
     assert ran.log()[1:] == ["post b"]
     refused = ran.inside("rollback", id, "--undo", check=2)
-    assert "has no rollback to take back" in refused.stderr
+    assert "has no rollback to undo" in refused.stderr
     back = ran.inside("rollback", id, "--to", "B", "--format", "json", check=0)
     assert back.json["nodes"] == ["C"]
     ran.inside("resume", id, check=0)
@@ -188,14 +188,14 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
         (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; it can go back to: 'A', 'B', 'C'"),
         (["rollback", "first", "--to", "A"], "'first' is the sweep first"),
         (["rollback", "zzz", "--to", "A"], "there is no execution 'zzz'"),
-        (["rollback", "ID", "--undo"], "has no rollback to take back"),
+        (["rollback", "ID", "--undo"], "has no rollback to undo"),
         (["fork", "ID", "--set", "way=3"], "key 'way': found 3; expected list[str]"),
         (["fork", "ID", "--set", "wax=3"], "key 'wax' is not in the state; did you mean 'way'?"),
-        (["fork", "ID", "--set", "x"], "--set 'x': expected key=value"),
+        (["fork", "ID", "--set", "x"], "set 'x': expected key=value"),
         (["fork", "ID", "--variant", "B"], "--variant 'B': expected NODE=VARIANT"),
         (["fork", "ID", "--at", "A", "--variant", "B=lout"], "node 'B' has no variant 'lout'; did you mean 'loud'?"),
         (["tree", "first", "--case", "c9"], "the sweep has no case 'c9'"),
-        (["tree", "ID", "--case", "c0"], "--case is for a sweep"),
+        (["tree", "ID", "--case", "c0"], "a case can be chosen for a sweep only"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(ran: Project, arguments: list[str], words: str) -> None:

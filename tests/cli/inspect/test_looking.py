@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -165,7 +166,7 @@ def test_the_list_is_filtered(wtb: Console, filters: list[str], found: int) -> N
         (["show", "nightlly"], "did you mean 'nightly'?"),
         (["show", "nightly", "--case", "q9"], "the sweep has no case 'q9'"),
         (["show", "nightly", "--status", "broken"], "is not a status of a cell"),
-        (["show", "nightly", "--calls"], "--calls is for one execution"),
+        (["show", "nightly", "--calls"], "calls are of one execution"),
         (["history", "zzz"], "there is no execution 'zzz'"),
         (["diff", "zzz", "zzz"], "there is no execution or checkpoint 'zzz'"),
         (["log", "nightly", "--severity", "eror"], "did you mean 'error'?"),
@@ -204,6 +205,12 @@ def test_the_list_is_empty_without_a_database_and_makes_none(nothing: Console, t
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_status_that_is_none_is_refused_without_a_database(nothing: Console) -> None:
+    code, out, err = nothing("list", "--status", "compleated")
+    assert (code, out) == (2, "")
+    assert "did you mean 'completed'?" in err
+
+
 def test_a_database_out_of_reach_is_exit_code_4(wtb: Console) -> None:
     wtb.url = "postgresql://nobody@127.0.0.1:1/none"
     code, out, err = wtb("list")
@@ -219,7 +226,7 @@ def test_status_says_how_far_and_what_to_do(wtb: Console, swept: tuple[str, str]
     assert found["next"]["command"] == f"wtb retry {swept[1]}"
     shown = wtb.text("status", "nightly")
     assert "8: 4 succeeded, 4 failed" in shown
-    assert f"go on with: wtb retry {swept[1]}" in shown
+    assert f"continue with: wtb retry {swept[1]}" in shown
 
 
 @pytest.mark.parametrize(
@@ -233,15 +240,15 @@ def test_status_knows_whether_the_owner_lives(
     state: str,
 ) -> None:
     database, sweep_id = submitted(sqlite_url)
-    runner = {**identity(), **changed}
+    runner = replace(identity(), **changed)
     leases.register(database, runner)
     leases.move_sweep(database, sweep_id, "running")
-    leases.claim(database, sweep_id, runner["id"], 1, 30.0)
+    leases.claim(database, sweep_id, runner.id, 1, 30.0)
     wtb = Console(monkeypatch, capfd, sqlite_url)
     (owner,) = wtb.json("status", sweep_id)["owners"]
     assert owner["state"] == state
     shown = wtb.text("status", sweep_id)
-    assert f"process {runner['pid']} on {runner['host']}: {state}" in " ".join(shown.split())
+    assert f"process {runner.pid} on {runner.host}: {state}" in " ".join(shown.split())
     assert (f"wtb resume {sweep_id}" in shown) == (state != "alive")
 
 
@@ -417,7 +424,8 @@ def test_the_log_is_filtered(wtb: Console) -> None:
 def test_following_sees_all_until_the_sweep_ends(sqlite_url: str, tmp_path: Path) -> None:
     """Given a sweep that nobody runs yet, a follower sees each of its events, and ends when it ends."""
     from wtb.execution.runtime.sweep_run import SweepRun
-    from wtb.operations.sweep import run_to_end
+    from wtb.operations.context import Context
+    from wtb.operations.running.local import follow
     from wtb.store.files.locations import workspaces_of
 
     database, sweep_id = submitted(sqlite_url)
@@ -430,7 +438,7 @@ def test_following_sees_all_until_the_sweep_ends(sqlite_url: str, tmp_path: Path
         killer.start()
         assert follower.stdout is not None
         rows = [json.loads(follower.stdout.readline())]  # it follows before anything runs
-        run_to_end(run, 10.0)
+        follow(Context(database), run, 10.0)
         rows += [json.loads(line) for line in follower.stdout]
         killer.cancel()
     assert follower.returncode == 0

@@ -27,12 +27,12 @@ def test_the_queues_of_the_broker_have_one_name() -> None:
 class TestWatching:
     def test_shows_progress_workers_and_queues_within_80_columns(self, crew: Cluster) -> None:
         sweep = submitted(crew, "shown", gate="shown-on")
-        crew.until(lambda: ran(crew.project, "held shown-0"), "a node to run")
+        crew.until(lambda: ran(crew.project, "held shown-"), "a node to run")
         shown = crew.wtb("watch", sweep, "--once", check=0, env={"COLUMNS": "80"}).stdout
         assert max(map(len, shown.splitlines())) <= 80
         assert f"shown ({sweep}): running" in shown
         assert re.search(r"cells +4: .*running", shown)
-        assert re.search(r"w0@\S+ +process +[12] of 2 +\d+ s ago +default", shown)
+        assert re.search(r"w0@\S+ +[12] of 2 +\d+ s ago +default", shown)
         assert re.search(r"default +\d+ +\d+ +1\n", shown)
         short = crew.wtb("watch", "--once", check=0).stdout
         assert re.search(rf"{sweep} +shown +running +workers +0 of 4", short)
@@ -41,7 +41,7 @@ class TestWatching:
 
     def test_follows_a_sweep_to_its_end_and_exits_as_run_does(self, crew: Cluster) -> None:
         sweep = submitted(crew, "followed", gate="followed-on")
-        crew.until(lambda: ran(crew.project, "held followed-0"), "a node to run")
+        crew.until(lambda: ran(crew.project, "held followed-"), "a node to run")
         options = ("--interval", "0.1", "--format", "json")
         with crew.project.start("watch", sweep, *options, env=crew.env) as running:
             crew.project.write({"followed-on": ""})
@@ -84,7 +84,7 @@ class TestWatching:
             crew.until(lambda: "running: 0 of 4" in running._stdout.read_text(), "progress to be shown")
             running.signal(signal.SIGINT)
             done = running.wait(0)
-        assert f"the sweep goes on. Come back with: wtb watch {sweep}" in done.said
+        assert f"the sweep continues. Come back with: wtb watch {sweep}" in done.said
         assert status_of(crew, sweep) == "running"
         crew.project.write({"left-on": ""})
         crew.wait_completed(sweep)

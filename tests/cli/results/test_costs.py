@@ -178,7 +178,7 @@ class TestBudgets:
             (("set", "--project", "p", "--session", "default", "--usd", "1"), "name one"),
             (("set", "--session", "default", "--node-runs", "1"), "at a time"),
             (("set", "--session", "nobody", "--usd", "1"), "there is no session"),
-            (("set", "--project", "p", "--usd", "-1"), "expected a positive amount"),
+            (("set", "--project", "p", "--usd", "-1"), "expected a finite number above 0"),
             (("set", "--project", " ", "--usd", "1"), "expected a name"),
             (("list", "nothing"), "there is no sweep"),
         ],

@@ -11,11 +11,10 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, Page
 
 from tests.support.browser import executable, started
 from wtb import END, Context, Sweep, Workflow, evaluator
@@ -25,6 +24,9 @@ from wtb.display.report.evidence.hard_cases import worst
 from wtb.display.report.html.page import render
 from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 HOSTILE = {
     "</script><script>alert(1)</script>": 0.1,
@@ -141,7 +143,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-Look = Callable[..., Page]
+Look = Callable[..., "Page"]
 
 
 @pytest.fixture
@@ -247,6 +249,7 @@ def longest(case: Any, result: Any) -> float:
     return float(len(result.state["said"]) + int(case.id[1:]))
 
 
+@pytest.mark.repeats_on_postgres
 def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_url: str) -> None:
     database = Database(database_url)
     database.prepare()
@@ -363,6 +366,7 @@ def test_what_hostile_names_say_is_shown_and_not_obeyed(written: Written, look: 
     assert page.locator(".heatmap td", has_text="</script><script>alert(1)</script>").count()
 
 
+@pytest.mark.repeats_on_postgres
 def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database_url: str) -> None:
     database = Database(database_url)
     try:

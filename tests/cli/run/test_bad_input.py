@@ -142,7 +142,7 @@ BAD = [
         ["sweep.yaml:4: ", "takes no option 'feld'; did you mean 'field'?"],
     ),
     Bad(
-        "a scale that is none",
+        "an invalid scale",
         sweep(evaluate="['flow:total': {scale: [1, 0]}]"),
         ["sweep.yaml:4: ", "evaluator 'flow:total': scale is [1, 0]; expected two finite numbers, the lower one first"],
     ),
@@ -304,13 +304,13 @@ BAD = [
     Bad(
         "an unknown combination",
         sweep(),
-        ["--combination: node 'A' has no variant 'v8'", "expected one of: default, v1"],
+        ["combination: node 'A' has no variant 'v8'", "expected one of: default, v1"],
         args=("sweep.yaml", "--combination", "A=v8"),
     ),
     Bad(
         "a combination of an unknown node",
         sweep(),
-        ["--combination: the sweep does not vary a node 'C'; expected one of: A, B"],
+        ["combination: the sweep does not vary a node 'C'; expected one of: A, B"],
         args=("sweep.yaml", "--combination", "C=v1"),
     ),
     Bad(
@@ -320,7 +320,10 @@ BAD = [
         args=("sweep.yaml", "--combination", "A"),
     ),
     Bad(
-        "the debugger on many cells", sweep(), ["--pdb runs one cell, but 80 are chosen"], args=("sweep.yaml", "--pdb")
+        "the debugger on many cells",
+        sweep(),
+        ["the debugger runs one cell, but 80 are chosen"],
+        args=("sweep.yaml", "--pdb"),
     ),
     Bad(
         "an unknown option of the command",
@@ -328,7 +331,12 @@ BAD = [
         ["No such option", "--limt", "--limit"],
         args=("sweep.yaml", "--limt", "3"),
     ),
-    Bad("no cases at all", sweep(), ["--limit", "greater than or equal to 1"], args=("sweep.yaml", "--limit", "0")),
+    Bad(
+        "no cases at all",
+        sweep(),
+        ["limit is 0; expected a whole number of at least 1"],
+        args=("sweep.yaml", "--limit", "0"),
+    ),
     Bad(
         "another kind of database",
         sweep(),

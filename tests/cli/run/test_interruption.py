@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.invariants import events_by_kind
+
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
@@ -107,7 +109,7 @@ def outcomes_are_consistent(project: Project, cases: int) -> None:
     assert project.query("SELECT status, count(*) FROM node_runs GROUP BY status") == [("succeeded", A_CASE * cases)]
     assert project.query("SELECT count(*) FROM executions WHERE status NOT IN ('completed', 'forked')") == [(0,)]
     assert project.query("SELECT count(*) FROM scores") == [(4 * cases,)]
-    kinds = dict(project.query("SELECT kind, count(*) FROM events GROUP BY kind"))
+    kinds = events_by_kind(project)
     assert kinds["cell.succeeded"] == 4 * cases
     assert kinds["node_run.succeeded"] == A_CASE * cases
     assert kinds["execution.completed"] == 4 * cases
@@ -128,7 +130,7 @@ def test_the_first_signal_lets_running_nodes_finish_and_resume_completes(
         gated.write({"gate": ""})
         done = running.wait(check=130)
     assert done.json["sweep"]["status"] == "paused"
-    assert f"paused (interrupted); go on with: wtb resume {done.json['sweep']['id']}" in done.said
+    assert f"paused (interrupted); continue with: wtb resume {done.json['sweep']['id']}" in done.said
     assert "left behind" not in done.stderr
     assert gated.log() == begun
     assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == len(begun)
@@ -176,7 +178,7 @@ def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated
         gated.until(lambda: "Ctrl-C again to stop at once" in running.stderr, "the command to say that it stops")
         running.signal(signal.SIGINT)
         done = running.wait(check=130)  # long before the grace that the first one gives is over
-    assert f"go on with: wtb resume {done.json['sweep']['id']}" in done.said
+    assert f"continue with: wtb resume {done.json['sweep']['id']}" in done.said
     left_behind = "2 node(s) did not stop in time and were left behind" in done.said
     assert left_behind == (pool == "thread")
     assert not gated.node_processes()

@@ -51,8 +51,8 @@ def test_a_reference_to_a_file_is_refused_also_below_an_id(project: Project) -> 
 
 def test_a_schema_that_is_none_is_refused(project: Project) -> None:
     for schema, said in (
-        ("{type: strin}", "'schema.type' is no JSON schema of draft 2020-12: 'strin'"),
-        ("{pattern: '('}", "'schema.pattern' is no JSON schema"),
+        ("{type: strin}", "'schema.type' is not a JSON schema of draft 2020-12: 'strin'"),
+        ("{pattern: '('}", "'schema.pattern' is not a JSON schema"),
         ("3", "'schema' is 3; expected a mapping"),
     ):
         project.write({"sweep.yaml": judged(schema)})

@@ -184,9 +184,9 @@ class TestNames:
 
 SECRET = "sesame"
 DATABASES = [
-    ("postgresql://u:sesame@h:port/n", "has a port that is no number"),
+    ("postgresql://u:sesame@h:port/n", "has a port that is not a number"),
     ("postgresql://u:sesame@h:99999/n", "has the port 99999"),
-    ("postgresql://u:sesame", "has a port that is no number"),
+    ("postgresql://u:sesame", "has a port that is not a number"),
     ("postgresql://u:open@sesame@127.0.0.1/n", "has more than one @; write %40"),
     ("postgresql://h/n?password=sesame&port=x", "has a host or port that cannot be read"),
     ("postgresql://h/n?pasword=sesame", "has the option 'pasword', which PostgreSQL does not know; did you mean"),
@@ -227,8 +227,8 @@ class TestAddresses:
             ("redis://:open@sesame@127.0.0.1:1/0", "has more than one @; write %40"),
             ("redis://127.0.0.1:1/0?pasword=sesame", "has the unknown option 'pasword'"),
             ("redis://127.0.0.1:1/0?socket_timeout=soon", "cannot be read"),
-            ("amqp://u:sesame@127.0.0.1:1//", "is none of a Redis"),
-            (":sesame@127.0.0.1", "is none of a Redis"),
+            ("amqp://u:sesame@127.0.0.1:1//", "is not that of a Redis"),
+            (":sesame@127.0.0.1", "is not that of a Redis"),
         ],
     )
     def test_of_a_broker_that_are_none_are_refused_without_their_password(

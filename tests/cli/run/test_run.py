@@ -546,11 +546,10 @@ class TestOddWorkflows:
             for given in ("0.5", "left_out")
         ]
         assert means == [pytest.approx(2 / 3), 1]
+        assert "on_failure is 2; expected a score on the scale of told, 0 to 1" in odd.inside(*show, "2", check=2).said
         assert (
-            "--on-failure is 2; expected a score on the scale of told, 0 to 1" in odd.inside(*show, "2", check=2).said
-        )
-        assert (
-            "--on-failure is 'worst'; expected a finite number or left_out" in odd.inside(*show, "worst", check=2).said
+            "on_failure is 'worst'; expected a finite number or left_out (--on-failure)"
+            in odd.inside(*show, "worst", check=2).said
         )
 
     def test_a_matrix_in_which_nothing_succeeded_is_shown(self, odd: Project) -> None:
@@ -632,7 +631,7 @@ class TestEvaluators:
 
 
 class TestLimits:
-    """A sweep stops at a limit, says so, and goes on with another."""
+    """A sweep stops at a limit, says so, and continues with another."""
 
     def test_a_cap_on_node_runs_is_a_cap_and_resume_goes_on_to_the_end(self, project: Project) -> None:
         project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text() + "limits: {node_runs: 100}\n"})
@@ -641,7 +640,9 @@ class TestLimits:
         assert found["sweep"]["status"] == "paused"
         assert found["sweep"]["finished_at"] is None
         assert found["node_runs"]["executed"] == found["node_runs"]["attempts"] == 100
-        assert f"paused (limit reached: node_runs = 100); go on with: wtb resume {found['sweep']['id']}" in paused.said
+        assert (
+            f"paused (limit reached: node_runs = 100); continue with: wtb resume {found['sweep']['id']}" in paused.said
+        )
         assert any("limit reached: node_runs = 100" in warning for warning in found["warnings"])
 
         again = contract(project.inside("resume", "first", "--limits", "node_runs=300", "--format", "json", check=1))
@@ -736,3 +737,11 @@ def kept(case, result): return (result.workspace / "out.txt").read_text() == cas
     assert again["rows"] == found["rows"]
     assert not any((project.file.parent / "attempts").glob("*"))
     assert (project.folder / "data" / "notes" / "hello.txt").read_text() == "hello"
+
+
+def test_a_sweep_pauses_after_a_node(project: Project) -> None:
+    done = project.inside(
+        "run", "sweep.yaml", "--limit", "1", "--combination", "A=v1,B=v1,C=v1", "--until", "A", check=1
+    )
+    assert "paused (paused executions: 1)" in done.said
+    assert project.inside("log", "first", "--kind", "node_run.succeeded", check=0).stdout.count(" done in ") == 1

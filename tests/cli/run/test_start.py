@@ -12,7 +12,8 @@ import pytest
 from tests.support.project import Outcome, Project
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.execution import Run, find_run, start
+from wtb.operations.execution import start
+from wtb.operations.handles.bench import open as open_bench
 
 FLOW = """
 import os
@@ -98,7 +99,7 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
         *("start", "flow:wf", "--input", "case.json", "--variant", "look=two", "--break", place), check=1
     )
     id = started(done)
-    assert f"paused: breakpoint before {place} go on with: wtb resume {id}" in done.said
+    assert f"paused: breakpoint before {place} continue with: wtb resume {id}" in done.said
 
     standing = flow.inside("status", id, "--format", "json", check=0).json
     assert (standing["execution"]["status"], standing["next"]) == ("paused", ["add"])
@@ -121,6 +122,7 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
 
 
 @pytest.mark.parametrize("failing", [False, True], ids=["as it began", "tried again"])
+@pytest.mark.repeats_on_postgres
 def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_url: str, failing: bool) -> None:
     flow.url = database_url
     x = "x=200" if failing else "x=1"
@@ -128,7 +130,7 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
     if failing:
         flow.inside("resume", id, check=1)
         again = flow.inside("retry", id, check=1)
-        assert f"execution {id}-2 goes on with the cells of {id}" in again.said
+        assert f"execution {id}-2 continues with the cells of {id}" in again.said
     name = f"{id}-2" if failing else id
     assert {row[0] for row in flow.query("SELECT id FROM executions")} == {id, name}
     assert flow.inside("status", name, check=0).stdout.startswith(f"execution flow ({name}): ")
@@ -141,7 +143,7 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
     for command in (["rollback", id, "--to", "look"], ["rollback", id, "--undo"]):
         said = flow.inside(*command, check=0).stdout
         assert said.startswith(f"execution {name} ")
-        assert f"go on with: wtb resume {name}\n" in said
+        assert f"continue with: wtb resume {name}\n" in said
 
 
 def test_a_fork_of_a_single_execution_is_told_by_its_own_id(flow: Project) -> None:
@@ -188,7 +190,7 @@ def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
     assert flow.inside("resume", second, check=0).json["x"] in (2, 3)
 
     assert flow.query(f"SELECT status FROM executions WHERE id = '{first}'") == [("pending",)]
-    assert flow.query("SELECT status, reason FROM sweeps") == [("paused", "executions that can go on: 1")]
+    assert flow.query("SELECT status, reason FROM sweeps") == [("paused", "executions that can continue: 1")]
     # What holds a sweep up is told as it is now, and not as it was when it was paused.
     flow.inside("pause", first, check=0)
     assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 1"
@@ -201,7 +203,7 @@ def test_the_database_of_a_stack_that_is_down_is_not_called_missing(flow: Projec
         assert "the stack of this folder is down" in flow.inside(*command, check=2).said
 
 
-def test_a_failed_one_is_tried_again_with_mended_code(flow: Project) -> None:
+def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
     failed = flow.inside("start", "flow:wf", "--set", "x=100", check=1)
     id = started(failed)
     assert "failed: node 'check': ValueError: too large trying again gives the same" in failed.said
@@ -266,7 +268,7 @@ def test_a_node_that_runs_is_ended_by_pause_now_and_runs_again_on_resume(flow: P
         paused = flow.inside("pause", id, "--now", "--reason", "wrong index", check=0)
         ended = running.wait(check=1)
 
-    assert "go on with: wtb resume" in paused.said
+    assert "continue with: wtb resume" in paused.said
     assert "wrong index" in ended.said
     assert flow.node_processes() == []
     ((failure,),) = flow.query("SELECT failure FROM attempts WHERE status = 'failed'")
@@ -342,12 +344,12 @@ def test_python_starts_holds_changes_and_retries_one(tmp_path: Path) -> None:
     assert run.resume().wait(60).status == "failed"
     with pytest.raises(ConflictError, match="is failed: it cannot be resumed; possible: retry it"):
         run.resume()
-    with pytest.raises(InputError, match="there is no sweep"):
-        find_run("nothing", db=run.database)
+    with pytest.raises(InputError, match="there is no execution"):
+        open_bench(run.database).execution("nothing")
 
-    mended = start(wf, {"x": 4, "by": 0}, breakpoints=["halve if by == 0"], db=db).wait(60)
-    assert mended.resume(set={"by": 4}).wait(60).state == {"x": 2, "by": 4}
-    assert isinstance(find_run(mended.id, db=mended.database), Run)
-    assert mended.history["checkpoints"][-1]["writers"][0]["node"] == "halve"
-    mended.database.close()
+    continued = start(wf, {"x": 4, "by": 0}, breakpoints=["halve if by == 0"], db=db).wait(60)
+    assert continued.resume(set={"by": 4}).wait(60).state == {"x": 2, "by": 4}
+    assert open_bench(continued.database).execution(continued.id).id == continued.id
+    assert continued.history()["checkpoints"][-1]["writers"][0]["node"] == "halve"
+    continued.database.close()
     run.database.close()

@@ -97,11 +97,11 @@ class TestWaiting:
         name, gate = f"left-{number.name.lower()}", f"gate-{number.name}"
         file = write_sweep(crew.project, name, gate=gate, cases=1)
         with crew.project.start("submit", file, "--wait", "--format", "json", env=crew.env) as running:
-            crew.until(lambda: ran(crew.project, f"held {name}-0"), "the node to run")
+            crew.until(lambda: ran(crew.project, f"held {name}-"), "the node to run")
             running.signal(number)
             left = running.wait(130)
         (sweep,) = sweeps_named(crew, name)
-        assert f"the sweep goes on. Look on with: wtb watch {sweep}; end it with: wtb cancel {sweep}" in left.said
+        assert f"the sweep continues. Look on with: wtb watch {sweep}; end it with: wtb cancel {sweep}" in left.said
         assert left.json["sweep"]["id"] == sweep
         assert status_of(crew, sweep) == "running"
         crew.project.write({gate: ""})

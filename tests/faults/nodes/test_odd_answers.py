@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.cluster import Cluster, all_pools
+from tests.support.cluster import Cluster
 from tests.support.invariants import invariants_hold
 from tests.support.project import Project
 
@@ -190,13 +190,10 @@ def test_whatever_a_node_returns_raises_or_reports_is_one_failed_attempt_that_na
     all_can_be_looked_at(project)
 
 
-@all_pools
-def test_whatever_a_node_returns_raises_or_reports_on_a_worker_is_one_failed_attempt(
-    cluster: Cluster, pool: str
-) -> None:
+def test_whatever_a_node_returns_raises_or_reports_on_a_worker_is_one_failed_attempt(cluster: Cluster) -> None:
     write_odd(cluster.project)
     cluster.start_scheduler()
-    cluster.start_worker(pool=pool, concurrency=2)
+    cluster.start_worker(concurrency=2)
     cluster.submit()
     cluster.wait_completed()
     each_has_failed_as_it_should(cluster.project)

@@ -5,26 +5,20 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+from tests.support.invariants import GATED
 from tests.support.project import Project
 
-FLOW = """
-import os
-import time
-
-from wtb import END, Workflow
-
+FLOW = (
+    GATED
+    + """
 wf = Workflow("spends")
-HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 
 
 @wf.node(max_usd=1.0)
 def work(state, ctx):
-    log = os.open(HERE + "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(log, (ctx.case.id + "\\n").encode())
-    os.close(log)
+    note(ctx.case.id)
     ctx.cost(usd=0.25)
-    while not os.path.exists(HERE + "gate"):
-        time.sleep(0.005)
+    wait_for_gate()
     ctx.cost(usd=0.5)
     return {"y": 1}
 
@@ -32,6 +26,7 @@ def work(state, ctx):
 wf.entry(work)
 wf.edge(work, END)
 """
+)
 
 SPEC = """
 sweep: spends

@@ -33,7 +33,7 @@ def test_a_runner_without_a_heartbeat_ends_its_nodes_and_pauses(project: Project
         if hold:
             assert not [one for one in (*keepers, *workers) if lives(one.pid)]
     assert PAUSED in done.said
-    assert "go on with: wtb resume" in done.said
+    assert "continue with: wtb resume" in done.said
     assert done.code == 1, "130 means that somebody interrupted it"
     assert done.json["sweep"]["status"] == "paused"
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")

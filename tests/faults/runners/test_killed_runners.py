@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.invariants import (
     A_CASE,
+    GATED,
     SLOTS,
     Before,
     at_most_durability_was_lost,
@@ -140,24 +141,19 @@ def started(project: Project) -> int:
 
 
 # A node that waits, with programs of its own: one in its session, one in a session of its own.
-PROGRAMS = """
-import os
+PROGRAMS = (
+    GATED
+    + """
 import subprocess
-import time
-
-from wtb import END, Workflow
 
 wf = Workflow("programs")
-HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 
 
 @wf.node
 def work(state, ctx, *, by: int = 0):
     programs = [subprocess.Popen(["sleep", "600"], start_new_session=own) for own in (False, True)]
-    with open(HERE + "log", "a") as log:
-        log.write(f"{os.getpid()} {' '.join(str(program.pid) for program in programs)}\\n")
-    while not os.path.exists(HERE + "gate"):
-        time.sleep(0.005)
+    note(f"{os.getpid()} {' '.join(str(program.pid) for program in programs)}")
+    wait_for_gate()
     return {"done": by}
 
 
@@ -165,6 +161,7 @@ work.variant("one", by=1)
 wf.entry(work)
 wf.edge(work, END)
 """
+)
 PROGRAMS_SWEEP = """
 sweep: programs
 workflow: programs:wf

@@ -1,4 +1,4 @@
-"""What one worker loses and another one goes on with: executions that are held, and how long they wait."""
+"""What one worker loses and another one continues with: executions that are held, and how long they wait."""
 
 from __future__ import annotations
 

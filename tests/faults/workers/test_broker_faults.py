@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.workers.test_queue_messages import each_ran
-from tests.support.cluster import POOLS, Cluster
+from tests.support.cluster import Cluster
 from tests.support.invariants import CELLS, noted, trail_is_complete, write_trail
 from tests.support.project import Project
 
@@ -19,10 +19,10 @@ AGAIN_S = 60.0  # from a broker that is back to work that goes on
 ANSWER_S = 30.0  # of a command, where the broker gives none: the start of a process included
 
 
-def one_of_each_pool(cluster: Cluster) -> None:
+def two_workers(cluster: Cluster) -> None:
     cluster.take_time()
-    for pool in POOLS:
-        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, ready=False)
     cluster.start_scheduler()
     cluster.wait_ready()
 
@@ -59,7 +59,7 @@ def test_a_sweep_survives_a_broker_that_is_emptied_again_and_again(cluster: Clus
     write_trail(cluster.project, CASES)
     cluster.submit("sweep.yaml", "--anyway")
     cluster.redis().flushall()
-    one_of_each_pool(cluster)
+    two_workers(cluster)
     seen = -1
 
     def flush() -> bool:
@@ -80,7 +80,7 @@ def test_a_sweep_survives_a_broker_that_is_emptied_again_and_again(cluster: Clus
 def test_work_goes_on_by_itself_when_a_broker_that_was_killed_is_back(cluster: Cluster) -> None:
     """Fault 9: what runs runs on, what is submitted meanwhile is kept, and both sweeps end."""
     write_trail(cluster.project, CASES, params="{hold: [b c0, c c0, a c1]}")
-    one_of_each_pool(cluster)
+    two_workers(cluster)
     first = cluster.submit()
     cluster.until(lambda: cluster.cells()["succeeded"] == CELLS, "all but the nodes that wait to end")
     cluster.valkey.kill()
@@ -99,7 +99,7 @@ def test_work_goes_on_by_itself_when_a_broker_that_was_killed_is_back(cluster: C
 def test_idle_workers_take_up_work_within_a_minute_of_the_broker_being_back(cluster: Cluster) -> None:
     """Fault 9, with nothing to do meanwhile: nobody may be asleep for good."""
     write_trail(cluster.project, 1)
-    one_of_each_pool(cluster)
+    two_workers(cluster)
     cluster.valkey.kill()
     sweep = cluster.submitted_without_broker()
     for worker in cluster.workers:
@@ -115,7 +115,7 @@ def test_idle_workers_take_up_work_within_a_minute_of_the_broker_being_back(clus
 def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     """Fault 10: a submission is bounded, what runs goes on, and the rest follows when the broker answers again."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
-    one_of_each_pool(cluster)
+    two_workers(cluster)
     first = cluster.submit()
     first_node_waits_alone(cluster)
     server = cluster.valkey.pid
@@ -139,7 +139,7 @@ def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(clu
     """Fault 10: while the broker hangs, an answer of which would be waited for longer than this test has patience."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
     cluster.start_scheduler()
-    cluster.start_worker(pool="threads", concurrency=2)
+    cluster.start_worker(concurrency=2)
     cluster.submit()
     first_node_waits_alone(cluster)
     server = cluster.valkey.pid
@@ -151,7 +151,7 @@ def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(clu
         cluster.until(lambda: cluster.events("execution.taken_back"), "the work to be taken back", patience=12)
     finally:
         os.kill(server, signal.SIGCONT)
-    cluster.start_worker(pool="threads", concurrency=2)
+    cluster.start_worker(concurrency=2)
     open_gate(cluster.project)
     cluster.ends_well({"succeeded": 2 * CASES * CELLS}, patience=AGAIN_S)
 
@@ -159,7 +159,7 @@ def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(clu
 def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     """Fault 11: what runs goes on, what is submitted is kept and said to wait, and begins when there is room."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
-    one_of_each_pool(cluster)
+    two_workers(cluster)
     first = cluster.submit()
     first_node_waits_alone(cluster)
     cluster.redis().config_set("maxmemory-policy", "noeviction")
@@ -167,7 +167,7 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     second = cluster.submitted_without_broker()
     before = begun(cluster.project)
     open_gate(cluster.project)
-    cluster.until(lambda: begun(cluster.project) > before, "what runs to go on with a full broker")
+    cluster.until(lambda: begun(cluster.project) > before, "what runs to continue with a full broker")
     cluster.redis().config_set("maxmemory", "0")
     cluster.wait_completed(first, second, patience=AGAIN_S)
     all_live(cluster)

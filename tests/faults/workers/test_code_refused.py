@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Cluster, Worker, all_pools
+from tests.support.cluster import Cluster, Worker
 
 CASES = 2
 
@@ -90,13 +90,10 @@ def refused(cluster: Cluster, sweep: str, worker: Worker, why: str) -> None:
     assert why in " ".join(worker.said.split())
 
 
-@all_pools
-def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(
-    coded: Cluster, pool: str
-) -> None:
+def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_runs_it(coded: Cluster) -> None:
     folder = elsewhere(coded)
     write_code(coded, "other", folder)
-    wrong = coded.start_worker(pool=pool, concurrency=2, folder=folder, ready=False)
+    wrong = coded.start_worker(concurrency=2, folder=folder, ready=False)
     coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
@@ -104,7 +101,7 @@ def test_a_worker_with_other_code_refuses_a_sweep_and_one_with_the_right_code_ru
     assert coded.cells().keys() <= {"pending", "running"}
     assert coded.project.log() == []
 
-    coded.start_worker(pool=pool)
+    coded.start_worker()
     coded.ends_well({"succeeded": CELLS})
     assert who_worked(coded) == {"w1"}
     assert made(coded, sweep) == {'"first"'}
@@ -115,7 +112,7 @@ def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(cod
     folder = elsewhere(coded)
     (folder / "only.py").write_text(NODE.replace('"coded"', '"only"') % "only")
     coded.project.write({"only.py": (folder / "only.py").read_text(), "only.yaml": SWEEP.replace("coded", "only")})
-    without = coded.start_worker(pool="threads", concurrency=2, folder=folder, ready=False)
+    without = coded.start_worker(concurrency=2, folder=folder, ready=False)
     coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
@@ -125,16 +122,15 @@ def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(cod
     assert coded.sweeps()[sweep] != "completed"
     assert who_worked(coded) == {"w0"}
 
-    coded.start_worker(pool="threads")
+    coded.start_worker()
     coded.ends_well({"succeeded": 2 * CELLS})
     assert made(coded, sweep) == {'"first"'}
 
 
-@all_pools
-def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cluster, pool: str) -> None:
+def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cluster) -> None:
     """Of nodes, a new variant, and an evaluator alone."""
     coded.project.write({"sweep.yaml": SWEEP + 'evaluate: ["judging:judge"]\n', "judging.py": JUDGE % "old"})
-    worker = coded.start_worker(pool=pool, concurrency=2, ready=False)
+    worker = coded.start_worker(concurrency=2, ready=False)
     coded.start_scheduler()
     coded.wait_ready()
 
@@ -158,11 +154,10 @@ def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cl
     coded.ends_well({"succeeded": 3 * CELLS + 3 * CASES})
 
 
-@all_pools
 @pytest.mark.slow
-def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluster, pool: str) -> None:
+def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluster) -> None:
     """The rest of the sweep waits for a worker with the code that it records, and runs when that is there again."""
-    coded.start_worker(pool=pool, ready=False)
+    coded.start_worker(ready=False)
     coded.start_scheduler()
     coded.wait_ready()
     sweep = coded.submit()
@@ -172,7 +167,7 @@ def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluste
     third = coded.submit()
     coded.wait_completed(third)
     write_code(coded, "first")
-    coded.start_worker(pool=pool)
+    coded.start_worker()
     coded.ends_well({"succeeded": 3 * CELLS})
     assert made(coded, second) == {'"first"'}
     assert made(coded, third) == {'"changed"'}

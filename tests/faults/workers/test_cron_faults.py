@@ -63,7 +63,7 @@ def test_a_broker_that_is_down_when_it_is_time_holds_up_the_start_and_gives_one_
         cluster.start_scheduler()
     cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("running",)], "the sweep to be submitted")
     cluster.valkey.start()
-    cluster.start_worker(pool="threads", concurrency=2, ready=False)
+    cluster.start_worker(concurrency=2, ready=False)
     cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("judged",)], "the fire to be judged")
     cluster.ends_well({"succeeded": 2})
     one_good_sweep(cluster.project)

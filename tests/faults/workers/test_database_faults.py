@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from tests.faults.workers.cutting_proxy import CuttingProxy
 from tests.faults.workers.takeover import trail_ends_well
-from tests.support.cluster import Cluster, MakeCluster, all_pools
+from tests.support.cluster import Cluster, MakeCluster
 from tests.support.invariants import CELLS, files_are_whole, write_trail
 
 RECOVERY_S = 30.0  # the start of a worker included, on a machine that does other things too; `make chaos` measures it
@@ -35,8 +35,8 @@ def test_a_sweep_completes_while_its_database_crashes_again_and_again(make_clust
     assert cluster.postgres is not None
     write_trail(cluster.project, 8, params="{seconds: 0.05}")
     cluster.start_scheduler()
-    for pool in ("prefork", "threads"):
-        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, ready=False)
     cluster.wait_ready()
     cluster.submit()
     for crash in range(5):
@@ -97,13 +97,12 @@ def test_a_part_that_is_not_let_in_ends_at_once_and_says_why(cluster: Cluster) -
     assert "refuses the password" in refused.said
 
 
-@all_pools
 @pytest.mark.slow
-def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cluster: Cluster, pool: str) -> None:
+def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cluster: Cluster) -> None:
     dice = random.Random(13)
     write_trail(cluster.project, 6, params="{seconds: 0.01}")
     cluster.start_scheduler()
-    cluster.start_worker(pool=pool, concurrency=2)
+    cluster.start_worker(concurrency=2)
     cluster.submit()
     url = make_url(cluster.project.url or "").set(drivername="postgresql")
     ended = 0
@@ -120,8 +119,7 @@ def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cl
     trail_ends_well(cluster, 6)
 
 
-@all_pools
-def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster: Cluster, pool: str) -> None:
+def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster: Cluster) -> None:
     write_trail(cluster.project, 6, params="{seconds: 0.01}")
     url = make_url(cluster.project.url or "")
     assert url.host
@@ -129,7 +127,7 @@ def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster
     with CuttingProxy((url.host, url.port), seed=13, every=12, most=8) as proxy:
         env = {"WTB_DATABASE_URL": url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)}
         cluster.start_scheduler(env=env)
-        cluster.start_worker(pool=pool, concurrency=2, env=env)
+        cluster.start_worker(concurrency=2, env=env)
         cluster.submit()
         cluster.wait_completed(patience=PATIENCE_S)
         trail_ends_well(cluster, 6)
@@ -153,7 +151,7 @@ def test_a_worker_whose_clock_is_an_hour_off_keeps_its_leases_and_takes_no_other
     cluster.project.write({"clock/sitecustomize.py": LATE_CLOCK.format(seconds=3600 * hours)})
     off = {"PYTHONPATH": str(cluster.project.folder / "clock")}
     cluster.start_scheduler(env=off)
-    right = cluster.start_worker(pool="threads", ready=False)
+    right = cluster.start_worker(ready=False)
     wrong = cluster.start_worker(ready=False, env=off)
     cluster.wait_ready()
     cluster.submit()

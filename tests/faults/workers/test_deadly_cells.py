@@ -49,22 +49,23 @@ workflow: deadly:wf
 cases: cases.jsonl
 vary: {{work: all}}
 params: {{generations: {generations}}}
+run: {{pool: {pool}}}
 """
 CASES = 3
 OUTCOME = {"succeeded": 2 * CASES - 1, "set_aside": 1}
 
 
-def write_deadly(cluster: Cluster, generations: int) -> None:
+def write_deadly(cluster: Cluster, generations: int, pool: str) -> None:
     project = cluster.project
-    spec = SWEEP.format(generations=generations)
+    spec = SWEEP.format(generations=generations, pool=pool)
     project.write({"deadly.py": DEADLY, "sweep.yaml": spec, "cases.jsonl": project.cases(CASES)})
 
 
 def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_aside(cluster: Cluster) -> None:
-    write_deadly(cluster, 0)
+    write_deadly(cluster, 0, "thread")
     cluster.start_scheduler()
-    first = cluster.start_worker(pool="threads", ready=False)
-    second = cluster.start_worker(pool="threads", ready=False)
+    first = cluster.start_worker(ready=False)
+    second = cluster.start_worker(ready=False)
     cluster.wait_ready()
     cluster.submit()
     cluster.wait_completed()
@@ -78,7 +79,7 @@ def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_as
 
 @pytest.mark.slow
 def test_a_node_that_kills_its_worker_every_time_is_set_aside(cluster: Cluster) -> None:
-    write_deadly(cluster, 2)  # its keeper, the worker
+    write_deadly(cluster, 2, "process")  # its keeper, the worker
     cluster.start_scheduler()
     for _ in range(SET_ASIDE_LOSSES + 2):
         cluster.start_worker(ready=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import corrective
+from tests.support import forkserver
 from tests.support.cluster import Cluster
 from tests.support.invariants import invariants_hold, kill
 from tests.support.project import Project
@@ -23,6 +24,12 @@ run: {concurrency: 1, durability: sync, grace: 100ms}
 NOTES = ("retrieve x 1", "grade x1a", "grade x1b", "retrieve x 2", "grade x2a", "grade x2b")
 ONCE = Counter([*NOTES, "count X1A", "write X1A", "shout X1A"])
 RUNS = {"retrieve": 2, "grade": 4, "check": 2, "draft.count": 1, "draft.write": 2, "review": 2}
+
+
+@pytest.fixture(autouse=True)
+def forked_nodes() -> None:
+    """Most of these tests would be imports of LangGraph; other tests kill node processes that were started."""
+    forkserver.fork_nodes("langgraph")
 
 
 def write(project: Project, *held: str) -> None:

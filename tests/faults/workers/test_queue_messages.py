@@ -7,33 +7,29 @@ import json
 import random
 from collections import Counter
 
-from tests.support.cluster import POOLS, Cluster, all_pools
-from tests.support.invariants import CELLS, expected_trails, noted, trail_is_complete, write_trail
+from tests.support.cluster import Cluster
+from tests.support.invariants import CELLS, GATED, expected_trails, noted, trail_is_complete, write_trail
 from tests.support.project import Project
 from wtb.core.ids import new_id
+from wtb_workers.broker_notifier import BrokerNotifier
 
-ONE_NODE = """
-import os
-import time
-
-from wtb import END, Workflow
-
+ONE_NODE = (
+    GATED
+    + """
 wf = Workflow("one")
-HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 
 
 @wf.node
 def work(state, ctx):
-    with open(HERE + "log", "a") as log:
-        log.write(f"{ctx.case.id}\\n")
-    while not os.path.exists(HERE + "gate"):
-        time.sleep(0.005)
+    note(ctx.case.id)
+    wait_for_gate()
     return {"done": 1}
 
 
 wf.entry(work)
 wf.edge(work, END)
 """
+)
 ONE_NODE_SWEEP = "sweep: one\nworkflow: one:wf\ncases: cases.jsonl\nvary: {work: all}\nrun: {durability: sync}\n"
 
 
@@ -49,8 +45,8 @@ def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_ch
     dice = random.Random(7)
     write_trail(cluster.project, 2)
     cluster.take_time()
-    for pool in POOLS:
-        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, ready=False)
     cluster.start_scheduler()
     cluster.wait_ready()
     first = cluster.submit()
@@ -73,7 +69,7 @@ def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_ch
 
 def test_a_message_without_words_or_with_nonsense_harms_nobody(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
-    worker = cluster.start_worker(pool="threads", concurrency=2)
+    worker = cluster.start_worker(concurrency=2)
     cluster.send("", "no such id", "'; DROP TABLE cells; --", "x" * 10_000, "\u0000", "\ud7ff")
     cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
     cluster.start_scheduler()
@@ -122,10 +118,9 @@ GARBAGE = [
 ]
 
 
-@all_pools
-def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster, pool: str) -> None:
+def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
-    worker = cluster.start_worker(pool=pool, concurrency=2)
+    worker = cluster.start_worker(concurrency=2)
     cluster.redis().lpush("wtb", *GARBAGE)
     cluster.redis().publish("/0.celery.pidbox", "[]")
     cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
@@ -137,13 +132,10 @@ def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(
     assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said
 
 
-@all_pools
-def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_does_nothing(
-    cluster: Cluster, pool: str
-) -> None:
+def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_does_nothing(cluster: Cluster) -> None:
     """Fault 4: the broker takes nothing more, so that the last commit is made and the message is not acknowledged."""
     cluster.project.write({"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": cluster.project.cases(1)})
-    worker = cluster.start_worker(pool=pool)
+    worker = cluster.start_worker()
     sweep = cluster.submit()
     (execution,) = cluster.executions()
     cluster.until(lambda: cluster.project.log() == ["c0"], "the node to begin")
@@ -157,9 +149,16 @@ def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_doe
     assert cluster.sweeps() == {sweep: "completed"}
     before = cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs")
 
-    cluster.start_worker(pool=pool)
+    cluster.start_worker()
     cluster.send(*3 * [execution])
     cluster.until(lambda: cluster.messages() == 0, "the messages to be read")
     cluster.ends_well({"succeeded": 1})
     assert before == (cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs"))
     assert cluster.project.log() == ["c0"]
+
+
+def test_one_notifier_sends_as_often_as_it_is_asked(cluster: Cluster) -> None:
+    notifier = BrokerNotifier(cluster.valkey.url)
+    row = {"execution": new_id(), "sweep": "s", "case": "c", "choices": {}, "queue": None}
+    assert [notifier.notify([row]) for _ in range(3)] == [None] * 3
+    assert cluster.messages() == 3

@@ -11,7 +11,8 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.workers.takeover import at_work, goes_on, held_by, runners_of, trail_ends_well, wait_for_nodes
-from tests.support.cluster import SCHEDULER_INTERVAL_S, STARTING_S, Cluster, all_pools
+from tests.support.amounts import examples
+from tests.support.cluster import SCHEDULER_INTERVAL_S, STARTING_S, Cluster
 from tests.support.invariants import (
     A_CASE,
     CELLS,
@@ -34,8 +35,7 @@ def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(c
     write_trail(cluster.project, 12, params="{seconds: 0.5}")
     cluster.take_time()  # what is not given back waits for longer than this test does
     cluster.start_scheduler()
-    pools = ("prefork", "threads", "prefork", "threads")
-    workers = [cluster.start_worker(pool=pool, concurrency=2, ready=False) for pool in pools]
+    workers = [cluster.start_worker(concurrency=2, ready=False) for _ in range(4)]
     cluster.wait_ready()
     cluster.submit()
     for old in workers[:2]:
@@ -49,20 +49,17 @@ def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(c
     files_are_whole(cluster.project)
 
 
-@all_pools
-def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, pool: str) -> None:
+def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 0.5s")
     cluster.take_time()
     cluster.start_scheduler()
-    first = cluster.start_worker(pool=pool)
+    first = cluster.start_worker()
     cluster.submit()
     wait_for_nodes(cluster, 1)
-    second = cluster.start_worker(pool=pool)
+    second = cluster.start_worker()
     held = held_by(cluster, runners_of(first))
     told_at = time.monotonic()
     first.signal(signal.SIGTERM)
-    if pool == "threads":  # a thread cannot be ended: its worker waits for it
-        cluster.project.write({"gate": ""})
     goes_on(cluster, held, told_at)
     cluster.project.write({"gate": ""})
     first.running.wait(check=0)
@@ -71,8 +68,19 @@ def test_a_node_that_outlasts_its_grace_is_given_back_at_once(cluster: Cluster, 
     assert cluster.events("execution.taken_back") == []
 
 
-@pytest.mark.slow
-def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    "signals",
+    [
+        pytest.param((signal.SIGTERM, signal.SIGTERM), marks=pytest.mark.slow),
+        pytest.param((signal.SIGINT, signal.SIGINT), marks=pytest.mark.slow),
+        pytest.param((signal.SIGTERM, signal.SIGQUIT), marks=pytest.mark.slow),
+        (signal.SIGQUIT,),
+    ],
+    ids=lambda signals: "-".join(one.name for one in signals),
+)
+def test_a_second_signal_or_sigquit_is_quick_whatever_grace_nodes_have(
+    cluster: Cluster, signals: tuple[signal.Signals, ...]
+) -> None:
     write_trail(cluster.project, 1, params=HOLD, run="grace: 600s")
     cluster.take_time()
     cluster.start_scheduler()
@@ -80,12 +88,15 @@ def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -
     cluster.submit()
     wait_for_nodes(cluster, 1)
     held = held_by(cluster, runners_of(first))
-    first.signal(signal.SIGTERM)
-    with pytest.raises(subprocess.TimeoutExpired):  # the node has its grace
-        first.running.wait(timeout=QUICK_S)
+    *gentle, last = signals
+    for number in gentle:
+        first.signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):  # the node has its grace
+            first.running.wait(timeout=QUICK_S)
     told_at = time.monotonic()
-    first.signal(signal.SIGTERM)
-    first.running.wait(check=0, timeout=BUSY_S)
+    first.signal(last)
+    code = 1 if signal.SIGINT in signals else 0  # as Celery has it
+    first.running.wait(check=code, timeout=BUSY_S)
     cluster.start_worker()
     goes_on(cluster, held, told_at, STARTING_S)
     cluster.project.write({"gate": ""})
@@ -93,13 +104,12 @@ def test_a_second_sigterm_is_quick_whatever_grace_nodes_have(cluster: Cluster) -
     assert cluster.events("execution.taken_back") == []
 
 
-@all_pools
 @pytest.mark.slow
-def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster, pool: str) -> None:
+def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Cluster) -> None:
     write_trail(cluster.project, 6, params="{seconds: 0.6}")
     cluster.take_time()
     cluster.start_scheduler()
-    worker = cluster.start_worker(pool=pool, concurrency=2)
+    worker = cluster.start_worker(concurrency=2)
     sweep = cluster.submit()
     cluster.until(lambda: len(at_work(cluster)) == 2, "work")
     cluster.wtb("pause", sweep, check=0)
@@ -115,17 +125,16 @@ def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Clus
     nothing_committed_ran_again(cluster.project, before)
 
 
-@all_pools
-def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster, pool: str) -> None:
+def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster) -> None:
     """The later it is cancelled the more of it is there; what has an outcome keeps it."""
     dice = random.Random(28)
     write_trail(cluster.project, 1, params="{seconds: 0}")
     cluster.take_time()
     cluster.start_scheduler()
-    worker = cluster.start_worker(pool=pool, concurrency=2)
+    worker = cluster.start_worker(concurrency=2)
     database = Database(cluster.project.url or "")
     sweeps = []
-    for _ in range(8):
+    for _ in range(examples(8)):
         sweep = cluster.submit()
         enough = dice.randint(1, 4)
         cluster.until(lambda s=sweep, e=enough: cluster.cells(s)["succeeded"] >= e, "cells")

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.workers.test_queue_messages import each_ran
-from tests.support.cluster import POOLS, Cluster, MakeCluster, Member
+from tests.support.cluster import Cluster, MakeCluster, Member
 from tests.support.invariants import CELLS, noted, write_trail
 
 CASES = 2
@@ -28,8 +28,8 @@ def test_submitters_and_schedulers_at_once_make_each_cell_and_each_end_once(clus
     dice = random.Random(15)
     write_trail(cluster.project, CASES)
     cluster.take_time()
-    for pool in POOLS:
-        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, ready=False)
     cluster.start_scheduler(every=0.05)
     cluster.wait_ready()
     with ExitStack() as hands:
@@ -61,11 +61,11 @@ def test_submitters_and_schedulers_at_once_make_each_cell_and_each_end_once(clus
 
 
 def test_two_sweeps_submitted_without_a_scheduler_end_by_their_workers_alone(cluster: Cluster) -> None:
-    """The scheduler mends; without faults nothing waits for it."""
+    """The scheduler repairs; without faults nothing waits for it."""
     write_trail(cluster.project, CASES)
     cluster.take_time()
     cluster.start_worker(concurrency=2, ready=False)
-    cluster.start_worker(pool="threads", concurrency=2, ready=False)
+    cluster.start_worker(concurrency=2, ready=False)
     cluster.wait_ready()
     cluster.submit()
     cluster.submit()
@@ -105,8 +105,8 @@ def test_a_database_without_connections_is_said_by_all_and_the_sweep_ends_when_t
     """Fault 14."""
     cluster = make_cluster(postgres={"max_connections": str(MOST_CONNECTIONS), "superuser_reserved_connections": "0"})
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
-    cluster.start_worker(pool="threads", concurrency=2, ready=False)
-    cluster.start_worker(pool="prefork", ready=False)
+    cluster.start_worker(concurrency=2, ready=False)
+    cluster.start_worker(ready=False)
     scheduler = cluster.start_scheduler()
     cluster.wait_ready()
     sweep = cluster.submit()
@@ -136,8 +136,8 @@ def says_so(member: Member) -> bool:
 def test_nothing_to_do_costs_next_to_nothing_and_rings_no_bell(cluster: Cluster) -> None:
     """At rest: no message, and less than a tenth of a core for two workers and a scheduler ten times as quick."""
     cluster.take_time()
-    for pool in POOLS:
-        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, ready=False)
     scheduler = cluster.start_scheduler(every=0.5)
     cluster.wait_ready()
     cluster.until(lambda: "scheduler: every" in scheduler.said, "the scheduler to start")

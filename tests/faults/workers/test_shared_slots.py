@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support import invariants as trail
-from tests.support.cluster import POOLS, Cluster
+from tests.support.cluster import Cluster
 from wtb.execution.execution import Execution
 from wtb.store.database import Database
 from wtb.store.runs import leases
@@ -40,7 +40,7 @@ def say(word, ctx):
 
 def run(state, ctx):
     say("begun", ctx)
-    while ctx.params.get("hold") == f"{ctx.node} {ctx.case.id}" and not os.path.exists(HERE + "gate"):
+    while ctx.params.get("hold") and not os.path.exists(HERE + "gate"):
         time.sleep(0.005)
     time.sleep(ctx.params.get("seconds", 0.01))
     ctx.cost(usd=ctx.params.get("usd", 0.0))
@@ -100,21 +100,25 @@ def first(cluster: Cluster) -> str:
     return "a" if "('a'," in (cluster.project.folder / "shared.py").read_text() else "work"
 
 
+def open_gate_at_two(cluster: Cluster) -> None:
+    """Let nodes that are on hold go on, once there are two of them."""
+    cluster.until(lambda: len(noted(cluster)) >= 2, "two nodes to run at a time")
+    cluster.project.write({"gate": ""})
+
+
 def two_workers(cluster: Cluster) -> None:
-    """Two slots on each pool."""
-    for pool in POOLS:
-        cluster.start_worker(pool=pool, concurrency=2, ready=False)
+    """Two slots on each."""
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, ready=False)
     cluster.start_scheduler()
     cluster.wait_ready()
 
 
-@pytest.mark.parametrize("gpu_pool", ["prefork", pytest.param("threads", marks=pytest.mark.slow)])
-def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster, gpu_pool: str) -> None:
+def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster) -> None:
     """Executions move to the worker of `gpu` and back, and that one takes nothing else."""
     write_flow(cluster, [("a", {}), ("b", {"queue": "gpu"}), ("c", {})])
-    other = "threads" if gpu_pool == "prefork" else "prefork"
-    cluster.start_worker(pool=other, concurrency=2, ready=False)
-    cluster.start_worker(pool=gpu_pool, concurrency=1, queues="gpu", ready=False)
+    cluster.start_worker(concurrency=2, ready=False)
+    cluster.start_worker(concurrency=1, queues="gpu", ready=False)
     cluster.start_scheduler()
     cluster.wait_ready()
     submit(cluster, "one", 4)
@@ -126,7 +130,7 @@ def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster, g
 @pytest.mark.slow
 def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Cluster) -> None:
     write_flow(cluster)
-    cluster.start_worker(pool="threads", concurrency=2, ready=False)
+    cluster.start_worker(concurrency=2, ready=False)
     cluster.start_scheduler()
     cluster.wait_ready()
     submit(cluster, "one", 80, params="seconds: 0.1")
@@ -140,10 +144,10 @@ def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Clu
 
 def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
     write_flow(cluster)
-    cluster.start_worker(pool="threads", ready=False)
+    cluster.start_worker(ready=False)
     cluster.start_scheduler()
     cluster.wait_ready()
-    submit(cluster, "low", 20, params="hold: work c0")
+    submit(cluster, "low", 20, params="hold: true")
     cluster.until(lambda: noted(cluster), "a node to hold the slot")
     submit(cluster, "high", 6, "--priority", "5")
     cluster.project.write({"gate": ""})
@@ -158,7 +162,8 @@ def test_the_quota_of_node_runs_of_a_session_holds_across_workers(cluster: Clust
     write_flow(cluster)
     cluster.wtb("session", "create", "small", "--concurrency", "2", check=0)
     two_workers(cluster)
-    submit(cluster, "one", 10, "--session", "small", params="seconds: 0.1")
+    submit(cluster, "one", 10, "--session", "small", params="seconds: 0.1, hold: true")
+    open_gate_at_two(cluster)
     cluster.ends_well({"succeeded": 10})
     assert at_a_time(cluster) == 2
     assert len(noted(cluster)) == 10
@@ -196,11 +201,13 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
 
     monkeypatch.setattr(session_module, "load_executions", paused_meanwhile)
     with closing(Database(str(cluster.project.url))) as database:
-        worker = session_module.Worker("here", "threads", 1, (DEFAULT_QUEUE,))
+        worker = session_module.Worker("here", 1, (DEFAULT_QUEUE,))
         notifier, slots = SimpleNamespace(notify=lambda rows: None), session_module.Slots(1)
-        session = session_module.WorkerSession(database, worker, notifier, slots, lambda count: None)  # type: ignore[arg-type]
+        session = session_module.WorkerSession(database, worker, notifier, slots, lambda: None)  # type: ignore[arg-type]
         try:
-            work = session.next(0, None)
+            number = slots.take()
+            assert number is not None
+            work = session.next(number, None)
             assert work is not None
             session.run(work)
             cluster.until(lambda: not cluster.executions("running"), "what it claimed to be given back", 10)
@@ -213,14 +220,14 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
 def test_a_slot_that_is_lent_to_a_parallel_node_claims_nothing_which_would_wait_for_it(cluster: Cluster) -> None:
     """Two parallel nodes take both slots of a worker: what is submitted then is another worker's to run."""
     trail.write_trail(cluster.project, 1, params="{hold: [b c0, c c0]}")
-    cluster.start_worker(pool="threads", concurrency=2)
+    cluster.start_worker(concurrency=2)
     cluster.submit()
     held = {"c0/a=default/b=default", "c0/a=default/c=default"}
     cluster.until(lambda: held <= {one.trail for one in trail.noted(cluster.project, "begun")}, "both to be held")
     cluster.until(lambda: len(cluster.query("SELECT * FROM working")) == 2, "both slots to be busy")
     trail.write_trail(cluster.project, 1)
     second = cluster.submit("sweep.yaml", "--anyway")
-    cluster.start_worker(pool="threads", concurrency=1)
+    cluster.start_worker(concurrency=1)
     cluster.start_scheduler()
     cluster.wait_completed(second)
     cluster.project.write({"gate": ""})
@@ -252,7 +259,9 @@ def test_a_limit_or_rate_of_a_node_holds_across_workers(
 ) -> None:
     write_flow(cluster, [("work", options)])
     two_workers(cluster)
-    submit(cluster, "one", cases, params="seconds: 0.1")
+    submit(cluster, "one", cases, params=f"seconds: 0.1, hold: {'limit' in options}")
+    if "limit" in options:
+        open_gate_at_two(cluster)
     cluster.ends_well({"succeeded": cases})
     if "limit" in options:
         assert at_a_time(cluster) == 2

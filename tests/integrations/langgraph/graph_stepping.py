@@ -135,8 +135,8 @@ class Stepping:
             for task in position.tasks:
                 variant = (choose or {}).get(task.node, "default")
                 made = Task(
-                    task.node, variant, state, position, root.case, repeat,
-                    params=root.params, number=task.number, key=task.key, allowance=allowance,
+                    task.node, variant, state, position, replace(root, repeat=repeat),
+                    number=task.number, key=task.key, allowance=allowance,
                     timeout=workflow.nodes[task.node].rules.timeout,
                 )  # fmt: skip
                 result = self._attempts(engine, workflow.nodes[task.node].rules, made, done, left)

@@ -537,7 +537,7 @@ ROOT = Root(CaseView("one", (), {}))
 
 
 def wrote(step: Any, engine: Any, state: Any, position: Position, task: NodeTask) -> tuple[str, Any]:
-    made = Task(task.node, "default", state, position, ROOT.case, number=task.number, key=task.key)
+    made = Task(task.node, "default", state, position, ROOT, number=task.number, key=task.key)
     result = engine.run(made, step.surroundings)
     assert result.failure is None, result.failure
     return task.key, result.writes

@@ -118,7 +118,7 @@ class Drive:
         variant = self.choice.get(of.node, "default")
         for attempt in range(1, rules.retries + 2):
             task = Task(
-                of.node, variant, self.state, self.position, self.root.case,
+                of.node, variant, self.state, self.position, self.root,
                 number=of.number, key=of.key, attempt=attempt,
             )  # fmt: skip
             result = self.engine.run(task, self.surroundings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import signal
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -29,13 +28,14 @@ from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
+from tests.support.forkserver import Script
 from wtb.config.retention_policy import Policy
 from wtb.core.errors import DamagedError, InputError, StateError, StoreError
 from wtb.core.serialization.codec import digest, encode
 from wtb.integrations.langgraph import Saver
 from wtb.integrations.langgraph.saver import write_buffer
 from wtb.integrations.langgraph.saver.serde import Serializer
-from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.operations.housekeeping.garbage_collection import apply_policy
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion
@@ -194,7 +194,8 @@ def test_what_a_failed_step_had_done_is_not_done_again(saver: Saver, monkeypatch
 
     def store(*args: Any) -> None:
         put_writes(*args)
-        has_stored.set()
+        if any(channel == "seen" for channel, _ in args[1]):  # of the node, and not of the input
+            has_stored.set()
 
     monkeypatch.setattr(saver, "put_writes", store)
 
@@ -549,8 +550,8 @@ def test_a_damaged_value_is_found_by_its_hash(saver: Saver) -> None:
 
 def collected(saver: Saver, folder: Path) -> int:
     """How many values a collection of garbage removes."""
-    found = collect(saver.database, FileStore(folder / "files"), Policy())
-    return found.removed["values"][0] or 0
+    found = apply_policy(saver.database, FileStore(folder / "files"), Policy())
+    return found.removed["values"].count
 
 
 def test_a_collection_spares_what_threads_name_and_removes_what_a_deleted_one_named(
@@ -563,8 +564,8 @@ def test_a_collection_spares_what_threads_name_and_removes_what_a_deleted_one_na
 
     assert collected(saver, tmp_path) == 0
     saver.delete_thread("one")
-    would = collect(saver.database, FileStore(tmp_path / "files"), Policy(), dry=True)
-    assert would.removed["values"][0] == 2
+    would = apply_policy(saver.database, FileStore(tmp_path / "files"), Policy(), dry_run=True)
+    assert would.removed["values"].count == 2
     assert collected(saver, tmp_path) == 2
     found = saver.get_tuple(other)
     assert found is not None
@@ -678,7 +679,7 @@ def test_sessions_do_not_see_each_others_threads_and_take_them_along_when_delete
             {"text": LONG},
         ]
 
-        deletion.delete_session(saver.database, made["id"], may_live=lambda owner: True)
+        deletion.delete_session(saver.database, made.id, may_live=lambda owner, expired: True)
 
         assert (count(saver, thread_checkpoints), count(saver, thread_writes)) == (1, 0)
         with pytest.raises(InputError, match="the session was deleted"):
@@ -709,6 +710,7 @@ def test_it_goes_on_after_the_server_has_ended_its_connections(fresh_postgres_ur
 
 KILLED = """
 import os, signal, sys
+os.dup2(1, 2)
 from langgraph.graph import START, StateGraph
 from wtb.integrations.langgraph import Saver
 
@@ -737,32 +739,30 @@ made.invoke(None if sys.argv[2] == "resumed" else {"x": 0}, config, durability="
 """
 
 
-def run_apart(url: str, how: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", KILLED, url, how], capture_output=True, text=True, timeout=60, check=False
-    )
+def run_apart(url: str, how: str) -> tuple[int, list[str]]:
+    """Its exit code, and what it says, on stderr too."""
+    with Script(KILLED, url, how, kind="langgraph") as process:
+        said = process.communicate(60)
+        return process.wait(), said.split()
 
 
 def test_another_process_resumes_where_one_was_killed(database_url: str) -> None:
     killed = run_apart(database_url, "b")
     resumed = run_apart(database_url, "resumed")
 
-    assert killed.returncode == -signal.SIGKILL
-    assert killed.stdout.split() == ["a", "b"]
-    assert (resumed.returncode, resumed.stderr) == (0, "")
-    assert resumed.stdout.split() == ["b", "c"]
+    assert killed == (-signal.SIGKILL, ["a", "b"])
+    assert resumed == (0, ["b", "c"])
 
 
 def test_what_was_said_to_be_stored_outlives_its_process(database_url: str) -> None:
-    killed = run_apart(database_url, "put")
-    told = killed.stdout.split()[-1]
+    code, said = run_apart(database_url, "put")
 
     with Saver(database_url) as saver:
         found = saver.get_tuple(CONFIG)
 
-    assert killed.returncode == -signal.SIGKILL
+    assert code == -signal.SIGKILL
     assert found is not None
-    assert found.checkpoint["id"] == told
+    assert found.checkpoint["id"] == said[-1]
     assert found.pending_writes == [("task", "__root__", {"y": 1})]
 
 
@@ -816,7 +816,7 @@ def test_writes_into_a_deleted_session_are_refused(saver: Saver) -> None:
     made = sessions.create(saver.database, "team")
     with Saver(saver.database, session="team") as theirs:
         config = put(theirs, text=LONG)
-        deletion.delete_session(saver.database, made["id"], may_live=lambda owner: True)
+        deletion.delete_session(saver.database, made.id, may_live=lambda owner, expired: True)
 
         with pytest.raises(InputError, match="the session was deleted"):
             theirs.put_writes(config, [("text", LONG)], "task")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Document = dict[str, Any]
-_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session")
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import ChangesDocument, CodeChange, SettingChange, VariantChanges, VariantName
+
+
+_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows")
 _CHANGE_NO_RESULT = (
     "stop",
     "holdout",
@@ -21,7 +24,10 @@ _CHANGE_NO_RESULT = (
 )  # settings, by how their keys begin
 
 
-def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Document]:
+Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> code
+
+
+def code_changes(before: Fingerprints, after: Fingerprints) -> list[CodeChange]:
     """Variants that both sweeps have with other code: node, variant, and the fingerprints before and after."""
     return [
         {"node": node, "variant": variant, "before": was, "after": after[node][variant]}
@@ -31,29 +37,29 @@ def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Do
     ]
 
 
-def changed_nodes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def changed_nodes(before: Fingerprints, after: Fingerprints) -> list[str]:
     """The nodes of which a variant that both sweeps have is of other code."""
     return list(dict.fromkeys(one["node"] for one in code_changes(before, after)))
 
 
-def variant_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
+def variant_changes(before: Fingerprints, after: Fingerprints) -> VariantChanges:
     """Variants that only one of the sweeps has, as {"node", "variant"}."""
     return {"added": list(_only(after, before)), "removed": list(_only(before, after))}
 
 
-def _only(these: Mapping[str, Any], those: Mapping[str, Any]) -> Iterator[Document]:
+def _only(these: Fingerprints, those: Fingerprints) -> Iterator[VariantName]:
     for node, variants in these.items():
         for variant in variants:
             if variant not in those.get(node, {}):
                 yield {"node": node, "variant": variant}
 
 
-def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Document]:
+def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[SettingChange]:
     """What differs in two stored specs, nested keys by their path: key, before, after (None: not there).
 
     Versions of Python and packages are among it, as `environment.python`, where both sweeps recorded them.
     """
-    was, now = (_flat(_comparable(one, other)) for one, other in ((before, after), (after, before)))
+    was, now = (_flatten(_comparable(one, other)) for one, other in ((before, after), (after, before)))
     return [
         {"key": key, "before": was.get(key), "after": now.get(key)}
         for key in {**was, **now}
@@ -61,16 +67,16 @@ def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
     ]
 
 
-def _comparable(settings: Mapping[str, Any], others: Mapping[str, Any]) -> Document:
+def _comparable(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     left_out = _NOT_SETTINGS if "environment" in others else (*_NOT_SETTINGS, "environment")
     return {key: value for key, value in settings.items() if key not in left_out}
 
 
-def _flat(settings: Mapping[str, Any], path: str = "") -> Document:
-    found: Document = {}
+def _flatten(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
-            found |= _flat(value, f"{path}{key}.")
+            found |= _flatten(value, f"{path}{key}.")
         elif value not in ({}, []):  # as where the key is not there
             found[path + key] = value
     return found
@@ -87,9 +93,9 @@ def _shape(graph: Mapping[str, Any]) -> list[Any]:
     return [rules, *(graph.get(key) for key in ("state", "entries", "edges", "branches"))]
 
 
-def may_change_results(changed: Mapping[str, Any]) -> bool:
+def may_change_results(changed: ChangesDocument) -> bool:
     """Return whether anything was changed, as a comparison's `changed` lists it, that can change results."""
-    counted = [changed["variants"], changed["combinations"], changed["cases"]]
-    others = any(one.get(key) for one in counted for key in ("added", "removed", "changed"))
+    counted = (changed["variants"], changed["combinations"], changed["cases"])
+    others = changed["cases"]["changed"] or any(one["added"] or one["removed"] for one in counted)
     settings = [one["key"] for one in changed["settings"] if one["key"].split(".")[0] not in _CHANGE_NO_RESULT]
     return bool(others or settings or changed["code"] or changed["graph"])

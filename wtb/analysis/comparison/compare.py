@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
 from wtb.analysis.comparison import changes
 from wtb.analysis.comparison.first_difference import partings
 from wtb.analysis.comparison.paired_results import Outcomes, Scores, failing, read_outcomes, read_scores
-from wtb.analysis.comparison.pairing import Pairs, Sweep, match
+from wtb.analysis.comparison.pairing import Pairs, match
 from wtb.analysis.comparison.pools import Pool, pools
 from wtb.analysis.comparison.reasons import Facts, sentences
 from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
@@ -30,22 +30,37 @@ from wtb.core.serialization.plain_json import iso
 from wtb.planning.primary import primary_of
 from wtb.store.database import Database
 from wtb.store.read import baselines, queries
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.common import SweepHeading
+    from wtb.core.documents.comparison import (
+        CellFigures,
+        ChangesDocument,
+        ComparedCell,
+        ComparedPool,
+        ComparedRow,
+        ComparedSizes,
+        ComparisonDocument,
+        ContrastFigures,
+        NoiseFloorDocument,
+        OutcomeFigures,
+    )
+    from wtb.core.documents.matrix import Verdict
 
-VERSION = 2
+VERSION: Final = 2
 LOOKED_INTO = 20  # cells of which the first node that differs is looked for
 CELLS = ""  # the question whether cells fail, beside those by metrics, all of which have names
 
 
 def compare_sweeps(
     database: Database,
-    before: Sweep,
-    after: Sweep,
+    before: SweepRow,
+    after: SweepRow,
     margin: Mapping[str, float] | None = None,
     *,
     looked_into: int = LOOKED_INTO,
-) -> Document:
+) -> ComparisonDocument:
     """What is different between two sweeps.
 
     Args:
@@ -59,18 +74,18 @@ def compare_sweeps(
         InputError: A case is of two clusters.
     """
     given = dict(margin or {})
-    own = {name: most for name, most in (after["spec"].get("margin") or {}).items() if name not in given}
+    own = {name: most for name, most in (after.spec.get("margin") or {}).items() if name not in given}
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
     failed, changed = read_outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
     scored = read_scores(database, before, after, pairs, metrics.common)
-    floor = baselines.noise_floor(database, before["id"])
-    primary = primary_of(after["spec"], metrics.common)
+    floor = baselines.noise_floor(database, before.id)
+    primary = primary_of(after.spec, metrics.common)
     sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]))
-    answers = sides.answers(int(after["spec"].get("seed", 0)), pairs)
+    answers = sides.answers(int(after.spec.get("seed", 0)), pairs)
     rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
     pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
-    sizes = {side: _size(pairs, key) for side, key in (("before", "removed"), ("after", "added"))}
+    sizes = _sizes(pairs)
     cells = _cells(pairs, failed, scored, rows)
     first = cells[:looked_into]
     for cell, node in zip(first, partings(database, [cell["executions"] for cell in first]), strict=True):
@@ -116,42 +131,48 @@ def compare_sweeps(
     }
 
 
-def check_margin(database: Database, before: Sweep, after: Sweep, margin: Mapping[str, float]) -> None:
+def check_margin(database: Database, before: SweepRow, after: SweepRow, margin: Mapping[str, float]) -> None:
     """Raises InputError for margins of metrics that neither sweep has, and of more than the scale of one."""
-    known = {
-        row["name"]: Measure.of(row) for sweep in (before, after) for row in queries.metric_rows(database, sweep["id"])
-    }
+    known = queries.measures(database, before.id) | queries.measures(database, after.id)
     problems = []
     for metric, loss in margin.items():
         if metric not in known:
             scored = did_you_mean(metric, known) or f"; scored are {', '.join(known) or 'no metrics'}"
-            problems.append(f"--margin: neither sweep is scored by {metric!r}{scored}")
+            problems.append(f"margin: neither sweep is scored by {metric!r}{scored}")
         elif wrong := beyond_scale(metric, loss, known[metric]):
-            problems.append(f"--margin: {wrong}")
+            problems.append(f"margin: {wrong}")
     if problems:
         raise InputError(*problems)
 
 
-def _size(pairs: Pairs, only: str) -> int:
-    """How many cells a sweep has, repeats taken together. only: the key of what the other one lacks."""
+def _sizes(pairs: Pairs) -> ComparedSizes:
+    """How many cells each sweep has, repeats taken together."""
     combinations, cases = pairs.combinations, pairs.cases
-    return int((combinations["common"] + combinations[only]) * (cases["common"] + len(cases[only])))
-
-
-def _heading(sweep: Sweep) -> Document:
-    times = {key: iso(sweep[key]) for key in ("started_at", "finished_at")}
-    return {**{key: sweep[key] for key in ("id", "name", "status")}, **times}
-
-
-def _changed(database: Database, before: Sweep, after: Sweep, pairs: Pairs, metrics: _Metrics) -> Document:
-    graphs = [queries.workflow_graph(database, sweep["workflow_id"]) for sweep in (before, after)]
     return {
-        "code": changes.code_changes(before["fingerprints"], after["fingerprints"]),
-        "variants": changes.variant_changes(before["fingerprints"], after["fingerprints"]),
+        "before": (combinations["common"] + combinations["removed"]) * (cases["common"] + len(cases["removed"])),
+        "after": (combinations["common"] + combinations["added"]) * (cases["common"] + len(cases["added"])),
+    }
+
+
+def _heading(sweep: SweepRow) -> SweepHeading:
+    return {
+        "id": sweep.id,
+        "name": sweep.name,
+        "status": sweep.status,
+        "started_at": iso(sweep.started_at),
+        "finished_at": iso(sweep.finished_at),
+    }
+
+
+def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs, metrics: _Metrics) -> ChangesDocument:
+    graphs = [queries.workflow_graph(database, sweep.workflow_id) for sweep in (before, after)]
+    return {
+        "code": changes.code_changes(before.fingerprints, after.fingerprints),
+        "variants": changes.variant_changes(before.fingerprints, after.fingerprints),
         "combinations": pairs.combinations,
         "cases": pairs.cases,
         "metrics": {"common": len(metrics.common), "added": metrics.added, "removed": metrics.removed},
-        "settings": changes.setting_changes(before["spec"], after["spec"]),
+        "settings": changes.setting_changes(before.spec, after.spec),
         "graph": changes.graph_changed(*graphs),
     }
 
@@ -160,15 +181,12 @@ class _Metrics(NamedTuple):
     """Metric -> how it is read, of what both are scored by, and the names of those that only one is."""
 
     common: Mapping[str, Measure]
-    added: Sequence[str]
-    removed: Sequence[str]
+    added: list[str]
+    removed: list[str]
 
 
-def _metrics(database: Database, before: Sweep, after: Sweep) -> _Metrics:
-    was, now = (
-        {row["name"]: Measure.of(row) for row in queries.metric_rows(database, sweep["id"])}
-        for sweep in (before, after)
-    )
+def _metrics(database: Database, before: SweepRow, after: SweepRow) -> _Metrics:
+    was, now = (queries.measures(database, sweep.id) for sweep in (before, after))
     return _Metrics(
         {name: measure for name, measure in now.items() if name in was},
         [name for name in now if name not in was],
@@ -184,7 +202,7 @@ class _Sides:
     scored: Sequence[Scores]
     margin: Mapping[str, float]
     primary: str | None
-    floor: Mapping[str, Any] | None
+    floor: NoiseFloorDocument | None
     pools: Sequence[Pool]
 
     @cached_property
@@ -194,31 +212,31 @@ class _Sides:
         gains = np.asarray(before - after)
         rates = bool(np.isin(gains[np.isfinite(gains)], (-1, 0, 1)).all())
         counted = any(one.metric == self.primary and one.counts_failures for one in self.scored)
-        found = {CELLS: Question(gains, rates, repeatable=self._is_repeatable("cells"), only_worse=counted)}
+        questions_by_metric = {CELLS: Question(gains, rates, repeatable=self._is_repeatable(CELLS), only_worse=counted)}
         for one in self.scored:
-            found[one.metric] = Question(
+            questions_by_metric[one.metric] = Question(
                 one.gains,
                 one.are_rates,
                 one.measure.compare,
                 self.margin.get(one.metric),
                 decides=one.metric == self.primary or one.metric in self.margin,
-                repeatable=self._is_repeatable("metrics", one.metric),
+                repeatable=self._is_repeatable(one.metric),
                 were=one.were,
             )
-        return found
+        return questions_by_metric
 
-    def _is_repeatable(self, *path: str) -> bool:
+    def _is_repeatable(self, metric: str) -> bool:
         """Return whether repeats of the earlier sweep came to the same in every case."""
-        found: Any = self.floor
-        for key in path:
-            found = found and found.get(key)
-        return bool(found and found["deterministic"])
+        if self.floor is None:
+            return False
+        found = self.floor["cells"] if metric == CELLS else self.floor["metrics"].get(metric)
+        return found is not None and found["deterministic"]
 
     def answers(self, seed: int, pairs: Pairs) -> dict[str, Answer]:
         return answer(self.questions, [pool.rows for pool in self.pools], seed=seed, units=pairs.units)
 
 
-def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> str:
+def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verdict:
     verdict = of_sweep(answers, sides.questions)
     if facts.stopped and verdict != SAME:
         return CANNOT_TELL
@@ -230,7 +248,7 @@ def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> str:
     return verdict
 
 
-def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapping[str, str]) -> Document:
+def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapping[str, str]) -> ComparedRow:
     metrics = {
         one.metric: _figures(sides, one, answers[one.metric].rows[number], _Tables.of(one, [number]))
         for one in sides.scored
@@ -248,7 +266,7 @@ def _row(sides: _Sides, answers: Mapping[str, Answer], number: int, choice: Mapp
     }
 
 
-def _of_part(cells: Document, metrics: Mapping[str, Document], *, gone: bool, succeeded: bool) -> str:
+def _of_part(cells: OutcomeFigures, metrics: Mapping[str, ContrastFigures], *, gone: bool, succeeded: bool) -> Verdict:
     """The verdict on one combination by what decides.
 
     gone: whether a metric that decides can no longer be compared. succeeded: whether any cell did, in both sweeps.
@@ -258,12 +276,12 @@ def _of_part(cells: Document, metrics: Mapping[str, Document], *, gone: bool, su
     if verdict == WORSE:
         return verdict
     compared = any(one["verdict"] != CANNOT_TELL for one in metrics.values())
-    if gone or (not compared and not cells["mended"] and (metrics or not succeeded)):
+    if gone or (not compared and not cells["fixed"] and (metrics or not succeeded)):
         return CANNOT_TELL
     return verdict
 
 
-def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pairs) -> Document:
+def _pool(sides: _Sides, answers: Mapping[str, Answer], number: int, pairs: Pairs) -> ComparedPool:
     pool = sides.pools[number]
     metrics = {
         one.metric: _figures(sides, one, answers[one.metric].pools[number], _Tables.of(one, pool.rows))
@@ -295,12 +313,12 @@ class _Tables(NamedTuple):
         return cls(was[np.isfinite(was)], now[np.isfinite(now)])
 
 
-def _figures(sides: _Sides, scores: Scores, found: Finding, tables: _Tables) -> Document:
+def _figures(sides: _Sides, scores: Scores, finding: Finding, tables: _Tables) -> ContrastFigures:
     """What is said of a row, or a pool, by one metric.
 
     Differences are later less earlier; `gain_low` is of the gain, which is positive where later is better.
     """
-    contrast, sign = found.contrast, 1.0 if scores.measure.better == "higher" else -1.0
+    contrast, sign = finding.contrast, 1.0 if scores.measure.better == "higher" else -1.0
     middle = np.median if scores.is_typical else np.mean
     ends = None if contrast.ci is None else sorted(sign * end for end in contrast.ci)
     return {
@@ -310,51 +328,51 @@ def _figures(sides: _Sides, scores: Scores, found: Finding, tables: _Tables) -> 
         "after": float(middle(tables.after)) if contrast.n else None,
         "delta": None if contrast.delta is None else sign * contrast.delta,
         "delta_ci": ends,
-        "gain_low": found.low,
+        "gain_low": finding.low,
         "p_worse": contrast.worse,
         "p_better": contrast.better,
         "margin": sides.margin.get(scores.metric),
         "margin_shown": contrast.margin,
-        "cases_needed": found.cases_needed,
+        "cases_needed": finding.cases_needed,
         "decides": sides.questions[scores.metric].decides,
-        "verdict": found.verdict,
-        "because": _because(found, sides.questions[scores.metric]),
+        "verdict": finding.verdict,
+        "because": _because(finding, sides.questions[scores.metric]),
     }
 
 
-def _outcome_figures(sides: _Sides, found: Finding, rows: Sequence[int]) -> Document:
+def _outcome_figures(sides: _Sides, finding: Finding, rows: Sequence[int]) -> OutcomeFigures:
     """How many cells of these rows fail that did not, and the other way, and whether that could be chance."""
     failed = sides.failed
     part = list(rows)
     newly = int((failed.after[part] > failed.before[part]).sum())
-    mended = int((failed.after[part] < failed.before[part]).sum())
+    fixed = int((failed.after[part] < failed.before[part]).sum())
     for one in sides.scored:
         newly += int(one.lost[part].sum())
-        mended += int(one.regained[part].sum())
-    verdict = SAME if found.verdict == CANNOT_TELL else found.verdict
+        fixed += int(one.regained[part].sum())
+    verdict: Verdict = SAME if finding.verdict == CANNOT_TELL else finding.verdict
     question = sides.questions[CELLS]
     if question.only_worse and verdict == UNCLEAR:
         verdict = SAME
     return {
         "newly_failed": newly,
-        "mended": mended,
-        "p_worse": found.contrast.worse,
-        "p_better": found.contrast.better,
+        "fixed": fixed,
+        "p_worse": finding.contrast.worse,
+        "p_better": finding.contrast.better,
         "verdict": verdict,
-        "because": _because(found, question),
+        "because": _because(finding, question),
     }
 
 
-def _because(found: Finding, question: Question) -> str | None:
+def _because(finding: Finding, question: Question) -> str | None:
     """What has to be said of a verdict, besides its figures."""
-    contrast = found.contrast
-    if found.verdict == NOT_WORSE:
+    contrast = finding.contrast
+    if finding.verdict == NOT_WORSE:
         return f"within its margin of {question.margin:g}"
-    if found.verdict == CANNOT_TELL:
+    if finding.verdict == CANNOT_TELL:
         return "no case has a score in both sweeps"
-    if found.verdict == WORSE and (contrast.worse is None or contrast.worse >= SIGNIFICANT):
+    if finding.verdict == WORSE and (contrast.worse is None or contrast.worse >= SIGNIFICANT):
         return "repeats came to the same in every case, so any fall counts"
-    if found.verdict != UNCLEAR:
+    if finding.verdict != UNCLEAR:
         return None
     if contrast.differ < margins.FEWEST_DIFFERENT:
         cases = "1 case differs" if contrast.differ == 1 else f"{contrast.differ} cases differ"
@@ -368,9 +386,9 @@ def _defined(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Sequence[Document]) -> list[Document]:
+def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Sequence[ComparedRow]) -> list[ComparedCell]:
     """Every cell that differs, the worst first: those that fail now, then by the verdicts of their rows."""
-    found = sorted(_differing(failed, scored, rows), key=lambda one: one[0])
+    differing = sorted(_differing(failed, scored, rows), key=lambda one: one[0])
     return [
         {
             "combination": dict(pairs.choices[int(row)]),
@@ -379,37 +397,49 @@ def _cells(pairs: Pairs, failed: Outcomes, scored: Sequence[Scores], rows: Seque
             "executions": [side[int(row), int(column)] for side in failed.executions],
             "diverged": None,
         }
-        for (*_, row, column), figures in found
+        for (*_, row, column), figures in differing
     ]
 
 
 def _differing(
-    failed: Outcomes, scored: Sequence[Scores], rows: Sequence[Document]
-) -> Iterator[tuple[tuple[float, ...], Document]]:
+    failed: Outcomes, scored: Sequence[Scores], rows: Sequence[ComparedRow]
+) -> Iterator[tuple[tuple[float, ...], CellFigures]]:
     """Cells that differ, each with what it is sorted by: rank, metric, size, row and column."""
     both = np.isfinite(failed.before) & np.isfinite(failed.after)
     ended_otherwise = both & (failed.before != failed.after)
     for row, column in np.argwhere(ended_otherwise).tolist():
         was, now = failed.before[row, column], failed.after[row, column]
-        what, rank = ("failed", 0) if now > was else ("mended", 3)
-        figures = {"metric": None, "before": _outcome(was), "after": _outcome(now), "delta": None, "what": what}
-        yield (rank, -1, 0.0, row, column), figures
+        failed_now = bool(now > was)
+        figures: CellFigures = {
+            "metric": None,
+            "before": _outcome(was),
+            "after": _outcome(now),
+            "delta": None,
+            "what": "failed" if failed_now else "fixed",
+        }
+        yield (0 if failed_now else 3, -1, 0.0, row, column), figures
     for number, one in enumerate(scored):
-        for table, what, rank in ((one.lost, "failed", 0), (one.regained, "mended", 3)):
-            for row, column in np.argwhere(table).tolist():
-                yield (rank, number, 0.0, row, column), {**_cell(one, row, column), "what": what}
+        for row, column in np.argwhere(one.lost).tolist():
+            yield (0, number, 0.0, row, column), _cell(one, row, column, "failed")
+        for row, column in np.argwhere(one.regained).tolist():
+            yield (3, number, 0.0, row, column), _cell(one, row, column, "fixed")
         differs = (np.nan_to_num(one.differences) != 0) & ~ended_otherwise  # which scores differ for, too
         for row, column in np.argwhere(differs).tolist():
             fell = bool(one.gains[row, column] < 0)
             by_chance = rows[row]["metrics"][one.metric]["verdict"] != WORSE
             place = (1 + by_chance if fell else 4, number, -abs(float(one.differences[row, column])), row, column)
-            yield place, {**_cell(one, row, column), "what": "worse" if fell else "better"}
+            yield place, _cell(one, row, column, "worse" if fell else "better")
 
 
-def _cell(one: Scores, row: int, column: int) -> Document:
+def _cell(one: Scores, row: int, column: int, what: Literal["failed", "fixed", "worse", "better"]) -> CellFigures:
     """The scores of a cell and their difference, None where there is none."""
-    tables = {"before": one.before, "after": one.after, "delta": one.differences}
-    return {"metric": one.metric, **{key: _defined(table[row, column]) for key, table in tables.items()}}
+    return {
+        "metric": one.metric,
+        "before": _defined(one.before[row, column]),
+        "after": _defined(one.after[row, column]),
+        "delta": _defined(one.differences[row, column]),
+        "what": what,
+    }
 
 
 def _outcome(share: float) -> str:

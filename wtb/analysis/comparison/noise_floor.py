@@ -6,8 +6,8 @@ Repeats are sweeps of their own, of the same cases, combinations, settings and c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,32 +15,33 @@ from wtb.analysis.comparison.paired_results import read_outcomes, read_scores
 from wtb.analysis.comparison.pairing import match
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.power import spreads
+from wtb.core.documents.comparison import FloorDocument, NoiseFloorDocument
 from wtb.core.errors import ConflictError
-from wtb.core.scoring.measure import Measure
 from wtb.planning.binding import Bound
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
-Sweep = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import FloorDocument, NoiseFloorDocument
 
 
-def check_code(sweep: Sweep, bound: Bound) -> None:
+def check_code(sweep: SweepRow, bound: Bound) -> None:
     """Raises ConflictError where the code of a sweep is another by now, so that it cannot be repeated."""
     changed = [
         f"{node}={variant}"
-        for node, variants in sweep["fingerprints"].items()
+        for node, variants in sweep.fingerprints.items()
         for variant, code in variants.items()
         if bound.fingerprints.get(node, {}).get(variant) != code
     ]
     if changed:
         raise ConflictError(
-            f"sweep {sweep['id']}: the code of {', '.join(changed)} has changed since it ran (or a library that it "
+            f"sweep {sweep.id}: the code of {', '.join(changed)} has changed since it ran (or a library that it "
             f"uses), so another run would be no repeat of it; run the sweep file anew with `wtb run`, and name that one"
         )
 
 
-def noise_floor(database: Database, sweep: Sweep, repeats: Sequence[str]) -> Document:
+def noise_floor(database: Database, sweep: SweepRow, repeats: Sequence[str]) -> NoiseFloorDocument:
     """What repeats of a sweep differ from it by.
 
     Args:
@@ -55,7 +56,7 @@ def noise_floor(database: Database, sweep: Sweep, repeats: Sequence[str]) -> Doc
     """
     failing: list[Floats] = []
     scored: dict[str, list[Floats]] = {}
-    measures = {row["name"]: Measure.of(row) for row in queries.metric_rows(database, sweep["id"])}
+    measures = queries.measures(database, sweep.id)
     for id in repeats:
         again = queries.find_sweep(database, id)
         pairs = match(database, sweep, again)
@@ -72,7 +73,7 @@ def noise_floor(database: Database, sweep: Sweep, repeats: Sequence[str]) -> Doc
     }
 
 
-def _floor(differences: Floats) -> Document:
+def _floor(differences: Floats) -> FloorDocument:
     """Of rows of differences, each of one combination in one repeat."""
     compared = np.isfinite(differences)
     count, differ = int(compared.sum()), int(np.count_nonzero(differences[compared]))

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis import scores
-from wtb.analysis.comparison.pairing import Pairs, Sweep
+from wtb.analysis.comparison.pairing import Pairs
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.paired import subtract
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
 from wtb.store.read import outcomes
+from wtb.store.rows import SweepRow
 
 Booleans = NDArray[np.bool_]
 
@@ -51,9 +52,9 @@ class Outcomes:
         return bool(((self.before[row] < 1) & (self.after[row] < 1)).any())
 
 
-def read_outcomes(database: Database, before: Sweep, after: Sweep, pairs: Pairs) -> Outcomes:
+def read_outcomes(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs) -> Outcomes:
     """How the cells of two sweeps ended."""
-    found = [outcomes.outcomes(database, sweep["id"]) for sweep in (before, after)]
+    found = [outcomes.outcomes(database, sweep.id) for sweep in (before, after)]
     was, now = (
         _share_failed(pairs.table(side, rows, 2), pairs.table(side, rows, 3)) for side, rows in enumerate(found)
     )
@@ -108,7 +109,7 @@ class Scores:
 
 
 def read_scores(
-    database: Database, before: Sweep, after: Sweep, pairs: Pairs, measures: Mapping[str, Measure]
+    database: Database, before: SweepRow, after: SweepRow, pairs: Pairs, measures: Mapping[str, Measure]
 ) -> list[Scores]:
     """How the cells of two sweeps score by each metric; in both a failure counts as what the later one says."""
     sides = [scores.Scores(database, sweep, by=after) for sweep in (before, after)]
@@ -116,7 +117,7 @@ def read_scores(
     for metric, measure in measures.items():
         found = [side.rows(metric, measure).tolist() for side in sides]
         was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
-        failed = [outcomes.failed_scores(database, sweep["id"], metric) for sweep in (before, after)]
+        failed = [outcomes.failed_scores(database, sweep.id, metric) for sweep in (before, after)]
         errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
         lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
         counted = sides[1].failure_score(measure) is not None

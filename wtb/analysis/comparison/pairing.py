@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,13 @@ from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import CaseChanges, CombinationChanges
+
 
 Integers = NDArray[np.int64]
-Document = dict[str, Any]
-Sweep = Mapping[str, Any]
 
 
 class Pairs(NamedTuple):
@@ -30,8 +33,8 @@ class Pairs(NamedTuple):
     ids: Sequence[str]
     rows: tuple[Integers, Integers]
     columns: tuple[Integers, Integers]
-    combinations: Document
-    cases: Document
+    combinations: CombinationChanges
+    cases: CaseChanges
     units: Units = None
 
     @property
@@ -49,16 +52,16 @@ class Pairs(NamedTuple):
         return made
 
 
-def match(database: Database, before: Sweep, after: Sweep) -> Pairs:
+def match(database: Database, before: SweepRow, after: SweepRow) -> Pairs:
     """Pair two sweeps, given their rows. Cases are the same where their input, expected value and files are.
 
     Raises InputError for a case of which the two say that it belongs to different clusters.
     """
-    choices = [queries.choices(database, sweep["id"]) for sweep in (before, after)]
+    choices = [queries.choices(database, sweep.id) for sweep in (before, after)]
     named = [{tuple(sorted(choice.items())): number for number, choice in enumerate(side)} for side in choices]
     common = [key for key in named[1] if key in named[0]]
     contents = [
-        {id: (number, content) for number, id, content in outcomes.case_contents(database, sweep["id"])}
+        {id: (number, content) for number, id, content in outcomes.case_contents(database, sweep.id)}
         for sweep in (before, after)
     ]
     both = [id for id in contents[1] if id in contents[0]]
@@ -84,10 +87,13 @@ def match(database: Database, before: Sweep, after: Sweep) -> Pairs:
 
 
 def _units(
-    database: Database, sweeps: Sequence[Sweep], contents: Sequence[Mapping[str, tuple[int, Any]]], same: Sequence[str]
+    database: Database,
+    sweeps: Sequence[SweepRow],
+    contents: Sequence[Mapping[str, tuple[int, Any]]],
+    same: Sequence[str],
 ) -> Units:
     """The clusters of the cases. Where only one of the sweeps has clusters, they hold for the other."""
-    found = [outcomes.clusters(database, sweep["id"]) for sweep in sweeps]
+    found = [outcomes.clusters(database, sweep.id) for sweep in sweeps]
     named = [
         [clusters.get(number) for number, _ in (side[id] for id in same)]
         for clusters, side in zip(found, contents, strict=True)
@@ -97,8 +103,8 @@ def _units(
             if was != now:
                 places = (f"in cluster {one!r}" if one else "in no cluster" for one in (was, now))
                 raise InputError(
-                    f"case {id!r} is {next(places)} in sweep {sweeps[0]['id']} and {next(places)} in sweep "
-                    f"{sweeps[1]['id']}; expected the same in both, since the cases of a cluster count together"
+                    f"case {id!r} is {next(places)} in sweep {sweeps[0].id} and {next(places)} in sweep "
+                    f"{sweeps[1].id}; expected the same in both, since the cases of a cluster count together"
                 )
     return numbered(named[1] if found[1] else named[0])
 

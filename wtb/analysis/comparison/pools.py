@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import CodeChange
+
 
 FEWEST = 2  # combinations; one alone is no pool
 
@@ -22,7 +26,7 @@ class Pool:
     variant: str | None = None
 
 
-def pools(choices: Sequence[Mapping[str, str]], changed_code: Sequence[Mapping[str, Any]]) -> list[Pool]:
+def pools(choices: Sequence[Mapping[str, str]], changed_code: Sequence[CodeChange]) -> list[Pool]:
     """The pools of two sweeps, each set of combinations once: what goes through changed code, and all together.
 
     All together are always among them: WTB does not see every change.
@@ -38,7 +42,7 @@ def pools(choices: Sequence[Mapping[str, str]], changed_code: Sequence[Mapping[s
     return list(found.values())
 
 
-def _changed(choices: Sequence[Mapping[str, str]], changed_code: Sequence[Mapping[str, Any]]) -> Iterator[Pool]:
+def _changed(choices: Sequence[Mapping[str, str]], changed_code: Sequence[CodeChange]) -> Iterator[Pool]:
     variants: dict[str, list[str]] = {}
     for one in changed_code:
         variants.setdefault(one["node"], []).append(one["variant"])

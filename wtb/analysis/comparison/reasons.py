@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SIGNIFICANT, UNCLEAR, WORSE
 from wtb.core.tree.combinations import in_words
 
-Document = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import (
+        ChangesDocument,
+        ComparedPool,
+        ComparedRow,
+        ContrastFigures,
+        OutcomeFigures,
+    )
+
 
 POOLS = 3  # that are told of one metric, the surest first
 
@@ -26,8 +34,8 @@ class Facts:
     did not come to its end as planned, how it did.
     """
 
-    rows: Sequence[Document]
-    pools: Sequence[Document]
+    rows: Sequence[ComparedRow]
+    pools: Sequence[ComparedPool]
     metrics: Mapping[str, str]
     primary: str | None
     cells: int
@@ -35,7 +43,7 @@ class Facts:
     missing: tuple[int, int]
     unpaired: int
     unscored: int
-    changed: Document
+    changed: ChangesDocument
     unknown: Sequence[str] = ()
     stopped: Sequence[str] = ()
 
@@ -96,7 +104,7 @@ def _failing(facts: Facts) -> Iterator[str]:
         yield f"{_count(facts.unscored, 'score')} failed that {were} there before ({why})"
 
 
-def _chance_of(worse: Sequence[Document]) -> str:
+def _chance_of(worse: Sequence[OutcomeFigures]) -> str:
     least = min(worse, key=lambda one: 1.0 if one["p_worse"] is None else one["p_worse"])
     return least["because"] or chance(least["p_worse"])
 
@@ -106,11 +114,11 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
     fell = direction(facts.metrics[metric], worse=True)
     fallen = [row for row in facts.rows if row["metrics"][metric]["verdict"] == WORSE]
     if fallen:
-        row = max(fallen, key=lambda one: abs(one["metrics"][metric]["delta"]))
-        one = row["metrics"][metric]
-        before, after = (figure(one[key], one["delta"]) for key in ("before", "after"))
-        loss = f"by {figure(abs(one['delta']))}, from {before} to {after}"
-        why = one["because"] or chance(one["p_worse"])
+        row = max(fallen, key=lambda figures: abs(figures["metrics"][metric]["delta"] or 0.0))
+        figures = row["metrics"][metric]
+        before, after = (figure(end or 0.0, figures["delta"]) for end in (figures["before"], figures["after"]))
+        loss = f"by {figure(abs(figures['delta'] or 0.0))}, from {before} to {after}"
+        why = figures["because"] or chance(figures["p_worse"])
         if len(fallen) == 1:
             yield f"{metric} of {in_words(row['combination'])} {fell} {loss} ({why})"
         else:
@@ -119,13 +127,13 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
     # Where any fall counts, that of a pool is one of its rows, of which all is said.
     shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
     shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
-    for pool in sorted(shown, key=lambda pool: float(pool["metrics"][metric]["p_worse"]))[:POOLS]:
-        one = pool["metrics"][metric]
-        why = _bound(one, facts.metrics[metric]) + chance(one["p_worse"])
-        yield f"{metric} {fell} by {figure(abs(one['delta']))} ({why}) over {pool['what']}"
+    for pool in sorted(shown, key=lambda pool: pool["metrics"][metric]["p_worse"] or 0.0)[:POOLS]:
+        figures = pool["metrics"][metric]
+        why = _bound(figures, facts.metrics[metric]) + chance(figures["p_worse"])
+        yield f"{metric} {fell} by {figure(abs(figures['delta'] or 0.0))} ({why}) over {pool['what']}"
 
 
-def _bound(one: Document, better: str) -> str:
+def _bound(one: ContrastFigures, better: str) -> str:
     """How much may have been lost, 95 times of 100: a lower bound, or an upper one where lower is better."""
     if one["gain_low"] is None:
         return ""
@@ -139,39 +147,40 @@ def _others(facts: Facts) -> Iterator[str]:
         yield f"in {_count(nothing, 'combination')} no cell succeeded in both sweeps"
     if facts.unpaired:
         yield f"{_count(facts.unpaired, 'cell')} that fail{'s' if facts.unpaired == 1 else ''} cannot be compared"
-    mended = sum(row["cells"]["mended"] for row in facts.rows)
-    if mended:
-        yield f"{_count(mended, 'cell')} that failed {'succeeds' if mended == 1 else 'succeed'} now"
+    fixed = sum(row["cells"]["fixed"] for row in facts.rows)
+    if fixed:
+        yield f"{_count(fixed, 'cell')} that failed {'succeeds' if fixed == 1 else 'succeed'} now"
 
 
 def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[str]:
     """What one metric did where it is not worse: of each kind in how many combinations, and over pools of them."""
     if not facts.cells:
         return
-    found = [row["metrics"][metric] for row in facts.rows]
+    figures = [row["metrics"][metric] for row in facts.rows]
     rose = direction(facts.metrics[metric], worse=False)
     for verdict, phrase in (
         (BETTER, f"{rose} in"),
         (NOT_WORSE, "is not worse in"),
         (CANNOT_TELL, "cannot be compared in"),
     ):
-        kind = [one for one in found if one["verdict"] == verdict]
+        kind = [one for one in figures if one["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
             yield f"{metric} {phrase} {_count(len(kind), 'combination')}{more}"
-    unclear = [one for one in found if one["verdict"] == UNCLEAR]
+    unclear = [one for one in figures if one["verdict"] == UNCLEAR]
     if unclear:
         where = _count(len(unclear), "combination")
         yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
     for pool in facts.pools if unclear else ():
         one = pool["metrics"][metric]
         if one["verdict"] == BETTER:
-            yield f"{metric} {rose} by {figure(abs(one['delta']))} ({chance(one['p_better'])}) over {pool['what']}"
+            gain = figure(abs(one["delta"] or 0.0))
+            yield f"{metric} {rose} by {gain} ({chance(one['p_better'])}) over {pool['what']}"
         elif one["verdict"] == NOT_WORSE:
             yield f"{metric} lost less than its margin of {one['margin']:g} (5% error) over {pool['what']}"
 
 
-def _could_show(unclear: Sequence[Document]) -> str:
+def _could_show(unclear: Sequence[ContrastFigures]) -> str:
     """What so many cases could have shown, and how many would tell."""
     cases = max(one["n_pairs"] for one in unclear)
     widest = max((one["margin_shown"] for one in unclear if one["margin_shown"] is not None), default=None)
@@ -187,12 +196,11 @@ def _could_show(unclear: Sequence[Document]) -> str:
 
 def _left_out(facts: Facts) -> Iterator[str]:
     combinations, cases = facts.changed["combinations"], facts.changed["cases"]
-    for side, key in (("later", "added"), ("earlier", "removed")):
-        parts = [
-            _count(count, noun)
-            for count, noun in ((combinations[key], "combination"), (len(cases[key]), "case"))
-            if count
-        ]
+    for side, some, ids in (
+        ("later", combinations["added"], cases["added"]),
+        ("earlier", combinations["removed"], cases["removed"]),
+    ):
+        parts = [_count(count, noun) for count, noun in ((some, "combination"), (len(ids), "case")) if count]
         if parts:
             yield f"left out: {' and '.join(parts)} of the {side} sweep only"
     if cases["changed"]:
@@ -200,8 +208,9 @@ def _left_out(facts: Facts) -> Iterator[str]:
     for side, count in zip(("earlier", "later"), facts.missing, strict=True):
         if count:
             yield f"left out: {_count(count, 'cell')} without an outcome in the {side} sweep"
-    for side, key in (("earlier", "removed"), ("later", "added")):
-        if names := facts.changed["metrics"][key]:
+    metrics = facts.changed["metrics"]
+    for side, names in (("earlier", metrics["removed"]), ("later", metrics["added"])):
+        if names:
             yield f"only the {side} sweep is scored by {', '.join(names)}"
     if facts.unknown:
         yield f"a margin is given for {', '.join(facts.unknown)}, by which not both sweeps are scored"
@@ -212,8 +221,10 @@ def direction(better: str, *, worse: bool) -> str:
     return "fell" if (better == "higher") == worse else "rose"
 
 
-def chance(p: float) -> str:
+def chance(p: float | None) -> str:
     """A p-value in words."""
+    if p is None:
+        return "untested"
     if p < 0.001:
         return "p < 0.001"
     return f"p = {p:.3f}" if p < SIGNIFICANT else f"p = {p:.2f}"

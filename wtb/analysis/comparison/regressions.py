@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from wtb.analysis.statistics.margins import Contrast, Sides
 from wtb.analysis.statistics.paired import Compare
 from wtb.analysis.statistics.power import PAIRS
 from wtb.analysis.statistics.units import Units
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import Verdict
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Finding:
     """
 
     contrast: Contrast
-    verdict: str
+    verdict: Verdict
     low: float | None
     cases_needed: int | None = None
 
@@ -71,7 +75,7 @@ class Answer:
     pools: Sequence[Finding]
 
     @property
-    def verdicts(self) -> set[str]:
+    def verdicts(self) -> set[Verdict]:
         return {one.verdict for one in (*self.rows, *self.pools)}
 
 
@@ -86,21 +90,21 @@ def answer(
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
     """
-    found: dict[str, Answer] = {}
+    answers: dict[str, Answer] = {}
     for decides in (True, False):
         family = {name: one for name, one in questions.items() if one.decides is decides}
         sides = [Sides(one.gains, one.rates, one.compare) for one in family.values()]
         for (name, one), (rows, pooled) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
-            found[name] = Answer(
+            answers[name] = Answer(
                 [_finding(one, contrast, one.gains[row]) for row, contrast in enumerate(rows)],
                 [
                     _finding(one, contrast, margins.pooled(one.gains, pool))
                     for pool, contrast in zip(pools, pooled, strict=True)
                 ],
             )
-    return {name: found[name] for name in questions}
+    return {name: answers[name] for name in questions}
 
 
 def _finding(question: Question, contrast: Contrast, gains: Floats) -> Finding:
@@ -120,7 +124,7 @@ def _low(contrast: Contrast, question: Question) -> float | None:
     return max(contrast.low, -1.0) if contrast.low is not None and question.rates else contrast.low
 
 
-def _verdict(question: Question, contrast: Contrast, low: float | None, gains: Floats) -> str:
+def _verdict(question: Question, contrast: Contrast, low: float | None, gains: Floats) -> Verdict:
     if not contrast.n:
         return CANNOT_TELL
     if not contrast.differ:
@@ -135,7 +139,7 @@ def _verdict(question: Question, contrast: Contrast, low: float | None, gains: F
     return BETTER if rose else UNCLEAR
 
 
-def of_sweep(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> str:
+def of_sweep(answers: Mapping[str, Answer], questions: Mapping[str, Question]) -> Verdict:
     """The verdict on a sweep by the metrics that decide: worse where a row or a pool is, else that on its rows."""
     deciding = {name: question for name, question in questions.items() if question.decides}
     if any(WORSE in answers[name].verdicts for name in deciding):

@@ -9,14 +9,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-WORSE, BETTER, SAME, NOT_WORSE, UNCLEAR, CANNOT_TELL = "worse", "better", "same", "not worse", "unclear", "cannot tell"
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import GateVerdict, Verdict
+
+WORSE: Final = "worse"
+BETTER: Final = "better"
+SAME: Final = "same"
+NOT_WORSE: Final = "not worse"
+UNCLEAR: Final = "unclear"
+CANNOT_TELL: Final = "cannot tell"
 SIGNIFICANT = 0.05
 
 
-def overall(found: Iterable[str]) -> str:
+def overall(found: Iterable[Verdict]) -> Verdict:
     """The verdict on a whole of which the parts have these: it is no better known than its parts."""
     verdicts = set(found)
     for verdict in (WORSE, CANNOT_TELL, UNCLEAR, BETTER, NOT_WORSE):
@@ -25,12 +33,12 @@ def overall(found: Iterable[str]) -> str:
     return SAME
 
 
-def is_unclear(gate: Mapping[str, Any]) -> bool:
+def is_unclear(gate: GateVerdict) -> bool:
     """Return whether a gate asked for a comparison with a baseline, and that is unclear."""
     return gate["holds"] is None and gate.get("verdict") == UNCLEAR
 
 
-def passes(gate: Mapping[str, Any], *, strict: bool = False) -> bool:
+def passes(gate: GateVerdict, *, strict: bool = False) -> bool:
     """Return whether a gate lets a sweep pass: where it holds, and, unless strict, where the comparison is unclear.
 
     Where nothing got worse most comparisons are, so that a person is not stopped by each. One that cannot be told for

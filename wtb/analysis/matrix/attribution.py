@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,33 +20,39 @@ from wtb.analysis.statistics.power import PAIRS
 from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.measure import Measure
 
-Document = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.report import AttributionDocument, InteractionEffect, NodeEffect, PairsDocument
+
+
 MOST = 0.5
 _WORTH_TELLING = 0.1  # of what is left unexplained
 
 
-def attribute(scored: Scores, metric: str) -> Document:
+def attribute(scored: Scores, metric: str) -> AttributionDocument:
     """How much of the spread of the combinations' means by `metric` comes from which node.
 
     An effect is how far a variant lies from the middle of its node's variants, the others being equal. A case in which
     some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
     """
-    table = scored.table(metric)
-    return attributed(cleaned(table.scores), scored.choices, metric, scored.seed, table.units)
+    table = scored.planned_table(metric)
+    choices = scored.choices[: scored.planned]
+    return attributed(cleaned(table.scores), choices, metric, scored.seed, table.units)
 
 
-def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed: int, units: Units = None) -> Document:
+def attributed(
+    scores: Floats, choices: list[dict[str, str]], metric: str, seed: int, units: Units = None
+) -> AttributionDocument:
     present = np.isfinite(scores)
     kept = np.flatnonzero(present.any(axis=1))
     choices = [choices[number] for number in kept.tolist()]
     compared = present[kept].sum(axis=0) >= 2
     scores, cases = scores[kept][:, compared], int(compared.sum())
     units = None if units is None else units[compared]
-    document: Document = {**_nothing(metric), "cases": cases, "missing": int(np.isnan(scores).sum())}
+    document: AttributionDocument = {**_nothing(metric), "cases": cases, "missing": int(np.isnan(scores).sum())}
     variants = _variants(choices)
     reason = _untellable(scores, choices, variants, metric)
     if reason is not None:
-        return {**document, **_untold(reason)}
+        return _untold(document, reason)
     levels = np.array([[found.index(row[node]) for node, found in variants.items()] for row in choices], dtype=np.int64)
     found = fit(scores, levels, seed, units)
     names = list(variants)
@@ -68,18 +74,27 @@ def attributed(scores: Floats, choices: list[dict[str, str]], metric: str, seed:
     return document
 
 
-def unattributed(metric: str, because: str) -> Document:
+def unattributed(metric: str, because: str) -> AttributionDocument:
     """The same document where effects are not to be told: they would not hold for whoever looks again and again."""
-    return {**_nothing(metric), **_untold(f"{because}, and effects are told at its end")}
+    return _untold(_nothing(metric), f"{because}, and effects are shown at its end")
 
 
-def _nothing(metric: str) -> Document:
-    empty: Document = {"metric": metric, "cases": 0, "missing": 0, "nodes": [], "interactions": []}
-    return {**empty, "unexplained": None, "unexplained_p": None, "sentences": [], "because": None}
+def _nothing(metric: str) -> AttributionDocument:
+    return {
+        "metric": metric,
+        "cases": 0,
+        "missing": 0,
+        "nodes": [],
+        "interactions": [],
+        "unexplained": None,
+        "unexplained_p": None,
+        "sentences": [],
+        "because": None,
+    }
 
 
-def _untold(reason: str) -> Document:
-    return {"because": f"cannot tell: {reason}", "sentences": [f"Cannot tell: {reason}."]}
+def _untold(document: AttributionDocument, reason: str) -> AttributionDocument:
+    return {**document, "because": f"cannot tell: {reason}", "sentences": [f"Cannot tell: {reason}."]}
 
 
 def _variants(choices: list[dict[str, str]]) -> dict[str, list[str]]:
@@ -105,7 +120,7 @@ def _untellable(
     return None
 
 
-def _node(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> Document:
+def _node(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> NodeEffect:
     (number,) = effects.factors
     found = zip(variants[names[number]], effects.means.tolist(), effects.ci.tolist(), strict=True)
     return {
@@ -117,7 +132,7 @@ def _node(effects: Effects, names: list[str], variants: Mapping[str, list[str]])
     }
 
 
-def _interaction(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> Document:
+def _interaction(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> InteractionEffect:
     a, b = (names[number] for number in effects.factors)
     strongest = int(np.argmax(np.abs(effects.means)))
     return {
@@ -137,12 +152,12 @@ def _interval(ends: list[float]) -> list[float] | None:
     return None if np.isnan(ends[0]) else ends
 
 
-def _sentences(found: Document) -> list[str]:
-    metric, cases = found["metric"], f"{found['cases']:,} cases"
-    if found["cases"] < PAIRS:
+def _sentences(document: AttributionDocument) -> list[str]:
+    metric, cases = document["metric"], f"{document['cases']:,} cases"
+    if document["cases"] < PAIRS:
         return [f"{cases} cannot tell what makes a difference by {metric}, whatever they show."]
     sentences, silent = [], []
-    for node in found["nodes"]:
+    for node in document["nodes"]:
         if node["p_adjusted"] >= SIGNIFICANT:
             silent.append(node["node"])
             continue
@@ -154,22 +169,22 @@ def _sentences(found: Document) -> list[str]:
     if silent:
         verb = "makes" if len(silent) == 1 else "make"
         sentences.append(f"{' and '.join(silent)} {verb} no difference by {metric} that {cases} can show.")
-    together = [pair for pair in found["interactions"] if pair["p_adjusted"] < SIGNIFICANT]
+    together = [pair for pair in document["interactions"] if pair["p_adjusted"] < SIGNIFICANT]
     for pair in together:
         with_ = " with ".join(f"{n}={v}" for n, v in zip(pair["nodes"], pair["strongest"]["variants"], strict=True))
         sentences.append(
             f"{' and '.join(pair['nodes'])} act together ({_percent(pair['share'])} of the spread): {with_} is "
             f"{pair['strongest']['effect']:+.3g} off what both add up to."
         )
-    if found["interactions"] and not together:
+    if document["interactions"] and not together:
         sentences.append(f"No two nodes act together by {metric} in a way that {cases} can show.")
-    beyond = found["unexplained_p"]
-    if beyond is not None and beyond < SIGNIFICANT and found["unexplained"] > _WORTH_TELLING:
+    beyond, unexplained = document["unexplained_p"], document["unexplained"]
+    if beyond is not None and unexplained is not None and beyond < SIGNIFICANT and unexplained > _WORTH_TELLING:
         sentences.append(
-            f"{_percent(found['unexplained'])} of the spread comes from neither single nodes nor these pairs of them."
+            f"{_percent(unexplained)} of the spread comes from neither single nodes nor these pairs of them."
         )
-    if found["because"]:
-        sentences.append(f"C{found['because'][1:]}.")
+    if document["because"]:
+        sentences.append(f"C{document['because'][1:]}.")
     return sentences
 
 
@@ -179,13 +194,13 @@ def _percent(share: float) -> str:
     return ">99%" if 0.995 <= share < 1 - 1e-9 else f"{share:.0%}"
 
 
-def pairwise(scored: Scores, metric: str, limit: int = 12) -> Document:
+def pairwise(scored: Scores, metric: str, limit: int = 12) -> PairsDocument:
     """Paired differences between any two of the `limit` best rows by `metric` and the baseline.
 
     {"rows": numbers of rows, best first, "pairs": [{"a", "b", "n_pairs", "delta", "delta_ci", "p", "p_adjusted"}]}; a
     and b are numbers of rows, delta is a less b, and p is corrected (Holm) over all pairs of the document.
     """
-    table = scored.table(metric)
+    table = scored.planned_table(metric)
     scores = cleaned(table.scores)
     measure = scored.measures.get(metric, Measure())
     costs = means(scores) * (1 if measure.better == "lower" else -1)

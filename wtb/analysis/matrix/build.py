@@ -6,14 +6,15 @@ kept (`freeze`), and is then read in place of being made again, until anything h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from wtb.analysis import interim
 from wtb.analysis.failure_causes import causes
+from wtb.analysis.matrix.added_rows import AddedRows
 from wtb.analysis.matrix.caveats import bounds_that_matter, correct_exploratory, failures_counted, listed_names
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
 from wtb.analysis.matrix.noise_sources import noise_of
@@ -22,26 +23,48 @@ from wtb.analysis.matrix.slices import slices
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
 from wtb.analysis.statistics import Comparison, compare
+from wtb.analysis.statistics.comparing import Estimate
+from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
+from wtb.core.documents.common import cell_counts
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.serialization.plain_json import iso
-from wtb.core.status import CELL, FINAL_CELLS
+from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies
+from wtb.store.rows import SweepRow
 
-VERSION = 1
+if TYPE_CHECKING:
+    from wtb.core.documents.common import NodeRunCounts, SweepHeading
+    from wtb.core.documents.matrix import (
+        BestDocument,
+        Cost,
+        MatrixDocument,
+        MatrixFigures,
+        MetricDocument,
+        MetricEstimate,
+        NodeRuns,
+        RowDocument,
+        SlicesDocument,
+        TagRow,
+    )
+
+
+VERSION: Final = 1
+T = TypeVar("T")
+_UNTOLD: TagRow = {"mean": None, "n_pairs": 0, "delta": None, "delta_ci": None, "p": None, "p_adjusted": None}
 _ENDED = ("completed", "failed", "cancelled")
 
 
 def build(
     database: Database,
-    sweep: Mapping[str, Any],
+    sweep: SweepRow,
     scored: Scores | None = None,
     *,
     edited: bool = False,
     on_failure: OnFailure | None = None,
-) -> dict[str, Any]:
+) -> MatrixDocument:
     """The matrix of a sweep, whatever its status.
 
     Args:
@@ -59,10 +82,10 @@ def build(
         InputError: No scale has the score of failures.
     """
     if on_failure is not None:
-        sweep = {**sweep, "spec": {**sweep["spec"], "on_failure": on_failure}}
+        sweep = replace(sweep, spec={**sweep.spec, "on_failure": on_failure})
         scored = Scores(database, sweep, edited=edited)
-        scored.check_failure_score("--on-failure")
-    found = None if edited or on_failure is not None else tallies.kept(database, sweep["id"])
+        scored.check_failure_score("on_failure")
+    found = None if edited or on_failure is not None else tallies.kept(database, sweep.id)
     if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
         return found
     return made(database, sweep, scored or Scores(database, sweep, edited=edited))
@@ -78,12 +101,12 @@ def freeze(database: Database, sweep_id: str) -> bool:
     place = tallies.whole_at(database, sweep_id)
     sweep = queries.find_sweep(database, sweep_id)
     counts = queries.cell_counts(database, sweep_id)
-    if place is None or sweep["status"] not in _ENDED or any(status not in FINAL_CELLS for status in counts):
+    if place is None or sweep.status not in _ENDED or any(status not in FINAL_CELLS for status in counts):
         return False
     return tallies.keep(database, sweep_id, made(database, sweep, Scores(database, sweep)), place)
 
 
-def _is_current(kept: Mapping[str, Any]) -> bool:
+def _is_current(kept: MatrixDocument) -> bool:
     """Return whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("tried" in best for best in kept.get("best", {}).values())
@@ -91,136 +114,149 @@ def _is_current(kept: Mapping[str, Any]) -> bool:
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
-def _heading(sweep: Mapping[str, Any]) -> dict[str, Any]:
+def _heading(sweep: SweepRow) -> SweepHeading:
     return {
-        "id": sweep["id"],
-        "name": sweep["name"],
-        "status": sweep["status"],
-        "started_at": iso(sweep["started_at"]),
-        "finished_at": iso(sweep["finished_at"]),
+        "id": sweep.id,
+        "name": sweep.name,
+        "status": sweep.status,
+        "started_at": iso(sweep.started_at),
+        "finished_at": iso(sweep.finished_at),
     }
 
 
-def made(database: Database, sweep: Mapping[str, Any], scored: Scores) -> dict[str, Any]:
+def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     """The matrix of a sweep as it comes from its scores, where `build` would take the one that is kept."""
-    sweep_id, choices = sweep["id"], scored.choices
+    sweep_id = sweep.id
     counts = queries.cell_counts(database, sweep_id)
-    best = sweep["spec"].get("best")
+    best = sweep.spec.get("best")
     has_ended = all(status in FINAL_CELLS for status in counts)
-    seen = interim.view(database, sweep, len(choices))
-    matrix = {
+    seen = interim.view(database, sweep, scored.planned)
+    figures, warned = _rows(database, sweep, scored, seen, has_ended=has_ended)
+    causes_found, more = causes(database, sweep)
+    errors = aggregates.score_errors(database, sweep_id)
+    matrix: MatrixDocument = {
         "version": VERSION,
         "figures": "final" if seen is None else "anytime",
         "as_of": None if seen is None else seen.as_of,
         "sweep": _heading(sweep),
-        "cells": {"total": sum(counts.values()), **{status: counts.get(status, 0) for status in CELL}},
-        **_work(database, sweep_id),
-        "baseline": sweep["spec"].get("baseline_row"),
-        **_rows(database, sweep, scored, seen, has_ended=has_ended),
+        "cells": cell_counts(sum(counts.values()), counts),
+        "node_runs": _node_runs(database, sweep_id),
+        "cost": _cost(database, sweep_id),
+        "baseline": sweep.spec.get("baseline_row"),
+        **figures,
+        "failures": {"causes": causes_found, "more": more},
+        "front": {},
+        "choice": None,
+        "scores_failed": sum(count for _, count, _ in errors),
+        "edited_left_out": 0 if scored.edited else aggregates.edited_cells(database, sweep_id),
+        "warnings": [],
     }
-    found, more = causes(database, sweep)
-    matrix["failures"] = {"causes": found, "more": more}
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
-    errors = aggregates.score_errors(database, sweep_id)
-    matrix["scores_failed"] = sum(count for _, count, _ in errors)
-    matrix["edited_left_out"] = 0 if scored.edited else aggregates.edited_cells(database, sweep_id)
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
-    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *matrix.pop("doubts")]
+    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *warned]
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
         kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
-        matrix["warnings"].append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state (--edited)")
+        matrix["warnings"].append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
     return matrix
 
 
-def _work(database: Database, sweep_id: str) -> dict[str, Any]:
+def _node_runs(database: Database, sweep_id: str) -> NodeRuns:
     counted = aggregates.node_run_counts(database, sweep_id)
-    by_node = {
+    by_node: dict[str, NodeRunCounts] = {
         node: {"executed": int(executed), "unshared": int(unshared), "attempts": int(tried)}
         for node, executed, unshared, tried in counted
     }
+    return {
+        "executed": sum(node["executed"] for node in by_node.values()),
+        "unshared": sum(node["unshared"] for node in by_node.values()),
+        "attempts": sum(node["attempts"] for node in by_node.values()),
+        "by_node": by_node,
+    }
+
+
+def _cost(database: Database, sweep_id: str) -> Cost:
     usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, sweep_id)
     return {
-        "node_runs": {
-            **{name: sum(node[name] for node in by_node.values()) for name in ("executed", "unshared", "attempts")},
-            "by_node": by_node,
-        },
-        "cost": {
-            "usd": usd,
-            "unshared_usd": aggregates.unshared_usd(database, sweep_id),
-            "tokens_in": tokens_in,
-            "tokens_out": tokens_out,
-        },
+        "usd": usd,
+        "unshared_usd": aggregates.unshared_usd(database, sweep_id),
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
     }
 
 
 def _rows(
     database: Database,
-    sweep: Mapping[str, Any],
+    sweep: SweepRow,
     scored: Scores,
     seen: interim.View | None,
     *,
     has_ended: bool,
-) -> dict[str, Any]:
-    choices = scored.choices
-    rows = _outcomes(database, sweep["id"], choices, edited=scored.edited)
+) -> tuple[MatrixFigures, list[str]]:
+    """Return what rests on scores, and what to be warned of."""
+    rows = _outcomes(database, sweep.id, scored.choices, edited=scored.edited)
+    choices, added = scored.choices[: scored.planned], AddedRows(database, sweep, scored)
+    for number, document in added.documents().items():
+        rows[number]["exploratory"] = document
     if seen is not None:
-        for row, cases in zip(rows, seen.rows(), strict=True):
+        for row, cases in zip(rows, seen.rows(), strict=False):  # none of rows that were added
             row["as_of"] = cases
     primary, names = scored.primary, list(scored.measures)
-    best: dict[str, Any] = {}
-    metrics: dict[str, Any] = {}
+    best: dict[str, BestDocument] = {}
+    metrics: dict[str, MetricDocument] = {}
     skewed: dict[int, list[str]] = {}
     ledger, tried = Ledger(database, sweep, choices), dict[str, Tried]()
     units, sliced, noise = None, None, None
     for name in names:
-        measure, table = scored.measures[name], scored.table(name)
+        measure, table = scored.measures[name], scored.planned_table(name)
         family = scored.family(name)
         tried[name] = ledger.tried(name)
         share = tried[name].share
-        compared, interval = _compared(table, measure, scored.baseline, sweep["spec"]["seed"], seen, family, share)
+        compared, interval = _compared(table, measure, scored.baseline, sweep.spec["seed"], seen, family, share)
         if name == primary:
             units = table.count_units()
             if seen is None:
-                sliced = _sliced(database, sweep, name, table, scored.baseline, measure, share)
+                sliced = _sliced(database, sweep, name, table, scored, share)
                 noise = noise_of(database, sweep, name, choices)
-        bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(rows)
-        for row, estimate, ends in zip(rows, compared.rows, bounds, strict=True):
-            row["metrics"][name] = {**_listed(dataclasses.asdict(estimate)), "bounds": ends}
-        best[name] = {**best_of(compared, choices), "tried": tried[name].n}
-        counted = {"on_failure": table.failure_score, "failed": table.failed}
-        metrics[name] = {**dataclasses.asdict(measure), **counted, "interval": interval}
+        bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(choices)
+        estimates = [*compared.rows, *added.estimates(name)]
+        for row, estimate, ends in zip(rows, estimates, [*bounds, *([None] * added.count)], strict=True):
+            row["metrics"][name] = _estimate(estimate, ends)
+        best[name] = best_of(compared, choices, added.tried(name) or tried[name].n)
+        metrics[name] = _metric(measure, table, interval)
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
-    correct_exploratory(rows, {name: tried[name].share for name in names[1:]})
+    correct_exploratory(rows[: len(choices)], {name: tried[name].share for name in names[1:]})
+    for number, shares in added.shares(names[1:]):
+        correct_exploratory([rows[number]], shares)
     warnings = [
         f"the intervals of {listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
         "truth less often than 95 times of 100"
         for count, names in skewed.items()
     ]
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
-    warnings += _tried_before(tried)
-    return {
+    warnings += [*_tried_before(tried), *added.sentences()]
+    figures: MatrixFigures = {
         "rows": rows,
         "primary": primary,
-        "primary_named": primary is not None and primary == sweep["spec"].get("primary"),
+        "primary_named": primary is not None and primary == sweep.spec.get("primary"),
         "best": best,
         "metrics": metrics,
         "clusters": units,
         "slices": sliced,
         "noise": noise,
-        "doubts": [*failures_counted(scored), *warnings],
     }
+    return figures, [*failures_counted(scored), *warnings]
 
 
 def _outcomes(
     database: Database, sweep_id: str, choices: Sequence[Mapping[str, str]], *, edited: bool
-) -> list[dict[str, Any]]:
+) -> list[RowDocument]:
     """The rows with what came of their cells, and what these took."""
-    rows: list[dict[str, Any]] = [
+    rows: list[RowDocument] = [
         {
-            "combination": choice,
+            "combination": dict(choice),
             "n": 0,
             "succeeded": 0,
             "failed": 0,
@@ -234,7 +270,7 @@ def _outcomes(
         for choice in choices
     ]
     succeeded_usd: dict[int, float] = {}
-    failed_usd = failed_attempts_usd(database, sweep_id, choices)
+    failed_usd, innocent_usd = failed_attempts_usd(database, sweep_id, choices)
     for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=edited):
         row = rows[number]
         row["n"] += count if status in FINAL_CELLS else 0
@@ -245,6 +281,8 @@ def _outcomes(
             failed_usd[number] += count * (usd or 0.0)
     for number, row in enumerate(rows):
         add_costs(row, succeeded_usd.get(number), failed_usd[number])
+        if innocent_usd[number]:
+            row["cost_innocent_usd"] = innocent_usd[number]
     seconds = aggregates.latencies(database, sweep_id, edited=edited)
     _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
     return rows
@@ -252,27 +290,31 @@ def _outcomes(
 
 def _sliced(
     database: Database,
-    sweep: Mapping[str, Any],
+    sweep: SweepRow,
     metric: str,
     table: ScoreTable,
-    baseline: int | None,
-    measure: Measure,
+    scored: Scores,
     share: float,
-) -> dict[str, Any] | None:
-    """By tag; None where tags tell no cases apart."""
-    tags = outcomes.tags(database, sweep["id"])
-    found = tags and slices(
+) -> SlicesDocument | None:
+    """By tag, of rows that were planned; None where tags tell no cases apart."""
+    measure = scored.measures[metric]
+    tags = outcomes.tags(database, sweep.id)
+    by_tag = tags and slices(
         table.scores,
         table.cases,
         tags,
-        baseline=baseline,
+        baseline=scored.baseline,
         better=measure.better,
         by=measure.compare,
-        seed=sweep["spec"]["seed"],
+        seed=sweep.spec["seed"],
         units=table.units,
         share=share,
     )
-    return {"metric": metric, **found} if found else None
+    if not by_tag:
+        return None
+    for tag in by_tag["tags"]:
+        tag["rows"] += [_UNTOLD] * len(scored.added)
+    return {"metric": metric, **by_tag}
 
 
 def _compared(
@@ -283,7 +325,7 @@ def _compared(
     seen: interim.View | None,
     family: int,
     share: float,
-) -> tuple[Comparison, str | None]:
+) -> tuple[Comparison, Method | None]:
     """The figures of the end, or those that hold however often one looks, and how the intervals of these are made.
 
     family: how many metrics share a correction. share: as for `compare`.
@@ -304,7 +346,7 @@ def _compared(
     return compared, None
 
 
-def _looked_at(seen: interim.View, metrics: Mapping[str, Any]) -> list[str]:
+def _looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument]) -> list[str]:
     """What figures before the end rest on."""
     as_of = seen.as_of
     sentences = [
@@ -342,7 +384,7 @@ def _used_before(uses: int) -> str:
 
 
 def _clustered(units: int | None) -> list[str]:
-    """What few clusters mean for what is told; nothing where cases are independent."""
+    """Warn that few clusters make intervals and tests unreliable; empty if cases are independent."""
     if units is None or units >= FEW:
         return []
     if units < FEWEST:
@@ -350,29 +392,66 @@ def _clustered(units: int | None) -> list[str]:
     return [f"the cases come from {units} clusters, on which intervals and tests rest: fewer than {FEW} are few"]
 
 
-def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """An entry of `best` in the JSON contract."""
-    lead = _listed(dataclasses.asdict(compared.lead))
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: int) -> BestDocument:
+    """An entry of `best` in the JSON contract. tried: how many combinations were, over these cases."""
+    lead, winner = compared.lead, compared.winner
     return {
-        "combination": None if compared.best is None else choices[compared.best],
+        "combination": None if compared.best is None else dict(choices[compared.best]),
         "clear": compared.clear,
-        "candidates": [choices[row] for row in compared.candidates],
-        "unranked": [choices[row] for row in compared.unranked],
+        "candidates": [dict(choices[row]) for row in compared.candidates],
+        "unranked": [dict(choices[row]) for row in compared.unranked],
         "cases": compared.cases,
-        "winner": None if compared.winner is None else _listed(dataclasses.asdict(compared.winner)),
-        "rival": None if compared.lead.rival is None else choices[compared.lead.rival],
-        "lead": lead["lead"],
-        "lead_ci": lead["ci"],
-        **{key: lead[key] for key in ("p", "n_pairs", "cases_needed", "because")},
+        "winner": None
+        if winner is None
+        else {"mean": winner.mean, "ci": _listed(winner.ci), "shrunken": winner.shrunken},
+        "rival": None if lead.rival is None else dict(choices[lead.rival]),
+        "lead": lead.lead,
+        "lead_ci": _listed(lead.ci),
+        "p": lead.p,
+        "n_pairs": lead.n_pairs,
+        "cases_needed": _listed(lead.cases_needed),
+        "because": lead.because,
+        "tried": tried,
     }
 
 
-def _listed(figures: dict[str, Any]) -> dict[str, Any]:
+def _estimate(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
+    return {
+        "n": found.n,
+        "n_pairs": found.n_pairs,
+        "mean": found.mean,
+        "ci": _listed(found.ci),
+        "delta": found.delta,
+        "delta_ci": _listed(found.delta_ci),
+        "p": found.p,
+        "p_adjusted": found.p_adjusted,
+        "effect": found.effect,
+        "detectable": found.detectable,
+        "ranks": _listed(found.ranks),
+        "common_mean": found.common_mean,
+        "bounds": _listed(bounds),
+    }
+
+
+def _metric(measure: Measure, table: ScoreTable, interval: Method | None) -> MetricDocument:
+    return {
+        "better": measure.better,
+        "declared": measure.declared,
+        "compare": measure.compare,
+        "low": measure.low,
+        "high": measure.high,
+        "on_failure": table.failure_score,
+        "failed": table.failed,
+        "interval": interval,
+    }
+
+
+def _listed(figures: Sequence[T] | None) -> list[T] | None:
     """Figures as JSON has them, where an interval is a list."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in figures.items()}
+    return None if figures is None else list(figures)
 
 
-def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> None:
+def _add_latencies(rows: Sequence[RowDocument], found: np.ndarray[Any, Any]) -> None:
     if not len(found):  # np.split gives one part of nothing
         return
     found = found[np.argsort(found[:, 0], kind="stable")]
@@ -382,42 +461,39 @@ def _add_latencies(rows: list[dict[str, Any]], found: np.ndarray[Any, Any]) -> N
         rows[int(number)]["latency_s"] = {"p50": float(p50), "p95": float(p95)}
 
 
-def _uneven(matrix: Mapping[str, Any]) -> list[str]:
+def _uneven(matrix: MatrixDocument) -> list[str]:
     """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
     found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
+    rows = [row for row in matrix["rows"] if not row.get("exploratory")]
     for metric in matrix["metrics"]:
-        counts = [row["metrics"][metric]["n"] for row in matrix["rows"]]
+        counts = [row["metrics"][metric]["n"] for row in rows]
         fewer = sum(0 < n < max(counts) for n in counts)
         if fewer:
             found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
     sentences = []
     for (fewer, least, most), metrics in found.items():
-        rows = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
+        which = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
         sentences.append(
-            f"{rows} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
+            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
             "means are not over the same cases, differences are"
         )
     return sentences
 
 
-def _warnings(
-    database: Database, sweep: Mapping[str, Any], counts: Mapping[str, int], errors: aggregates.Rows
-) -> list[str]:
+def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], errors: aggregates.Rows) -> list[str]:
     sentences = []
     open_ = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
     if open_:
-        why = f" ({sweep['reason']})" if sweep["reason"] else ""
-        sentences.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep['status']}{why}")
-    if undeclared := [
-        metric["name"] for metric in queries.metric_rows(database, sweep["id"]) if not metric["declared"]
-    ]:
+        why = f" ({sweep.reason})" if sweep.reason else ""
+        sentences.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep.status}{why}")
+    if undeclared := [metric.name for metric in queries.metric_rows(database, sweep.id) if not metric.declared]:
         sentences.append(
-            f"nobody has said which values of {', '.join(undeclared)} are better, so higher is taken to be: declare it "
-            'with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
+            f"which values of {', '.join(undeclared)} are better is not declared, so higher counts as better: declare "
+            'it with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
         )
     for metric, count, reason in errors:
         sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
-    mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep["id"])]
+    mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep.id)]
     if mixed:
         sentences.append(f"mixed code: results of {', '.join(mixed)} come from more than one version of it")
     return sentences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from wtb.analysis.statistics.paired import holm
 from wtb.core.tree.combinations import in_words
 from wtb.planning.primary import MEASURED_NAMES
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
 
 
-def correct_exploratory(rows: Sequence[Row], shares: Mapping[str, float]) -> None:
+def correct_exploratory(rows: Sequence[RowDocument], shares: Mapping[str, float]) -> None:
     """Correct (Holm) the p of metrics that do not decide over all of these and all rows together.
 
     Args:
@@ -58,7 +59,7 @@ def failures_counted(scored: Scores) -> list[str]:
     return sentences
 
 
-def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
+def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
     """Sentences: by which metrics another combination would be the best if missing scores were as they may be."""
     sentences = []
     for metric, best in matrix["best"].items():
@@ -67,7 +68,9 @@ def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
         if leader is None:
             continue
         least = min(sign * end for end in _ends(leader, metric))
-        others = [row for row in matrix["rows"] if row is not leader and _ends(row, metric)]
+        others = [
+            row for row in matrix["rows"] if row is not leader and not row.get("exploratory") and _ends(row, metric)
+        ]
         better = [row for row in others if max(sign * end for end in _ends(row, metric)) > least]
         if not better or not any(row["metrics"][metric]["bounds"] for row in (leader, *better)):
             continue
@@ -80,7 +83,7 @@ def bounds_that_matter(matrix: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _ends(row: Mapping[str, Any], metric: str) -> list[float]:
+def _ends(row: RowDocument, metric: str) -> list[float]:
     """The least and the greatest mean that a row may have; its mean where nothing is missing."""
     found = row["metrics"][metric]
     mean = found["mean"]

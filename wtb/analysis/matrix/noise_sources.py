@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,35 +13,38 @@ from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.variance import Components, components
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import Narrower, NoiseDocument
 
 
 def noise_of(
-    database: Database, sweep: Mapping[str, Any], metric: str, choices: Sequence[Mapping[str, str]]
-) -> Document | None:
+    database: Database, sweep: SweepRow, metric: str, choices: Sequence[Mapping[str, str]]
+) -> NoiseDocument | None:
     """The components of variance of one score by `metric`, as `noise` of the JSON contract.
 
     None without repeats, or where fewer than two cases have all of their scores.
     """
-    repeats = int(sweep["spec"]["repeats"])
+    repeats = int(sweep.spec["repeats"])
     if repeats < 2:
         return None
-    scores = _by_repeat(Scores(database, sweep).by_repeat(metric), len(choices), repeats)
-    nodes = in_order(queries.workflow_graph(database, sweep["workflow_id"]), choices)
+    found_scores = Scores(database, sweep).by_repeat(metric)
+    scores = _by_repeat(found_scores[found_scores[:, 0] < len(choices)], len(choices), repeats)
+    nodes = in_order(queries.workflow_graph(database, sweep.workflow_id), choices)
     shared = _common_prefixes(choices, nodes)
-    found = components(scores, shared, len(nodes))
-    if found is None:
+    parts = components(scores, shared, len(nodes))
+    if parts is None:
         return None
     return {
         "metric": metric,
-        "case": found.case,
-        "common": found.common,
-        "nodes": [{"node": node, "variance": part} for node, part in zip(nodes, found.nodes, strict=True)],
-        "rest": found.rest,
-        "cases": found.cases,
-        "repeats": found.repeats,
-        "narrower": _narrower(scores, found),
+        "case": parts.case,
+        "common": parts.common,
+        "nodes": [{"node": node, "variance": part} for node, part in zip(nodes, parts.nodes, strict=True)],
+        "rest": parts.rest,
+        "cases": parts.cases,
+        "repeats": parts.repeats,
+        "narrower": _narrower(scores, parts),
     }
 
 
@@ -57,16 +60,16 @@ def in_order(graph: Mapping[str, Any], choices: Sequence[Mapping[str, str]]) -> 
             following.setdefault(source, []).append(edge["to"])
     for branch in graph.get("branches", ()):
         following.setdefault(branch["from"], []).extend(branch["to"].values())
-    found: list[str] = []
+    names: list[str] = []
     step, seen = list(graph.get("entries", ())), set[str]()
     while step:
         here = [node for node in step if node in varied]
         if len(here) > 1:
             return []
-        found += here
+        names += here
         seen.update(step)
         step = list(dict.fromkeys(to for node in step for to in following.get(node, ()) if to not in seen))
-    return found if set(found) == varied else []
+    return names if set(names) == varied else []
 
 
 def _by_repeat(found: Floats, combinations: int, repeats: int) -> Floats:
@@ -85,7 +88,7 @@ def _common_prefixes(choices: Sequence[Mapping[str, str]], nodes: Sequence[str])
     return np.asarray(np.cumprod(same, axis=2).sum(axis=2), dtype=np.int64)
 
 
-def _narrower(scores: Floats, found: Components) -> dict[str, float | None]:
+def _narrower(scores: Floats, parts: Components) -> Narrower:
     """How wide the interval of a difference between two combinations would be, as a share of what it is.
 
     With twice the cases, and with twice the repeats, which cost the same.
@@ -98,5 +101,5 @@ def _narrower(scores: Floats, found: Components) -> dict[str, float | None]:
     each = float(differences.mean(axis=2).var(axis=1, ddof=1).mean())  # of a case's mean difference
     if each <= 0:
         return {"cases": None, "repeats": None}
-    less = max(each - within / (2 * found.repeats), 0.0)
+    less = max(each - within / (2 * parts.repeats), 0.0)
     return {"cases": math.sqrt(0.5), "repeats": max(math.sqrt(less / each), math.sqrt(0.5))}

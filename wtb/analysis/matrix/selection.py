@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,21 +18,24 @@ from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.tree.combinations import in_words
-from wtb.planning.metric_names import Document, common_mean, row_figure
+from wtb.planning.metric_names import common_mean, row_figure
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import ChoiceDocument, MatrixDocument, RowDocument
+
 
 Best = Mapping[str, Any]
-Row = Mapping[str, Any]
 _REASONS = 3  # as many are told
 _NEVER = 1e300  # seconds of a cell that failed, for a median
 _ROUNDING = 1e-9  # of a figure
 
 
-def fronts(matrix: Document) -> dict[str, list[int]]:
+def fronts(matrix: MatrixDocument) -> dict[str, list[int]]:
     """For each metric the numbers of the rows on the front of its mean, of what a success costs, and of median latency.
 
     Latency counts to the millisecond; that of a row of which most cells failed is beyond any.
     """
-    found = {}
+    by_metric = {}
     for metric, facts in matrix["metrics"].items():
         sign = 1.0 if facts["better"] == "lower" else -1.0
         costs = [
@@ -43,11 +46,11 @@ def fronts(matrix: Document) -> dict[str, list[int]]:
             )
             for row in matrix["rows"]
         ]
-        found[metric] = front(np.array(costs, dtype=float).reshape(-1, 3))
-    return found
+        by_metric[metric] = front(np.array(costs, dtype=float).reshape(-1, 3))
+    return by_metric
 
 
-def choose(matrix: Document, best: Best) -> dict[str, Any]:
+def choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
     """The row that `best` of the sweep file asks for, as `choice` of the JSON contract.
 
     It is the one with the best figure; with `indifferent`, of those that are worse by no more than that the one whose
@@ -57,9 +60,11 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
     subject_to, indifferent = best.get("subject_to"), best.get("indifferent")
     condition = parse_condition(subject_to) if subject_to else None
     reasons: dict[str, None] = {}
-    found: list[tuple[float, float, int]] = []
+    eligible: list[tuple[float, float, int]] = []
     for number, row in enumerate(matrix["rows"]):
         try:
+            if row.get("exploratory"):
+                raise UnknownValue(f"{in_words(row['combination'])} was added after results were seen: run it anew")
             if condition is not None:
                 answer = condition.answer(partial(row_figure, matrix, row))
                 if not answer.holds:
@@ -69,18 +74,18 @@ def choose(matrix: Document, best: Best) -> dict[str, Any]:
             reasons[str(error)] = None
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
-        found.append((figure if direction == "minimize" else -figure, cost, number))
-    chosen = _chosen(found, indifferent)
+        eligible.append((figure if direction == "minimize" else -figure, cost, number))
+    chosen = _chosen(eligible, indifferent)
     objective = f"{direction} {name}" + (f" subject to {subject_to}" if subject_to else "")
     return {
         "objective": objective + ("" if indifferent is None else f", indifferent to {indifferent:g}"),
         "combination": None if chosen is None else matrix["rows"][chosen]["combination"],
         "because": _because(list(reasons)) if chosen is None else None,
-        "left_out": len(matrix["rows"]) - len(found),
+        "left_out": len(matrix["rows"]) - len(eligible),
     }
 
 
-def _wanted(matrix: Document, best: Best) -> tuple[str, str]:
+def _wanted(matrix: MatrixDocument, best: Best) -> tuple[str, str]:
     """Return whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
     for way in ("maximize", "minimize"):
         if best.get(way):
@@ -101,7 +106,7 @@ def _chosen(found: list[tuple[float, float, int]], indifferent: float | None) ->
     return min((cost, figure, number) for figure, cost, number in found if figure <= most + slack)[2]
 
 
-def _objective(matrix: Document, row: Row, name: str) -> float:
+def _objective(matrix: MatrixDocument, row: RowDocument, name: str) -> float:
     """The figure that the sweep file asks for. Raises UnknownValue for a row that is not to be compared by it."""
     if name in matrix["metrics"]:
         return common_mean(matrix, row, name)

@@ -6,18 +6,22 @@ apart from the comparison over all cases, which stays the answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.paired import Compare, cleaned, defined, from_baseline, holm, means, paired_tests
+from wtb.analysis.statistics.paired import Compare, Tested, cleaned, from_baseline, holm, means, paired_tests
 from wtb.analysis.statistics.units import Units
 
-Document = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import TagRow, TagSlices
+
+
 MOST = 12  # tags, those with most cases
 FEWEST = 5  # cases that a tag needs to be told of
 
@@ -33,7 +37,7 @@ def slices(
     seed: int,
     units: Units = None,
     share: float = 1.0,
-) -> Document | None:
+) -> TagSlices | None:
     """Each tag's cases by themselves, as `slices` of the JSON contract; None where no tag tells cases apart.
 
     Args:
@@ -51,13 +55,14 @@ def slices(
     for column, case in enumerate(cases.tolist()):
         for tag in dict.fromkeys(tags.get(case, ())):
             columns.setdefault(tag, []).append(column)
-    shown = {tag: found for tag, found in columns.items() if FEWEST <= len(found) < len(cases)}
+    shown = {tag: means_by_tag for tag, means_by_tag in columns.items() if FEWEST <= len(means_by_tag) < len(cases)}
     if not shown:
         return None
     largest = sorted(shown, key=lambda tag: (-len(shown[tag]), tag))[:MOST]
     scores = cleaned(scores)
     rates = passes(scores, "lower" if better == "lower" else "higher") & (by == "mean")
-    found, p = [], []
+    means_by_tag: list[tuple[str, int, Floats, Sequence[Tested]]] = []
+    p: list[list[float]] = []
     for tag in largest:
         some = scores[:, shown[tag]]
         differences = from_baseline(some, baseline)
@@ -65,26 +70,23 @@ def slices(
         both = rates & (baseline is not None and rates[baseline])
         tested = paired_tests(differences, seed=seed, rates=both, compare=by, units=own)
         p.append([np.nan if one.p is None else one.p for one in tested])
-        found.append((tag, len(shown[tag]), defined(means(some)), tested))
-    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / share).reshape(len(found), -1)
+        means_by_tag.append((tag, len(shown[tag]), means(some), tested))
+    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / share).reshape(len(means_by_tag), -1)
     return {
         "tags": [
-            {
-                "tag": tag,
-                "cases": count,
-                "rows": [
-                    {
-                        "mean": mean,
-                        "n_pairs": one.n,
-                        "delta": one.delta,
-                        "delta_ci": None if one.ci is None else list(one.ci),
-                        "p": one.p,
-                        "p_adjusted": corrected,
-                    }
-                    for mean, one, corrected in zip(middle, tested, defined(row), strict=True)
-                ],
-            }
-            for (tag, count, middle, tested), row in zip(found, adjusted, strict=True)
+            {"tag": tag, "cases": count, "rows": list(map(_row, middle.tolist(), tested, row.tolist()))}
+            for (tag, count, middle, tested), row in zip(means_by_tag, adjusted, strict=True)
         ],
         "left_out": len(columns) - len(largest),
+    }
+
+
+def _row(mean: float, found: Tested, p: float) -> TagRow:
+    return {
+        "mean": None if math.isnan(mean) else mean,
+        "n_pairs": found.n,
+        "delta": found.delta,
+        "delta_ci": None if found.ci is None else list(found.ci),
+        "p": found.p,
+        "p_adjusted": None if math.isnan(p) else p,
     }

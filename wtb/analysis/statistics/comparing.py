@@ -147,12 +147,12 @@ def compare(
     family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * metrics)
     tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=math.ceil(family / share), units=units)
     adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / share)
-    found = means(scores)
+    estimates = means(scores)
     race = _Race(scores, better, rates, by, seed, units, share / metrics)
     columns = (
         np.isfinite(scores).sum(axis=1).tolist(),
         tested,
-        defined(found),
+        defined(estimates),
         defined(_means_ci(scores, rates, units)),
         defined(adjusted),
         race.ranks(),
@@ -168,7 +168,7 @@ def compare(
         best=race.best,
         clear=clear,
         candidates=race.candidates(clear, lead),
-        unranked=tuple(np.flatnonzero(np.isfinite(found) & ~race.eligible).tolist()),
+        unranked=tuple(np.flatnonzero(np.isfinite(estimates) & ~race.eligible).tolist()),
         cases=int(race.common.sum()),
         lead=lead,
         winner=race.winner(),
@@ -328,39 +328,39 @@ class _Race:
             _because(found, leads[closest], self.units, self.level),
         )
 
-    def _needed(self, found: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
+    def _needed(self, tested: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
         """From the ends of the lead's interval: the fewest and the most cases that would settle it."""
-        if found.ci is None or found.spread is None:
+        if tested.ci is None or tested.spread is None:
             return None
         units = int(np.isfinite(differences_by_unit(leads[None], self.units)).sum())
         fewest, most = (
             max(
-                math.ceil(cases_needed(lead, found.spread, rates=rates, level=self.level) * found.n / units),
-                found.n + 1,
+                math.ceil(cases_needed(lead, tested.spread, rates=rates, level=self.level) * tested.n / units),
+                tested.n + 1,
             )
             if lead > 0
             else None
-            for lead in reversed(found.ci)
+            for lead in reversed(tested.ci)
         )
-        if fewest is None or fewest > FAR * found.n:
+        if fewest is None or fewest > FAR * tested.n:
             return None
-        return fewest, None if most is None or most > FAR * found.n else most
+        return fewest, None if most is None or most > FAR * tested.n else most
 
 
-def _because(found: Tested, leads: Floats, units: Units, level: float) -> str:
+def _because(tested: Tested, leads: Floats, units: Units, level: float) -> str:
     """Why the best is not clearly ahead, in words."""
     differ = int((np.nan_to_num(leads) != 0).sum())
-    if found.n < 2:
+    if tested.n < 2:
         return "they have only one case in common"
     if units is not None and np.unique(units).size < FEWEST:
         return f"{np.unique(units).size} clusters are too few to tell; expected {FEWEST} or more"
     if differ == 0:
-        return f"they score the same in all {found.n:,} cases that both have"
-    if found.delta is not None and found.delta <= 0:
+        return f"they score the same in all {tested.n:,} cases that both have"
+    if tested.delta is not None and tested.delta <= 0:
         return "the rival is not behind over the cases that both have"
     if differ < PAIRS:
         cases = "one case differs" if differ == 1 else f"{differ} cases differ"
         return f"only {cases} between them, too few to tell"
-    if found.p is not None and level <= found.p < SIGNIFICANT:
-        return "that could be chance, of so many combinations that were tried over these cases"
+    if tested.p is not None and level <= tested.p < SIGNIFICANT:
+        return "that could be chance, given how many combinations were tried over these cases"
     return "that could be chance"

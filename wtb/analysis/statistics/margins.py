@@ -137,21 +137,21 @@ def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
     return p
 
 
-def _contrasts(one: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
+def _contrasts(tests: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
     found = [
         Contrast(
             n=tested.n,
-            differ=int(np.count_nonzero(np.nan_to_num(one.table[i]))),
+            differ=int(np.count_nonzero(np.nan_to_num(tests.table[i]))),
             delta=tested.delta,
-            low=_defined(one.lows[i]),
+            low=_defined(tests.lows[i]),
             worse=_defined(worse[i]),
             better=_defined(better[i]),
-            margin=None if tested.spread is None else _defined(margin_of(one.units[i], tested.spread)),
+            margin=None if tested.spread is None else _defined(margin_of(tests.units[i], tested.spread)),
             spread=tested.spread,
-            units=one.units[i],
+            units=tests.units[i],
             ci=tested.ci,
         )
-        for i, tested in enumerate(one.tested)
+        for i, tested in enumerate(tests.tested)
     ]
     return found[:rows], found[rows:]
 

@@ -66,29 +66,29 @@ def _outside(pairs: int) -> int:
     return int(np.searchsorted(np.cumsum(ways) / 2.0**pairs, 0.025))
 
 
-def _average(found: Floats, place: int) -> float:
+def _average(values: Floats, place: int) -> float:
     """Of the averages of any two of sorted differences, and of each with itself, the one at this place by size.
 
     There may be too many to hold: they are counted on both sides of a guess until few are left (Johnson & Mizoguchi
     1978).
     """
-    scale = float(np.abs(found).max())
+    scale = float(np.abs(values).max())
     if scale == 0:
         return 0.0
-    low, high = float(found[0]) - scale, float(found[-1])
-    below, upto = _counted(found, low), _counted(found, high)
-    while (upto - below).sum() > found.size and high - low > _NEAR * scale:
+    low, high = float(values[0]) - scale, float(values[-1])
+    below, upto = _counted(values, low), _counted(values, high)
+    while (upto - below).sum() > values.size and high - low > _NEAR * scale:
         guess = (low + high) / 2
-        counted = _counted(found, guess)
-        if (counted - np.arange(found.size)).sum() > place:
+        counted = _counted(values, guess)
+        if (counted - np.arange(values.size)).sum() > place:
             high, upto = guess, counted
         else:
             low, below = guess, counted
     if high - low <= _NEAR * scale:
-        partners = below[below < found.size]
-        return float(((found[below < found.size] + found[partners]) / 2).min())
-    left = np.concatenate([(found[i] + found[below[i] : upto[i]]) / 2 for i in np.flatnonzero(upto > below).tolist()])
-    return float(np.sort(left)[place - int((below - np.arange(found.size)).sum())])
+        partners = below[below < values.size]
+        return float(((values[below < values.size] + values[partners]) / 2).min())
+    left = np.concatenate([(values[i] + values[below[i] : upto[i]]) / 2 for i in np.flatnonzero(upto > below).tolist()])
+    return float(np.sort(left)[place - int((below - np.arange(values.size)).sum())])
 
 
 def _counted(found: Floats, most: float) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ class Caller:
         return self._await(returned, timeout) if inspect.iscoroutine(returned) else returned
 
     def _await(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
-        future = asyncio.run_coroutine_threadsafe(_bounded(coroutine, timeout), self._running_loop())
+        future = asyncio.run_coroutine_threadsafe(bounded(coroutine, timeout), self.running_loop())
         try:
             returned = future.result(None if timeout is None else timeout + GRACE_S)
         except TimeoutError as error:
@@ -48,7 +48,7 @@ class Caller:
             raise NodeTimeout(
                 f"still running after its deadline of {timeout:g} s, and it ignored its cancellation"
             ) from error
-        if isinstance(returned, _Exit):
+        if isinstance(returned, Exit):
             raise returned.error
         return returned
 
@@ -78,7 +78,8 @@ class Caller:
         with self._lock:
             self.abandoned += 1
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of all that is async; the first call starts its thread."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -113,7 +114,8 @@ class Debugged(Caller):
             raise
 
 
-async def _bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
+async def bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
+    """Await a coroutine, which is cancelled after `timeout` seconds. An exit is returned: it would end the loop."""
     if timeout is None:
         return await _contained(coroutine)
     deadline = asyncio.timeout(timeout)
@@ -127,7 +129,7 @@ async def _bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -
 
 
 @dataclass(frozen=True)
-class _Exit:
+class Exit:
     """An exit that user code asked for. Raised on the loop it would end the loop, and with it every other node."""
 
     error: SystemExit | KeyboardInterrupt
@@ -137,7 +139,7 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as error:
-        return _Exit(error)
+        return Exit(error)
 
 
 async def _cancel_others() -> None:

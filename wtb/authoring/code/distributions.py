@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -20,11 +24,11 @@ def distribution_of(package: str) -> str | None:
     module = sys.modules.get(package)
     file = getattr(module, "__file__", None)
     places = (file,) if file else tuple(getattr(module, "__path__", ()))  # a namespace has several, and no file
-    return _installed(package, places)
+    return _installed_version(package, places)
 
 
 @functools.cache
-def _installed(package: str, places: tuple[str, ...]) -> str | None:
+def _installed_version(package: str, places: tuple[str, ...]) -> str | None:
     if not places or not all(_INSTALLED & set(Path(place).parts) for place in places):
         return None
     found = _distributions(package)
@@ -35,10 +39,16 @@ def _installed(package: str, places: tuple[str, ...]) -> str | None:
 
 
 def _distributions(package: str) -> list[Distribution]:
+    from importlib.metadata import PackageNotFoundError, distribution  # a tenth of the start of a node process
+
     try:
         return [distribution(package)]
     except PackageNotFoundError:  # they may be named differently; to find that out takes a look at all of them
         return [distribution(name) for name in sorted(set(_by_package().get(package, ())))]
 
 
-_by_package = functools.cache(packages_distributions)
+@functools.cache
+def _by_package() -> Mapping[str, list[str]]:
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions()

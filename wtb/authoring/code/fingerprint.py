@@ -12,6 +12,8 @@ import ast
 import functools
 import hashlib
 import inspect
+import linecache
+import os
 import sys
 import textwrap
 import threading
@@ -175,25 +177,25 @@ def _is_opaque(package: str) -> bool:
     return package in _KNOWN or distribution_of(package) is not None
 
 
-def _wrapped(one: Any) -> Iterator[tuple[Any, bool]]:
+def _wrapped(value: Any) -> Iterator[tuple[Any, bool]]:
     """What says whose code something is that is not the user's itself: what it wraps, and (True) what it holds."""
-    if isinstance(one, functools.partial):
-        yield one.func, False
-    elif isinstance(one, MethodType):
-        yield from ((part, False) for part in (one.__func__, one.__self__))
-    elif hasattr(one, "__wrapped__"):
-        yield one.__wrapped__, False
-    if isinstance(one, list | tuple):
-        yield from ((part, False) for part in one)
-    elif isinstance(one, dict):
-        yield from ((part, False) for part in one.values())
-    elif (captured := parts_of(one)) is not None:
+    if isinstance(value, functools.partial):
+        yield value.func, False
+    elif isinstance(value, MethodType):
+        yield from ((part, False) for part in (value.__func__, value.__self__))
+    elif hasattr(value, "__wrapped__"):
+        yield value.__wrapped__, False
+    if isinstance(value, list | tuple):
+        yield from ((part, False) for part in value)
+    elif isinstance(value, dict):
+        yield from ((part, False) for part in value.values())
+    elif (captured := parts_of(value)) is not None:
         yield from ((part, True) for part in captured.values())
-    elif isinstance(one, FunctionType):
-        if _is_opaque(_package(one)):
-            yield from ((part, True) for part in inspect.getclosurevars(one).nonlocals.values())
-    elif _package(one) == "wtb" and not isinstance(one, type):
-        yield from ((part, True) for part in getattr(one, "__dict__", {}).values() if callable(part))
+    elif isinstance(value, FunctionType):
+        if _is_opaque(_package(value)):
+            yield from ((part, True) for part in inspect.getclosurevars(value).nonlocals.values())
+    elif _package(value) == "wtb" and not isinstance(value, type):
+        yield from ((part, True) for part in getattr(value, "__dict__", {}).values() if callable(part))
 
 
 def _package(value: Any) -> str:
@@ -236,7 +238,7 @@ def _source(fn: FunctionType) -> str | None:
     if _is_opaque(str(fn.__globals__.get("__name__")).partition(".")[0]):
         return None
     try:
-        lines = inspect.findsource(code)[0]  # by the code: of a function it would unwrap
+        lines = _lines_of(code, fn.__globals__)
         found = _definitions(code.co_filename, lines).get((code.co_firstlineno, code.co_name), [])
     except (OSError, TypeError, SyntaxError):
         return None
@@ -244,6 +246,15 @@ def _source(fn: FunctionType) -> str | None:
         spans = set(code.co_positions())
         found = [node for node in found if _span(node.body) in spans] or found
     return "".join(_text(lines, node) for node in found) or None
+
+
+def _lines_of(code: CodeType, namespace: dict[str, Any]) -> Sequence[str]:
+    """The lines of the file that code is from. Raises OSError or TypeError where it is from none."""
+    file = code.co_filename
+    if not os.path.isfile(file):
+        return inspect.findsource(code)[0]
+    linecache.checkcache(file)  # `inspect` does the same, once it has resolved the paths of all modules: 0.1 s
+    return linecache.getlines(file, namespace)
 
 
 def _text(lines: Sequence[str], node: Any) -> str:
@@ -280,17 +291,17 @@ def _definitions(file: str, lines: Sequence[str]) -> _Definitions:
 
 def _parsed(source: str) -> _Definitions:
     """Functions by the first line and name in their code objects, decorators included; classes by their names."""
-    found: _Definitions = {}
+    definitions: _Definitions = {}
     todo: list[tuple[Any, str]] = [(ast.parse(source), "")]
     for node, around in todo:  # grows
         if isinstance(node, ast.Lambda):
-            found.setdefault((node.lineno, "<lambda>"), []).append(node)
+            definitions.setdefault((node.lineno, "<lambda>"), []).append(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min(part.lineno for part in (node, *node.decorator_list))
-            found.setdefault((first, node.name), []).append(node)
+            definitions.setdefault((first, node.name), []).append(node)
             around = f"{around}{node.name}.<locals>."
         elif isinstance(node, ast.ClassDef):
-            found.setdefault(f"{around}{node.name}", []).append(node)
+            definitions.setdefault(f"{around}{node.name}", []).append(node)
             around = f"{around}{node.name}."
         todo.extend((inner, around) for inner in ast.iter_child_nodes(node))
-    return found
+    return definitions

@@ -79,7 +79,7 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
 
 
 def make_variant(node: Node, added: AddedVariant) -> Variant:
-    """The variant that a sweep adds to a node. Raises InputError where its callable is not to be found."""
+    """The variant that a sweep adds to a node. Raises InputError where its callable cannot be found."""
     if added.source is not None:
         return node.variant_type(node.name, added.name, load(added.source), added.params)
     if added.of is not None and added.of not in node.variants:

@@ -21,7 +21,7 @@ from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.prices import load_prices, price
-from wtb.authoring.tools import Tool, Tools
+from wtb.authoring.tools import Tool, ToolReport, Tools
 from wtb.core.errors import BudgetReached, StateError
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode, encode
@@ -77,7 +77,7 @@ class Context:
     resources_of: Callable[[], Any] = field(default=lambda: None, repr=False)
     workspace_of: Callable[[], Path] | None = field(default=None, repr=False)
     known_tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
-    done: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    done: Sequence[ToolReport] = field(default=(), repr=False)
     checkpoint_taker: CheckpointTaker | None = field(default=None, repr=False)
     fine: bool = field(default=False, repr=False)
     questioner: Questioner | None = field(default=None, repr=False)
@@ -166,7 +166,7 @@ class Context:
         """The workflow's tools: `ctx.tools.search(q="x")` calls one, and its call is recorded."""
         return Tools(self.known_tools, self._called, self.done)
 
-    def _called(self, call: Mapping[str, Any]) -> None:
+    def _called(self, call: ToolReport) -> None:
         self.record.report("tool", call)
         if self.fine and self.checkpoint_taker is not None:
             self.checkpoint_taker.take(None, "step")

@@ -256,7 +256,7 @@ def unscored(one: Evaluator, failure: Failure) -> Score:
     return Score(one.name, None, one.measure(one.name), str(failure))
 
 
-def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
+def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
     opened: list[AttemptWorkspace] = []
 
     def workspace() -> Path:
@@ -280,8 +280,8 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
         workspace_of=workspace,
     )
     try:
-        with regex_search.within(one.timeout):
-            return _read(one, _called(one, case, result, surroundings))
+        with regex_search.within(scorer.timeout):
+            return _read(scorer, _called(scorer, case, result, surroundings))
     except Stopped:  # of the run, not of the evaluator
         raise
     except BaseException as error:
@@ -291,7 +291,7 @@ def _score(one: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> 
             raise
         where = failure.trace.strip().splitlines()
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
-        return [Score(one.name, None, one.measure(one.name), f"{failure}{at}")]
+        return [Score(scorer.name, None, scorer.measure(scorer.name), f"{failure}{at}")]
     finally:
         if opened:
             opened[0].close(keep=False)
@@ -304,21 +304,21 @@ def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: 
     return surroundings.call(one.fn, case, result, timeout=one.timeout)
 
 
-def _read(one: Evaluator, returned: Any) -> list[Score]:
+def _read(scorer: Evaluator, returned: Any) -> list[Score]:
     if not isinstance(returned, Mapping):
-        return [_number(one, one.name, returned)]
+        return [_number(scorer, scorer.name, returned)]
     found: dict[str, Score] = {}
     for key, value in returned.items():
-        metric = storable(f"{one.name}.{key}", METRIC)
+        metric = storable(f"{scorer.name}.{key}", METRIC)
         if metric in found or len(found) == MOST_METRICS:
             more = f"more than {MOST_METRICS:,} metrics" if metric not in found else f"the metric {metric!r} twice"
             raise StateError(f"it returned {more}")
-        found[metric] = _number(one, metric, value)
+        found[metric] = _number(scorer, metric, value)
     return list(found.values())
 
 
-def _number(one: Evaluator, metric: str, value: Any) -> Score:
-    measure = one.measure(metric)
+def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
+    measure = scorer.measure(metric)
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

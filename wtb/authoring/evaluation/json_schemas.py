@@ -43,7 +43,7 @@ def _check_shape(schema: object, name: str) -> None:
     problem = best_match(_META.iter_errors(schema))
     if problem is not None:
         at = name + problem.json_path.removeprefix("$")
-        raise InputError(f"'{at}' is no JSON schema of draft 2020-12: {problem.message[:200]}")
+        raise InputError(f"'{at}' is not a JSON schema of draft 2020-12: {problem.message[:200]}")
 
 
 def _check_references(schema: Mapping[str, Any]) -> None:
@@ -52,16 +52,16 @@ def _check_references(schema: Mapping[str, Any]) -> None:
         todo = [(root, REGISTRY.resolver_with_root(root))]
         seen: set[int] = set()
         while todo:
-            found, resolver = todo.pop()
-            if not isinstance(found.contents, Mapping) or id(found.contents) in seen:
+            subschema, resolver = todo.pop()
+            if not isinstance(subschema.contents, Mapping) or id(subschema.contents) in seen:
                 continue
-            seen.add(id(found.contents))
-            resolver = resolver.in_subresource(found)
+            seen.add(id(subschema.contents))
+            resolver = resolver.in_subresource(subschema)
             for key in _REFERENCES:
-                if key in found.contents:
-                    target = _target(key, found.contents[key], resolver)
+                if key in subschema.contents:
+                    target = _target(key, subschema.contents[key], resolver)
                     todo.append((DRAFT202012.create_resource(target.contents), target.resolver))
-            todo += [(part, resolver) for part in found.subresources()]
+            todo += [(part, resolver) for part in subschema.subresources()]
     except ValueError as error:  # of the standard library, for an address that is none
         raise InputError(f"'schema' has an '$id' that cannot be read: {error}") from None
 

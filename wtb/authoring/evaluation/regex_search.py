@@ -59,7 +59,7 @@ class Searchers:
         """Raises NodeTimeout after so many seconds, WTBError for what the search raised, Stopped once it was closed."""
         process = self._take()
         try:
-            answer = _asked(process, json.dumps([kind, math.ceil(seconds) + 1, what, where]), seconds)
+            answer = _ask(process, json.dumps([kind, math.ceil(seconds) + 1, what, where]), seconds)
         except BaseException:
             self._drop(process)
             if self._closed:
@@ -106,7 +106,7 @@ class Searchers:
             _end(process)
 
 
-def _asked(process: subprocess.Popen[str], line: str, seconds: float) -> Any:
+def _ask(process: subprocess.Popen[str], line: str, seconds: float) -> Any:
     assert process.stdin is not None, "it is a pipe"
     assert process.stdout is not None, "it is a pipe"
     ends = time.monotonic() + seconds
@@ -194,5 +194,5 @@ def pattern_problem(pattern: str) -> str | None:
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        return f"{pattern!r:.100}, which is no regular expression ({error}); expected one as Python's `re` takes it"
+        return f"{pattern!r:.100}, which is not a regular expression ({error}); expected one as Python's `re` takes it"
     return None

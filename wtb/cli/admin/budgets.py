@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
 from wtb.cli.admin.sessions import amount_of, count_of, read_amounts
-from wtb.cli.console import open_database, put
+from wtb.cli.console import open_context, put
 from wtb.cli.output import present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
 from wtb.display.text import costs
-from wtb.execution.runtime import budgets
-from wtb.store.limits import budgets as budget_store
-from wtb.store.limits import sessions
-from wtb.store.read import queries
+from wtb.operations.administration import budgets as operations
 
 if TYPE_CHECKING:
-    from wtb.store.database import Database
-
+    from wtb.operations.administration.budgets import Budgets
 
 Project = Annotated[str | None, typer.Option("--project", metavar="NAME", help="Of this project.")]
 Session = Annotated[str | None, typer.Option("--session", metavar="NAME", help="Of this session.")]
@@ -40,9 +35,9 @@ def set_(
     node_runs: NodeRuns = None,
     db: options.Db = None,
 ) -> None:
-    """Give a project or session budgets; those that are not named stay. Runs under way see it within a second.
+    """Give a project or session budgets; those that are not named stay.
 
-    A sweep's own limits are changed with `wtb resume SWEEP --limits usd=20`.
+    Runs under way see it within a second. A sweep's own limits are changed with `wtb resume SWEEP --limits usd=20`.
 
     Examples: wtb budget set --project search --usd 10 --tokens 2000000
     """
@@ -51,22 +46,22 @@ def set_(
     limits = {name.replace("-", "_"): amount for name, amount in amounts.items()}
     if not limits:
         raise InputError("nothing to set; give --usd, --tokens or --node-runs (none: no limit)")
-    database = open_database(db, create=True)
-    _change(database, project, session, limits)
+    context = open_context(db, create=True)
+    budgets = operations.set_budgets(context, limits, project=project, session=session)
     summary = ", ".join(
         f"{kind.replace('_', ' ')} {'no limit' if most is None else f'{most:g}'}" for kind, most in limits.items()
     )
-    put(f"budget of {_whose(project, session)}: {summary}")
+    put(f"budget of {_whose(budgets)}: {summary}")
 
 
 def clear(project: Project = None, session: Session = None, db: options.Db = None) -> None:
-    """Lift all budgets of a project or session. What was spent stays known to `wtb costs`.
+    """Lift all budgets of a project or session.
+
+    What was spent stays known to `wtb costs`.
 
     Examples: wtb budget clear --project search  |  wtb budget clear --session ann
     """
-    kinds = ("usd", "tokens") if session is not None else ("usd", "tokens", "node_runs")
-    _change(open_database(db), project, session, dict.fromkeys(kinds))
-    put(f"{_whose(project, session)}: no budgets")
+    put(f"{_whose(operations.clear_budgets(open_context(db), project=project, session=session))}: no budgets")
 
 
 def list_(
@@ -86,35 +81,14 @@ def list_(
 
     Examples: wtb budget list  |  wtb budget list nightly --format json
     """
-    database = open_database(db)
-    found = budgets.budget_documents(database, None if sweep is None else queries.find_sweep(database, sweep)["id"])
     nothing = "there are no budgets; `wtb budget set --project NAME --usd 10` makes one"
-    present_all("budgets", found, costs.budgets, format, output, nothing)
+    present_all("budgets", operations.list_budgets(open_context(db), sweep), costs.budgets, format, output, nothing)
 
 
-def _change(database: Database, project: str | None, session: str | None, limits: Mapping[str, Any]) -> None:
-    if (project is None) == (session is None):
-        raise InputError("name one: --project NAME or --session NAME")
-    if project is not None:
-        _check_project(project)
-        budget_store.set_project(database, project, limits)
-        return
-    if "node_runs" in limits:
-        raise InputError(
-            "--node-runs: a session has no budget of node runs; `wtb session change NAME --concurrency N` limits how "
-            "many it may do at a time"
-        )
-    sessions.change_quota(database, sessions.find_session(database, str(session))["id"], limits)
-
-
-def _check_project(name: str) -> None:
-    """Raises InputError for what a sweep file would refuse, too."""
-    if not (0 < len(name.strip()) == len(name) <= 200 and name.isprintable()):
-        raise InputError(f"--project {name!r}: expected a name of 1 to 200 printable characters")
-
-
-def _whose(project: str | None, session: str | None) -> str:
-    return f"project {printable(project)}" if project is not None else f"session {printable(str(session))}"
+def _whose(budgets: Budgets) -> str:
+    if budgets.project is not None:
+        return f"project {printable(budgets.project)}"
+    return f"session {printable(str(budgets.session))}"
 
 
 BUDGET = {"set": set_, "list": list_, "clear": clear}

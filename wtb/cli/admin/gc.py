@@ -1,30 +1,23 @@
-"""Commands around what is kept: gc, pin, unpin."""
+"""Commands around what is kept: gc, pin, unpin, delete."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_database, put, say
+from wtb.cli.console import confirm, open_context, put, say
 from wtb.cli.output import present
 from wtb.config import retention_policy
-from wtb.core.errors import InputError
+from wtb.core.serialization.plain_json import iso
 from wtb.display.text.admin import machine
-from wtb.display.views import sweeps as views
-from wtb.operations.housekeeping import garbage_collection
-from wtb.store.files import locations
-from wtb.store.housekeeping import retention as store
-from wtb.store.read import details
+from wtb.operations.housekeeping import delete as deletion
+from wtb.operations.housekeeping import garbage_collection, pins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from wtb.store.database import Database
-
-SAY_EVERY_S = 2.0
+    from wtb.operations.housekeeping.pins import Pin
 
 Pinned = Annotated[
     str,
@@ -43,9 +36,7 @@ def gc(
     sweeps: Annotated[
         str | None, typer.Option("--sweeps", metavar="AGE", help="Remove sweeps that finished earlier \\[never].")
     ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=0, help="... but not the newest N of each name \\[10].")
-    ] = None,
+    keep: Annotated[int | None, typer.Option("--keep", help="... but not the newest N of each name \\[10].")] = None,
     files: Annotated[
         str | None, typer.Option("--files", metavar="AGE", help="Keep stored files that nothing names so long \\[1h].")
     ] = None,
@@ -65,15 +56,13 @@ def gc(
     Examples: wtb gc --dry-run  |  wtb gc --sweeps 30d --keep 5
     """
     policy = retention_policy.read_policy(outputs=outputs, superseded=superseded, sweeps=sweeps, keep=keep, files=files)
-    database = open_database(db)
-    found = garbage_collection.collect(
-        database, locations.workspaces_of(database).files, policy, dry=dry_run, say=_now_and_then()
-    )
-    present(found.document(), machine.collected, format, output)
+    found = garbage_collection.collect(open_context(db), policy, dry_run=dry_run)
+    document = {**asdict(found), "at": iso(found.at)}
+    present(document, machine.collected, format, output)
 
 
 def pin(
-    what: Pinned,
+    ref: Pinned,
     name: Annotated[str | None, typer.Option("--name", help="A name for the checkpoint.")] = None,
     db: options.Db = None,
 ) -> None:
@@ -85,59 +74,45 @@ def pin(
 
     Examples: wtb pin nightly  |  wtb pin CHECKPOINT --name before-the-change
     """
-    if name is not None and not (0 < len(name.strip()) <= 200 and name.isprintable()):
-        raise InputError(f"--name {name!r}: expected 1 to 200 printable characters")
-    put(_set(open_database(db), what, True, name))
+    put(_text("pinned", pins.pin(open_context(db), ref, name=name)))
 
 
-def unpin(what: Pinned, db: options.Db = None) -> None:
+def unpin(ref: Pinned, db: options.Db = None) -> None:
     """Let `wtb gc` remove a pinned sweep or checkpoint again.
 
     It is removed once the retention policy allows it.
 
     Example: wtb unpin nightly
     """
-    put(_set(open_database(db), what, False, None))
+    put(_text("unpinned", pins.unpin(open_context(db), ref)))
 
 
-def _set(database: Database, what: str, pinned: bool, name: str | None) -> str:
-    done = "pinned" if pinned else "unpinned"
-    kind, found, sweep_id = _found(database, what)
-    if kind == "sweep":
-        if name is not None:
-            raise InputError(f"{what!r} is a sweep, which has its name; --name is for checkpoints")
-        store.pin_sweep(database, sweep_id, pinned)
-        return f"{done} sweep {found} ({sweep_id})"
-    store.pin_checkpoint(database, found, sweep_id, pinned, name)
-    return f"{done} checkpoint {found}" + (f" as {name}" if name else "")
+def _text(done: str, pin: Pin) -> str:
+    if pin.kind == "sweep":
+        return f"{done} sweep {pin.name} ({pin.id})"
+    return f"{done} checkpoint {pin.id}" + (f" as {pin.name}" if pin.name else "")
 
 
-def _found(database: Database, what: str) -> tuple[str, str, str]:
-    """("sweep", its name, its id), or ("checkpoint", its id, its sweep). Raises InputError where it is neither."""
-    try:
-        kind, row = views.find(database, what)
-    except InputError as nothing:
-        try:
-            checkpoint, sweep_id = details.find_checkpoint(database, what)
-        except InputError as no_checkpoint:
-            several = [text for one in (nothing, no_checkpoint) for text in one.problems if "several" in text]
-            raise InputError(*(several or nothing.problems)) from None
-        return "checkpoint", checkpoint.id, sweep_id
-    if kind == "sweep":
-        return "sweep", row["name"], row["id"]
-    if row["head_id"] is None:
-        raise InputError(f"execution {row['id']} has no checkpoint yet")
-    return "checkpoint", row["head_id"], row["sweep_id"]
+def delete(
+    ref: options.Sweep,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    db: options.Db = None,
+) -> None:
+    """Delete one sweep with all that belongs to it, for good.
 
+    These are its cells, executions, checkpoints, scores and events.
 
-def _now_and_then() -> Callable[[str], None]:
-    """Says on stderr how far long work is, every two seconds."""
-    said_at = time.monotonic()
+    See also: `wtb gc` removes what is old, by a policy; `wtb cancel` ends a sweep and keeps its results.
 
-    def tell(text: str) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at > SAY_EVERY_S:
-            said_at = time.monotonic()
-            say(text)
-
-    return tell
+    Example: wtb delete nightly --yes
+    """
+    context = open_context(db)
+    preview = deletion.preview_delete(context, ref)
+    row = preview.target.row
+    what = f"sweep {row.name} ({row.id}, {row.status}) with {preview.counts['cells']:,} cells"
+    if not yes and not confirm(f"Delete {what} for good?"):
+        say("nothing was deleted")
+        raise typer.Exit(1)
+    deleted = deletion.delete(context, row.id)
+    removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in deleted.counts.items() if count)
+    put(f"deleted {deleted.target}: {removed}")

@@ -1,4 +1,4 @@
-"""Commands around projects: init, workflow, doctor, db, delete."""
+"""Commands around projects: init, workflow, doctor, db."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ import typer
 from wtb.authoring import graph_snapshot
 from wtb.authoring.code import import_paths, resolve
 from wtb.cli import options
-from wtb.cli.console import confirm, missing_database, open_database, put, say
+from wtb.cli.console import missing_database, put, say
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
-from wtb.core.errors import ConflictError, InputError
+from wtb.core.errors import InputError
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import graphs
 from wtb.store import database as databases
-from wtb.store import process_identity
-from wtb.store.housekeeping import deletion
-from wtb.store.read import details, queries
-from wtb.store.runs import leases
 from wtb.store.tables import schema
 
 
@@ -144,35 +140,6 @@ def db_version(
     present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
     if version != schema.REVISION:
         raise typer.Exit(1)
-
-
-def delete(
-    sweep: options.Sweep,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    db: options.Db = None,
-) -> None:
-    """Delete one sweep with all that belongs to it, for good.
-
-    These are its cells, executions, checkpoints, scores and events.
-
-    See also: `wtb gc` removes what is old, by a policy; `wtb cancel` ends a sweep and keeps its results.
-
-    Example: wtb delete nightly --yes
-    """
-    database = open_database(db)
-    row = queries.find_sweep(database, sweep)
-    for owner in leases.owners(database, row["id"]):
-        if process_identity.may_live(owner):
-            where = f"process {owner['pid']} on {owner['host']}"
-            raise ConflictError(f"sweep {row['name']} ({row['id']}): {where} is running it; stop that process first")
-    counted = details.belongings(database, row["id"])
-    what = f"sweep {row['name']} ({row['id']}, {row['status']}) with {counted['cells']:,} cells"
-    if not yes and not confirm(f"Delete {what} for good?"):
-        say("nothing was deleted")
-        raise typer.Exit(1)
-    deletion.delete_sweep(database, row["id"])
-    removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count)
-    put(f"deleted sweep {row['name']} ({row['id']}): {removed}")
 
 
 WORKFLOW = {"list": workflow_list, "show": workflow_show}

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import existing_database, open_database, prints_to_stderr, put, say
+from wtb.cli.console import existing_context, open_context, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
-from wtb.cli.progress import watch
-from wtb.cli.results.compare import Margin, read_margin, with_margin
-from wtb.config import webhooks
-from wtb.config.stack_file import broker_url
-from wtb.core.cron import BAD, check_cron, check_name, in_words, zone_of
-from wtb.core.errors import InputError
-from wtb.core.serialization.plain_json import iso
+from wtb.cli.progress import progress_display
+from wtb.cli.results.compare import Margin, read_margin
+from wtb.core.cron import BAD, in_words
+from wtb.core.documents.administration import ScheduleHistoryDocument
 from wtb.core.texts import plural
 from wtb.display.text.admin import schedules as render
-from wtb.operations.schedules import fire as operations
+from wtb.operations.schedules import fire as firing
 from wtb.operations.schedules import history as history_operations
-from wtb.store import schedules
-from wtb.store.limits import sessions
-from wtb.store.read import baselines
-
-if TYPE_CHECKING:
-    from wtb.execution.runtime.sweep_run import Ended, SweepRun
-    from wtb.planning.binding import Bound
-    from wtb.store.database import Database
-
+from wtb.operations.schedules import schedules
+from wtb.store import schedules as store
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
@@ -73,27 +63,28 @@ def add(
     session: options.Session = None,
     db: options.Db = None,
 ) -> None:
-    """Run a sweep by the clock. It runs from this folder, by the scheduler or by `wtb schedule run-due`.
+    """Run a sweep by the clock.
+
+    It runs from this folder, by the scheduler or by `wtb schedule run-due`.
 
     Examples: wtb schedule add nightly sweep.yaml --cron '0 3 * * *' --baseline last  |  wtb schedule add hourly
     sweep.yaml --cron '0 * * * *' --baseline main --notify ./tell.sh
     """
-    check_name(name)
-    row: dict[str, Any] = {"name": name, "cron": check_cron(cron), "tz": zone_of(tz).key, "missed": missed.value}
-    row["margin"] = read_margin(margin)
-    row["notify"] = {} if notify is None else webhooks.read_target(notify, allow_private=allow_private)
-    database = open_database(db, create=True)
-    if queued and database.is_sqlite:
-        raise InputError(f"--queued needs workers, which need PostgreSQL, and the database is {database.shown_url}")
     with prints_to_stderr():
-        prepared = with_margin(operations.prepared_for(database, file, session), row["margin"])
-    row["session"] = sessions.session_name(prepared.bound.spec.session)
-    sessions.check_open(database, row["session"])
-    if baseline is not None and baseline != baselines.LAST:
-        baselines.named_baseline(database, row["session"], baseline)
-    row |= {"file": str(file.absolute()), "folder": str(Path.cwd()), "baseline": baseline}
-    row["queued"] = (broker_url() is not None and not database.is_sqlite) if queued is None else queued
-    schedule = schedules.add_schedule(database, row)
+        schedule = schedules.add_schedule(
+            open_context(db, create=True),
+            name,
+            file,
+            cron=cron,
+            tz=tz,
+            baseline=baseline,
+            margin=read_margin(margin),
+            notify=notify,
+            allow_private=allow_private,
+            missed=missed.value,
+            queued=queued,
+            session=session,
+        )
     put(f"schedule {name}: {in_words(schedule['cron'])} ({tz}), first {render.moment(schedule['next_at'], tz)}")
     if not schedule["queued"]:
         say("something has to start it: a line of crontab that runs `wtb schedule run-due` here, or `wtb up`")
@@ -109,8 +100,8 @@ def list_(
 
     Examples: wtb schedule list  |  wtb schedule list --format json
     """
-    database = existing_database(db)
-    rows = [] if database is None else [_document(database, row) for row in schedules.schedule_rows(database, session)]
+    context = existing_context(db)
+    rows = [] if context is None else schedules.list_schedules(context, session)
     nothing = "there are no schedules yet; `wtb schedule add NAME FILE --cron TEXT` makes one"
     present_all("schedules", rows, render.listed, format, output, nothing)
 
@@ -122,18 +113,16 @@ def show(
 
     Example: wtb schedule show nightly
     """
-    database = open_database(db)
-    present({"schedule": _document(database, schedules.find_schedule(database, name))}, render.one, format, output)
+    present({"schedule": schedules.show_schedule(open_context(db), name)}, render.one, format, output)
 
 
 def pause(name: Name, db: options.Db = None) -> None:
-    """Make no fires until it is resumed; what runs already goes on.
+    """Make no fires until it is resumed; what already runs continues.
 
     Example: wtb schedule pause nightly
     """
-    database = open_database(db)
-    changed = schedules.pause_schedule(database, schedules.find_schedule(database, name)["id"])
-    put(f"schedule {name}: paused" if changed else f"schedule {name}: paused already")
+    status = schedules.pause_schedule(open_context(db), name)
+    put(f"schedule {name}: paused" if status.changed else f"schedule {name}: paused already")
 
 
 def resume(name: Name, db: options.Db = None) -> None:
@@ -141,21 +130,19 @@ def resume(name: Name, db: options.Db = None) -> None:
 
     Example: wtb schedule resume nightly
     """
-    database = open_database(db)
-    changed = schedules.resume_schedule(database, schedules.find_schedule(database, name)["id"])
-    row = schedules.find_schedule(database, name)
-    put(
-        f"schedule {name}: {'active' if changed else 'active already'}, next {render.moment(row['next_at'], row['tz'])}"
-    )
+    status = schedules.resume_schedule(open_context(db), name)
+    active = "active" if status.changed else "active already"
+    put(f"schedule {name}: {active}, next {render.moment(status.next_at, status.tz)}")
 
 
 def remove(name: Name, db: options.Db = None) -> None:
-    """Remove a schedule with its history. The sweeps of its fires stay.
+    """Remove a schedule with its history.
+
+    The sweeps of its fires stay.
 
     Example: wtb schedule remove nightly
     """
-    database = open_database(db)
-    count = schedules.remove_schedule(database, schedules.find_schedule(database, name)["id"])
+    count = schedules.remove_schedule(open_context(db), name)
     put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
 
 
@@ -168,41 +155,15 @@ def run_now(
 
     Example: wtb schedule run-now nightly
     """
-    from wtb_scheduler.fires import Fires
-
-    database = open_database(db)
-    schedule = schedules.find_schedule(database, name)
-    if not Path(schedule["folder"]).is_dir():
-        raise InputError(f"schedule {name}: its folder {schedule['folder']} is not there")
-    fire_at = schedules.make_manual(database, schedule["id"])
-    fires = Fires(database, say, quiet=False)
-    try:
-        fires.start(_one_of(schedules.fire_rows(database, schedule["id"]), fire_at))
-        fires.wait()
-    except KeyboardInterrupt:
-        fires.end()
-        raise
-    row = _one_of(schedules.fire_rows(database, schedule["id"]), fire_at)
-    found = {
-        "version": history_operations.VERSION,
-        "schedule": name,
-        "tz": schedule["tz"],
-        "fire": history_operations.fire_document(row),
-    }
-    present(found, render.fired, format, output)
-    if row["verdict"] is None:
-        say("workers run it, and a scheduler judges it" if row["queued"] else "a scheduler goes on with it")
-    raise typer.Exit(1 if row["verdict"] in BAD else 0)
-
-
-def _one_of(rows: list[dict[str, Any]], fire_at: float) -> dict[str, Any]:
-    return next(row for row in rows if row["fire_at"] == fire_at)
+    fired = schedules.run_now(open_context(db), name)
+    present(fired, render.fired, format, output)
+    raise typer.Exit(1 if fired["fire"]["verdict"] in BAD else 0)
 
 
 def history(
     name: Name,
     metric: Annotated[str | None, typer.Option("--metric", help="By which metric \\[default: the first].")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Only the last N fires.")] = 60,
+    limit: Annotated[int, typer.Option("--limit", help="Only the last N fires.")] = 60,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -212,18 +173,13 @@ def history(
     Examples: wtb schedule history nightly  |  wtb schedule history nightly --metric f1
     """
 
-    def drawn(document: Mapping[str, Any], width: int, color: bool) -> str:
+    def drawn(document: ScheduleHistoryDocument, width: int, color: bool) -> str:
         text = render.history(document, width, color)
         shows_all = output is not None or (sys.stdout.encoding or "utf-8").lower().startswith("utf")
         return text if shows_all else render.plain(text)
 
-    database = open_database(db)
-    present(
-        history_operations.history(database, schedules.find_schedule(database, name), metric, limit),
-        drawn,
-        format,
-        output,
-    )
+    found = history_operations.history(open_context(db), name, metric=metric, limit=limit)
+    present(found, drawn, format, output)
 
 
 def check(name: Name, db: options.Db = None) -> None:
@@ -231,10 +187,9 @@ def check(name: Name, db: options.Db = None) -> None:
 
     Example: wtb schedule check nightly
     """
-    database = open_database(db)
-    wrong, sentence = history_operations.problems(database, schedules.find_schedule(database, name))
-    put(f"schedule {name}: {sentence}")
-    raise typer.Exit(1 if wrong else 0)
+    found = history_operations.check_schedule(open_context(db), name)
+    put(f"schedule {name}: {found.sentence}")
+    raise typer.Exit(1 if found.is_wrong else 0)
 
 
 def run_due(db: options.Db = None) -> None:
@@ -244,14 +199,7 @@ def run_due(db: options.Db = None) -> None:
 
     Example: wtb schedule run-due
     """
-    from wtb_scheduler.fires import Fires
-
-    fires = Fires(open_database(db), say)
-    try:
-        fires.finish()
-    except KeyboardInterrupt:
-        fires.end()
-        raise
+    schedules.run_due(open_context(db))
 
 
 def fire(
@@ -267,33 +215,9 @@ def fire(
     if quiet:  # the next round goes on
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    def work(run: SweepRun, bound: Bound) -> Ended:
-        return _to_its_end(run) if quiet else watch(run, bound.spec.run.grace)
-
-    operations.carry_out(
-        open_database(None), schedules.Claim(schedule, at, token), work, say if quiet else lambda text: None
-    )
-
-
-def _to_its_end(run: SweepRun) -> Ended:
-    run.start()
-    while not run.wait(1.0):
-        pass
-    return run.finish()
-
-
-def _document(database: Database, row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("name", "status", "session", "file", "folder", "cron", "tz", "missed", "queued", "baseline", "margin")
-    last = schedules.last_ended(database, row["id"]) or next(
-        iter(schedules.fire_rows(database, row["id"], limit=1)), None
-    )
-    return {
-        **{key: row[key] for key in kept},
-        "notify": webhooks.shown(row["notify"]),
-        "next_at": iso(row["next_at"]),
-        "created_at": iso(row["created_at"]),
-        "last": history_operations.fire_document(last) if last else None,
-    }
+    context = replace(open_context(None), report=say if quiet else lambda text: None)
+    with progress_display(quiet) as show:
+        firing.carry_out(context, store.Claim(schedule, at, token), progress=show, signals=not quiet)
 
 
 SCHEDULE = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,20 +19,11 @@ if TYPE_CHECKING:
     from wtb.config.stack_file import Stack
 
 
-class Pool(StrEnum):
-    """Pools of a worker."""
-
-    process = "process"
-    threads = "threads"
-    prefork = "prefork"
-
-
 def up(
     concurrency: Annotated[
         int | None,
         typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Node runs at a time of the worker."),
     ] = None,
-    pool: Annotated[Pool, typer.Option("--pool", help="Pool of the worker.")] = Pool.process,
     queues: Annotated[
         str | None, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that the worker takes from.")
     ] = None,
@@ -52,12 +42,12 @@ def up(
 
     See also: `wtb status --stack` says how it is; `wtb down` stops it.
 
-    Examples: wtb up  |  wtb up --concurrency 8 --pool threads --detach
+    Examples: wtb up  |  wtb up --concurrency 8 --detach
     """
     check_system()
     folder = Path.cwd()
     if detach:
-        values = {"--concurrency": concurrency, "--pool": pool.value, "--queues": queues, "--flower-port": flower_port}
+        values = {"--concurrency": concurrency, "--queues": queues, "--flower-port": flower_port}
         options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
         _start_detached(folder, [*options, *(["--no-flower"] if no_flower else [])])
         return
@@ -73,7 +63,7 @@ def up(
             for text in (*_access(stack), "stop: Ctrl-C here, or `wtb down`"):
                 line("wtb", text)
 
-    run_stack(folder, StackOptions(concurrency, pool.value, queues, not no_flower, flower_port), line, report_ready)
+    run_stack(folder, StackOptions(concurrency, queues, not no_flower, flower_port), line, report_ready)
 
 
 def _start_detached(folder: Path, options: list[str]) -> None:

@@ -14,15 +14,14 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import as_json, put, say
-from wtb.config import distribution
 from wtb.config.credentials import DATABASE_URL, keep
-from wtb.config.stack_file import broker_url
-from wtb.core.errors import BrokerAway, InputError, StoreAway
+from wtb.core.errors import BrokerAway, StoreAway
 from wtb.core.units import MOST_SLOTS
 from wtb.execution.runtime import alerts as execution
+from wtb.operations.running import submitting
 from wtb.store import database as databases
-from wtb.store.files import system
 from wtb.store.runs import maintenance
+from wtb_workers import broker_notifier
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from wtb.store.database import Database
 
 
-POOLS = ("process", "threads", "prefork")
 ALERTS_S = 60.0  # for the alerts of a single round
 RETRY_S = 1.0  # between attempts to reach a server that is away
 SAY_AGAIN_S = 60.0
@@ -41,14 +39,6 @@ def worker(
         int | None,
         typer.Option("--concurrency", "-c", min=1, max=MOST_SLOTS, help="Executions at a time \\[default: cores]."),
     ] = None,
-    pool: Annotated[
-        str,
-        typer.Option(
-            "--pool",
-            help="process: nodes in processes of their own; threads: in the worker itself; prefork: a worker process "
-            "for each slot.",
-        ),
-    ] = "process",
     queues: Annotated[
         str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
     ] = "default",
@@ -63,12 +53,9 @@ def worker(
 
     See also: `wtb scheduler` recovers what workers lose; `wtb up` starts both.
 
-    Examples: wtb worker  |  wtb worker --concurrency 8  |  wtb worker --pool threads --concurrency 200 --queues
-    default,gpu
+    Examples: wtb worker  |  wtb worker --concurrency 8  |  wtb worker --concurrency 200 --queues default,gpu
     """
-    if pool not in POOLS:
-        raise InputError(f"--pool {pool!r} is not known; expected {', '.join(POOLS)}")
-    app = application(broker)
+    app = broker_notifier.application(broker)
     from wtb_workers.app import queue_names
 
     names = queue_names(queues)
@@ -83,8 +70,8 @@ def worker(
     database.close()
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
-    instance = Worker(host, pool, slots, names)
-    say(f"worker {host}: {slots} slots ({pool}), queues {queues}; database {database.shown_url}")
+    instance = Worker(host, slots, names)
+    say(f"worker {host}: {slots} slots, queues {queues}; database {database.shown_url}")
     raise typer.Exit(serve(app, instance))
 
 
@@ -106,12 +93,12 @@ def scheduler(
 
     Examples: wtb scheduler  |  wtb scheduler --once
     """
-    app = application(broker)
+    app = broker_notifier.application(broker)
     if not once:
         _run_scheduler(postgres(db), app, interval)
         return
     database = shared_database(db)
-    from wtb_scheduler.fires import Fires
+    from wtb.operations.schedules.children import Fires
     from wtb_scheduler.rounds import run_round
     from wtb_workers.notifications import notify
 
@@ -135,16 +122,6 @@ def _run_scheduler(database: Database, app: Celery, every: float | None) -> None
     if wait_for(database.prepare, ending=ending):
         notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
         run_until(ending, database, notifier.notify_if_idle, every, say)
-
-
-def application(broker: str | None) -> Celery:
-    """The Celery application. Raises InputError where the packages are not installed, and on Windows."""
-    system.check_system()
-    try:
-        from wtb_workers.app import make_app
-    except ImportError as error:
-        raise InputError(f"workers need more packages ({error}): {distribution.pip_install('workers')}") from error
-    return make_app(broker_url(broker))
 
 
 def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None) -> bool:
@@ -173,11 +150,7 @@ def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None
 def postgres(url: str | None) -> Database:
     """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
     database = databases.Database(databases.database_url(url))
-    if database.is_sqlite:
-        raise InputError(
-            f"workers need PostgreSQL, and the database is {database.shown_url}: give one with --db or "
-            f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`"
-        )
+    submitting.check_shared(database)
     return database
 
 

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_database, prints_to_stderr, say
-from wtb.cli.control.answers import Filters, answer_all, report_who_continues
+from wtb.cli.console import confirm, open_context, prints_to_stderr, say
 from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present, put_as
-from wtb.cli.run.executions import present_execution, run_with_events
-from wtb.cli.run.sweeps import rebind, run_again
+from wtb.cli.run.event_printer import show_events
+from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError
-from wtb.core.questions import how_to_answer
+from wtb.core.texts import plural, printable
 from wtb.display.text import approvals as approvals_text
-from wtb.display.views import sweeps
-from wtb.execution.runtime import code_drift, fork_run
-from wtb.operations.control import answers, pause_cancel
-from wtb.store.control import approvals as store
-from wtb.store.control import questions
-from wtb.store.read import queries
-from wtb.store.runs import leases
+from wtb.operations.control import answers, continuation, questions, state_edits
+from wtb.operations.running import local
 
 if TYPE_CHECKING:
-    from wtb.store.database import Database
+    from wtb.core.documents.questions import AnswerDocument, AnswersDocument, QuestionsDocument
+    from wtb.operations.context import Context
+    from wtb.operations.control.answers import Answered, AnsweredMany, Preview
+    from wtb.operations.control.continuation import Continuation
 
-MOST = 1_000  # questions that a list shows
 GIVEN = 1_000_000  # bytes of a file
 
 
@@ -37,7 +34,8 @@ def approvals(
         str | None,
         typer.Argument(metavar="[QUESTION|SWEEP|EXECUTION]", help="A question, a sweep or an execution; else all."),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Each by itself, and answered ones, too.")] = False,
+    closed: Annotated[bool, typer.Option("--all", help="Each by itself, and answered ones, too.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most this many.")] = 1_000,
     each: Annotated[bool, typer.Option("--each", help="Each by itself, also those that ask the same.")] = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
@@ -52,48 +50,27 @@ def approvals(
 
     Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95
     """
-    database = open_database(db)
-    store.expire(database)
-    if ref is not None and (found := _question(database, ref)) is not None:
-        present(answers.document(database, found, whole=True), approvals_text.one, format, output)
+    found = questions.find_questions(open_context(db), ref, closed=closed, limit=limit)
+    if found.question is not None:
+        present(found.question, approvals_text.one, format, output)
         return
-    sweep, execution = (None, None) if ref is None else _whose(database, ref)
-    shown: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
-    if all_ or each or format is options.Format.json:
-        rows = questions.approval_rows(database, sweep_id=sweep, execution_id=execution, closed=all_, limit=MOST + 1)
-        shown["approvals"] = [answers.document(database, row) for row in rows[:MOST]]
-    if not (all_ or each):
-        groups = questions.question_groups(database, sweep_id=sweep, execution_id=execution, limit=MOST + 1)
-        shown["groups"] = [answers.group_document(row) for row in groups[:MOST]]
-        rows = max(rows, groups, key=len)
-    if rows or format is options.Format.json:
-        present(shown, approvals_text.listed if all_ or each else approvals_text.grouped, format, output)
+    grouped = not (closed or each)
+    as_document = format is options.Format.json
+    shown: QuestionsDocument = {}
+    if as_document or not grouped:
+        shown["approvals"] = list(found.each)
+    if grouped:
+        shown["groups"] = list(found.groups)
+    if found.each or as_document:
+        present(shown, approvals_text.grouped if grouped else approvals_text.listed, format, output)
     else:
-        say("nobody is asked anything" if all_ else "nothing waits for a person")
-    if len(rows) > MOST:
-        say(f"there are more than {MOST:,}; name a sweep")
-
-
-def _question(database: Database, ref: str) -> dict[str, Any] | None:
-    """The question that is meant, unless a sweep is."""
-    try:
-        return questions.find_approval(database, ref)
-    except InputError:
-        return None
-
-
-def _whose(database: Database, ref: str) -> tuple[str | None, str | None]:
-    """The sweep, or the execution, whose questions are wanted."""
-    try:
-        kind, row = sweeps.find(database, ref)
-    except InputError as error:
-        raise InputError(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
-    return (row["id"], None) if kind == "sweep" else (None, row["id"])
+        say("nobody is asked anything" if closed else "nothing waits for a person")
+    if found.more_groups if grouped and not as_document else found.more:
+        say(f"there are more than {limit:,}; name a sweep, or give --limit")
 
 
 def answer(
-    question: Annotated[
+    ref: Annotated[
         str | None,
         typer.Argument(
             metavar="ID", help="The question; or what waits for this answer only. Not with --all.", show_default=False
@@ -107,7 +84,7 @@ def answer(
             show_default=False,
         ),
     ] = None,
-    choose: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
+    choice: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
     feedback: Annotated[
         str | None, typer.Option("--feedback", metavar="TEXT", help="Text for the node; the response to a prompt.")
     ] = None,
@@ -120,15 +97,15 @@ def answer(
     value_file: Annotated[
         Path | None, typer.Option("--value-file", metavar="FILE", help="The same from a file; - is stdin.")
     ] = None,
-    set_: Annotated[
+    set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="With modify: a key of the state; @FILE reads a file."),
     ] = None,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Do not go on with a single execution here.")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Do not continue with a single execution here.")] = False,
     all_: Annotated[bool, typer.Option("--all", help="Answer all open questions that the next options leave.")] = False,
     sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="With --all: those of a sweep.")] = None,
     node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="With --all: those of a node.")] = None,
-    same: Annotated[
+    question: Annotated[
         str | None,
         typer.Option("--question", metavar="ID|TEXT", help="With --all: those that ask the same, or have this text."),
     ] = None,
@@ -140,8 +117,8 @@ def answer(
 ) -> None:
     """Answer a question that waits for a person, or many at once.
 
-    An answer is for all cells that share the state, and they go on with it. A rejection that the node does not handle
-    cancels its cells. Of two people who answer, the first wins, and the other gets an error.
+    An answer is for all cells that share the state, and they continue with it. A rejection that the node does not
+    handle cancels its cells. Of two people who answer, the first wins, and the other gets an error.
 
     See also: `wtb approvals` lists the questions.
 
@@ -157,51 +134,36 @@ def answer(
         raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
     if feedback_file is not None:
         feedback = read_text("--feedback-file", feedback_file, GIVEN).strip()
-    value_given = _value(value, value_file)
+    given = _value(value, value_file)
     if all_:
-        if action is not None or set_:
-            what = "--set changes the state of one" if set_ else f"{question!r} {action!r}: an action alone is expected"
+        if action is not None or set:
+            what = "--set changes the state of one" if set else f"{ref!r} {action!r}: an action alone is expected"
             raise InputError(f"--all: {what}; choose the questions with --question, --node and --sweep")
-        action = question or (None if value_given is ... else "approve")
-        answer_all(
-            open_database(db),
-            Filters(sweep, node, same),
-            action,
-            choice=choose,
-            feedback=feedback,
-            value=value_given,
-            yes=yes,
-            broker=broker,
-            format=format,
-            output=output,
-        )
+        action = ref or (None if given is ... else "approve")
+        context = open_context(db, broker)
+        preview = answers.preview_answers(context, action, sweep=sweep, node=node, question=question)
+        if not yes and not _confirmed(preview, choice):
+            say("nothing was answered")
+            raise typer.Exit(1)
+        done = answers.answer_all(context, preview, choice=choice, feedback=feedback, value=given)
+        _present_many(done, choice or preview.action, format, output)
         return
-    if sweep or node or same or yes:
+    if sweep or node or question or yes:
         raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
-    if question is None:
+    if ref is None:
         raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
-    database = open_database(db)
-    if action is None and value_given is ...:
-        raise InputError(_how(database, question))
-    with prints_to_stderr():  # --set is checked by the user's code
-        found = answers.answer(
-            database,
-            question,
-            action or "approve",
-            choice=choose,
-            feedback=feedback,
-            value=value_given,
-            set=set_ or (),
-            by=pause_cancel.user(),
-        )
-    message = f"answered {found['approval']}: {found['choice'] or found['action']}"
-    if found["executions"] and _here(database, found) and not no_run:
+    context, changes = open_context(db, broker), state_edits.typed_changes(set or ())
+    with prints_to_stderr():  # values are checked by the user's code
+        answered = answers.answer(context, ref, action, choice=choice, feedback=feedback, value=given, set=changes)
+    message = f"answered {answered.approval}: {answered.choice or answered.action}"
+    going = answered.continuation
+    if going is not None and going.run_by is continuation.RunBy.here and not no_run:
         say(message)
-        _run(database, found, format, output)
+        _run(context, going, format, output)
         return
-    put_as(found, message, format, output)
-    if found["executions"]:
-        report_who_continues(database, found, broker)
+    put_as(_document(answered), message, format, output)
+    if going is not None:
+        _say_who_continues(going)
 
 
 def _value(text: str | None, file: Path | None) -> Any:
@@ -211,26 +173,60 @@ def _value(text: str | None, file: Path | None) -> Any:
     return ... if file is None else read_json("--value-file", file, GIVEN)
 
 
-def _how(database: Database, question: str) -> str:
-    """Return the message for a missing action: how the question can be answered."""
-    row = answers.find_question(database, question)
-    return f"how to answer is missing; expected: {how_to_answer(row['id'], row['kind'], row['options'])}"
+def _confirmed(preview: Preview, choice: str | None) -> bool:
+    """Show what is asked, and have the person confirm the answer."""
+    texts = preview.texts
+    for text in texts[:10]:
+        say(printable(text))
+    if len(texts) > 10:
+        say(f"... and {len(texts) - 10:,} other texts")
+    return confirm(f"Answer {plural(len(preview.rows), 'question')} with {choice or preview.action}?")
 
 
-def _here(database: Database, found: dict[str, Any]) -> bool:
-    """Return True for the answer of a single execution that no other process runs."""
-    return bool(found["single"]) and not leases.runs_now(database, queries.find_sweep(database, found["sweep"]))
+def _present_many(done: AnsweredMany, what: str, format: options.Format, output: Path | None) -> None:
+    """Present answers; exit with 1 if somebody else was quicker with some."""
+    document: AnswersDocument = {
+        "answers": [_document(one) for one in done.answers],
+        "conflicts": [{"approval": one.approval, "because": one.because} for one in done.conflicts],
+    }
+    put_as(document, f"answered {plural(len(done.answers), 'question')}: {what}", format, output)
+    for one in done.conflicts:
+        say(one.because)
+    for going in done.continuations:
+        _say_who_continues(going)
+    if done.conflicts:
+        raise typer.Exit(1)
 
 
-def _run(database: Database, found: dict[str, Any], format: options.Format, output: Path | None) -> None:
+def _document(answered: Answered) -> AnswerDocument:
+    return {
+        "approval": answered.approval,
+        "sweep": answered.sweep,
+        "action": answered.action,
+        "choice": answered.choice,
+        "feedback": answered.feedback,
+        "value": answered.value,
+        "set": list(answered.set),
+        "by": answered.by,
+        "executions": list(answered.executions),
+        "queued": answered.queued,
+        "single": answered.single,
+    }
+
+
+def _say_who_continues(going: Continuation) -> None:
+    count = plural(len(going.executions), "execution")
+    if going.run_by is continuation.RunBy.workers:
+        say(f"{count} for the workers{'; ' + going.problem if going.problem else ''}")
+    elif going.run_by is continuation.RunBy.another_process:
+        say(f"{count} can continue in the process that runs the sweep")
+    else:
+        say(f"{count} can continue with: wtb resume {going.sweep}")
+
+
+def _run(context: Context, going: Continuation, format: options.Format, output: Path | None) -> None:
     """Continue a single execution in this process."""
-    sweep, execution = queries.find_sweep(database, found["sweep"]), found["executions"][0]
-    bound = rebind(sweep)
-    if queries.find_execution(database, execution)["choices"] is not None:  # a person forked it
-        with prints_to_stderr():
-            say(fork_run.run_fork(database, execution, bound))
-        present_execution(database, execution, format is options.Format.json, output)
-        return
-    code_drift.accept_code(database, sweep, bound, allow=False)
-    ended = run_with_events(database, run_again(database, sweep, bound, {}), bound, quiet=False)
-    present_execution(database, execution, format is options.Format.json, output, ended)
+    database = context.database
+    with prints_to_stderr(), show_events(database, going.sweep, quiet=False) as show:
+        ended = continuation.run_here(context, going, run=partial(local.follow, progress=show))
+    present_execution(database, going.executions[0], format is options.Format.json, output, ended)

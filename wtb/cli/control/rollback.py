@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import open_database, prints_to_stderr, read_pair, say
+from wtb.cli.console import open_context, prints_to_stderr, read_pair, say
+from wtb.cli.control.all_cases import present_row, read_variants
 from wtb.cli.output import put_as
+from wtb.cli.progress import progress_display
 from wtb.cli.run.executions import status_lines
-from wtb.cli.run.sweeps import rebind
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
-from wtb.display.views import executions, sweeps
-from wtb.execution.runtime import fork_run
-from wtb.operations.control import compensation, pause_cancel, state_edits
+from wtb.display.views import executions
+from wtb.operations.control import added_rows, continuation, forks, state_edits
 from wtb.operations.control import rollback as operations
-from wtb.store.control import forks, tool_calls
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
-    from wtb.planning.binding import Bound
-    from wtb.store.database import Database
+    from wtb.core.documents.questions import RollbackDocument, ToolCallDocument
+    from wtb.operations.control.forks import Forked
+    from wtb.operations.control.rollback import RolledBack
 
 To = Annotated[
     str | None, typer.Option("--to", metavar="CHECKPOINT|NODE", help="Where to: a checkpoint, or a node's last visit.")
 ]
-Undo = Annotated[bool, typer.Option("--undo", help="Take back the last rollback.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Undo the last rollback.")]
 At = Annotated[
-    str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="Where it goes on from; else from its head.")
+    str | None, typer.Option("--at", metavar="CHECKPOINT|NODE", help="Where it continues from; by default its head.")
 ]
 Set = Annotated[
     list[str] | None,
@@ -44,7 +43,7 @@ Variant = Annotated[
 
 
 def rollback(
-    execution: options.Execution,
+    ref: options.Execution,
     to: To = None,
     undo: Undo = False,
     reason: options.Reason = None,
@@ -55,7 +54,7 @@ def rollback(
     """Take an execution back to a checkpoint, and undo its tools.
 
     It is paused there. Its state and files are those of the checkpoint again; what it leaves stays in history. Its
-    cells are to be done again; what forked later is superseded. With --undo the last rollback is taken back instead,
+    cells are to be done again; what forked later is superseded. With --undo the last rollback is undone instead,
     which is possible as long as nothing has run since: tools are called again.
 
     See also: `wtb fork` leaves the execution as it is; `wtb retry` runs failed cells again.
@@ -63,25 +62,24 @@ def rollback(
     Examples: wtb rollback EXECUTION --to retrieve --reason 'wrong index'  |  wtb rollback EXECUTION --undo
     """
     if (to is None) != undo:
-        raise InputError("give either --to CHECKPOINT|NODE, or --undo to take back the last rollback")
-    database = open_database(db)
-    row = sweeps.find_one(database, execution)
-    if to is not None:
-        operations.find_target(database, row, to)  # before the code is imported, which takes its time
+        raise InputError("give either --to CHECKPOINT|NODE, or --undo to undo the last rollback")
+    context = open_context(db)
     with prints_to_stderr():
-        bound = _code(database, row)
         if to is None:
-            found = operations.undo_rollback(database, row, bound=bound, by=pause_cancel.user(), reason=reason)
+            done = operations.undo_rollback(context, ref, reason=reason)
         else:
-            found = operations.rollback(database, row, to, bound=bound, by=pause_cancel.user(), reason=reason)
-    put_as(found, _text(found, "is again at" if undo else "rolled back to"), format, output)
+            done = operations.rollback(context, ref, to, reason=reason)
+    put_as(_document(done), _text(done, "is again at" if undo else "rolled back to"), format, output)
 
 
 def fork(
-    execution: options.Execution,
+    ref: options.Execution,
     at: At = None,
     set: Set = None,
-    variant: Variant = None,
+    variants: Variant = None,
+    all_cases: Annotated[
+        bool, typer.Option("--all-cases", help="Run it for every case, as an exploratory row of the sweep.")
+    ] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Leave it paused; `wtb resume` runs it.")] = False,
     reason: options.Reason = None,
     db: options.Db = None,
@@ -95,79 +93,90 @@ def fork(
 
     See also: `wtb rollback` takes the execution itself back.
 
-    Example: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short
+    With --all-cases, what the fork changes runs for every case, from where it makes a difference, as another row of
+    the matrix. That row is exploratory: the case that suggested it does not count for it.
+
+    Examples: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short  |  wtb fork FORK --all-cases
     """
-    database = open_database(db)
-    row = sweeps.find_one(database, execution)
-    sweep = queries.find_sweep(database, row["sweep_id"])
-    bound = rebind(sweep)
-    fork_id = operations.fork(
-        database,
-        row["id"],
-        bound=bound,
-        at=at,
-        set=state_edits.read_changes(bound, set or ()),
-        variants=dict(read_pair("--variant", text) for text in variant or ()),
-        by=pause_cancel.user(),
-        reason=reason,
-        paused=no_run,
-    )
-    if no_run:
-        say(f"execution {fork_id} is paused; let it run with: wtb resume {fork_id}")
-    else:
-        _run(database, sweep, fork_id, bound)
-    ended = queries.find_execution(database, fork_id)
-    put_as(executions.execution_document(database, ended), fork_id, format, output)
-    if no_run or ended["status"] in ("completed", "forked", "pending", "running"):
+    if all_cases:
+        if set:
+            raise InputError("--set with --all-cases: a value that a person types holds for one case only")
+        here, forms = open_context(db), read_variants(variants or ())
+        with prints_to_stderr(), progress_display(False) as show:
+            added = added_rows.add_row(here, ref, at=at, variants=forms, reason=reason, run=not no_run, progress=show)
+        present_row(here, added, format, output)
         return
-    for line in status_lines(database, ended, None):
+    context, changes = open_context(db), state_edits.typed_changes(set or ())
+    chosen = dict(read_pair("--variant", text) for text in variants or ())
+    with prints_to_stderr():
+        forked = forks.fork(context, ref, at=at, set=changes, variants=chosen, reason=reason, run=not no_run)
+    say(_outcome(forked, no_run))
+    row = queries.find_execution(context.database, forked.execution)
+    put_as(executions.execution_document(context.database, row), forked.execution, format, output)
+    if no_run or forked.status in ("completed", "forked", "pending", "running"):
+        return
+    for line in status_lines(context.database, row, None):
         say(line)
     raise typer.Exit(1)
 
 
-def _run(database: Database, sweep: Mapping[str, Any], fork_id: str, bound: Bound) -> None:
-    if sweep["queued"]:
-        status = forks.let_workers_go_on(database, sweep["id"], by=pause_cancel.user())
-        if status == "paused":
-            say(f"execution {fork_id} waits: sweep {sweep['id']} is paused; go on with: wtb resume {sweep['id']}")
-            return
-        problem = BrokerNotifier(None).notify_pending(database)
-        because = f"; {problem}" if problem else ""
-        say(f"execution {fork_id} is for the workers{because}; look at it with: wtb show {fork_id}")
-        return
-    with prints_to_stderr():
-        message = fork_run.run_fork(database, fork_id, bound)
-    say(message)
+def _outcome(forked: Forked, no_run: bool) -> str:
+    """Return who runs a fork, or how it ended, in words."""
+    name, sweep, who = f"execution {forked.execution}", forked.sweep, forked.run_by
+    if no_run:
+        return f"{name} is paused; let it run with: wtb resume {forked.execution}"
+    if who is continuation.RunBy.nobody:
+        return f"{name} waits: sweep {sweep} is paused; continue with: wtb resume {sweep}"
+    if who is continuation.RunBy.workers:
+        because = f"; {forked.problem}" if forked.problem else ""
+        return f"{name} is for the workers{because}; look at it with: wtb show {forked.execution}"
+    if who is continuation.RunBy.another_process:
+        return f"{name} is for the process that runs the sweep; see: wtb show {forked.execution}"
+    why = f" ({forked.reason})" if forked.reason else ""
+    return f"{name} is {forked.status}{why}; see: wtb show {forked.execution}"
 
 
-def _code(database: Database, row: Mapping[str, Any]) -> Bound | None:
-    """The code of an execution, where it may have tools to undo: importing it takes longer than a rollback."""
-    return (
-        rebind(queries.find_sweep(database, row["sweep_id"]))
-        if tool_calls.has_calls(database, row["sweep_id"])
-        else None
-    )
+def _document(done: RolledBack) -> RollbackDocument:
+    return {
+        "execution": done.execution,
+        "head": done.head,
+        "from": done.left,
+        "to": done.to.id,
+        "words": done.to.words,
+        "next": list(done.to.next),
+        "was": done.was,
+        "nodes": list(done.nodes),
+        "superseded": list(done.superseded),
+        **done.calls,
+    }
 
 
-def _text(found: Mapping[str, Any], what: str) -> str:
-    lines = [f"execution {found['execution']} {what} {found['words']}, and is paused"]
-    if found["nodes"]:
-        lines.append(f"  rolled back  {_listed(found['nodes'])}")
-    if found["superseded"]:
-        lines.append(f"  superseded   {_listed(found['superseded'])}")
-    for key, label in (("undone", "undone"), ("redone", "made again"), ("irreversible", "no reverse")):
-        if found[key]:
-            lines.append(f"  {label:<12} {compensation.call_names(found[key])}")
-    if found["shared"]:
-        lines.append(f"  not undone   {compensation.call_names(found['shared'])}: other executions stand on it, too")
-    twice = [call for call in found["undone"] if call.get("again")]
-    if twice:
-        names = compensation.call_names(twice)
+def _text(done: RolledBack, what: str) -> str:
+    calls = done.calls
+    lines = [f"execution {done.execution} {what} {done.to.words}, and is paused"]
+    if done.nodes:
+        lines.append(f"  rolled back  {_listed(done.nodes)}")
+    if done.superseded:
+        lines.append(f"  superseded   {_listed(done.superseded)}")
+    labels = (("undone", calls["undone"]), ("made again", calls["redone"]), ("no reverse", calls["irreversible"]))
+    lines += [f"  {label:<12} {_call_names(made)}" for label, made in labels if made]
+    if calls["shared"]:
+        lines.append(f"  not undone   {_call_names(calls['shared'])}: other executions stand on it, too")
+    if twice := [call for call in calls["undone"] if call.get("again")]:
+        names = _call_names(twice)
         lines.append(f"  maybe twice  {names}: an earlier rollback was interrupted while it was being undone")
-    lines += [f"  failed       {call['tool']}: {printable(call['error'])}" for call in found["failed"]]
-    following = ", ".join(found["next"]) or "its end"
-    lines.append(f"  next         {following}; go on with: wtb resume {found['execution']}")
+    lines += [f"  failed       {call['tool']}: {printable(call['error'])}" for call in calls["failed"]]
+    following = ", ".join(done.to.next) or "its end"
+    lines.append(f"  next         {following}; continue with: wtb resume {done.execution}")
     return "\n".join(lines)
+
+
+def _call_names(calls: Sequence[ToolCallDocument]) -> str:
+    """Return tools by name with how often they were called, for people."""
+    counts: dict[str, int] = {}
+    for call in calls:
+        counts[call["tool"]] = counts.get(call["tool"], 0) + 1
+    return ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,20 +7,17 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_database
+from wtb.cli.console import open_context
 from wtb.cli.output import present
-from wtb.core.errors import InputError
 from wtb.display.text.inspect import executions as text
 from wtb.display.text.inspect import lineage as lineage_text
-from wtb.display.views import execution_diff, executions, lineage, sweeps
-from wtb.store.files import locations
-from wtb.store.read import queries
+from wtb.operations.inspection import executions as operations
 
 Side = Annotated[str, typer.Argument(help="Id of an execution or a checkpoint, or its beginning.")]
 
 
 def history(
-    execution: options.Execution,
+    ref: options.Execution,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -33,14 +30,13 @@ def history(
 
     Example: wtb history EXECUTION --format json
     """
-    database = open_database(db)
-    present(executions.history_document(database, sweeps.find_one(database, execution)), text.history, format, output)
+    present(operations.history(open_context(db), ref), text.history, format, output)
 
 
 def tree(
-    what: options.SweepOrExecution,
+    ref: options.SweepOrExecution,
     case: Annotated[str | None, typer.Option("--case", help="Only executions of the case with this id.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines of a sweep.")] = 60,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most this many lines of a sweep.")] = 60,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -53,15 +49,7 @@ def tree(
 
     Examples: wtb tree nightly --case c17  |  wtb tree EXECUTION
     """
-    database = open_database(db)
-    kind, row = sweeps.find(database, what)
-    if kind != "sweep" and case is not None:
-        raise InputError(f"{what!r} is an execution; --case is for a sweep")
-    one = None if kind == "sweep" else row
-    sweep = row if one is None else queries.find_sweep(database, one["sweep_id"])
-    present(
-        lineage.tree_document(database, sweep, execution=one, case=case, limit=limit), lineage_text.tree, format, output
-    )
+    present(operations.tree(open_context(db), ref, case=case, limit=limit), lineage_text.tree, format, output)
 
 
 def diff(
@@ -75,8 +63,4 @@ def diff(
 
     Example: wtb diff EXECUTION OTHER   (ids are in: wtb show SWEEP --cells)
     """
-    database = open_database(db)
-    sides = executions.trace_of(database, a), executions.trace_of(database, b)
-    with_files = any(one.head is not None and one.head.workspace for one in sides)
-    files = locations.workspaces_of(database).files if with_files else None
-    present(execution_diff.diff_document(database, *sides, files), text.diff, format, output)
+    present(operations.diff(open_context(db), a, b), text.diff, format, output)

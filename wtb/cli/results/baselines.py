@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from wtb.analysis import gates
-from wtb.analysis.comparison import noise_floor
 from wtb.cli import options
-from wtb.cli.console import open_database, put, say
+from wtb.cli.console import open_context, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
-from wtb.cli.run.sweeps import rebind, run_to_end
-from wtb.core.errors import ConflictError, InputError
-from wtb.core.serialization.plain_json import iso
-from wtb.core.status import FINAL_CELLS
-from wtb.core.stop import INTERRUPTED
+from wtb.cli.progress import progress_display
+from wtb.cli.run.sweeps import say_how_it_ended
 from wtb.display.text import baselines
-from wtb.execution.runtime import sweep_run
-from wtb.store.files import locations
-from wtb.store.limits import sessions
-from wtb.store.read import baselines as store
-from wtb.store.read import queries
-from wtb.store.runs import submit
-
-if TYPE_CHECKING:
-    from wtb.store.database import Database
-
+from wtb.operations.results import baselines as operations
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.")]
 Session = Annotated[
@@ -38,11 +23,11 @@ Session = Annotated[
 
 def set_(
     name: Name,
-    sweep: options.Sweep,
+    ref: options.Sweep,
     anyway: Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")] = False,
     repeat: Annotated[
         int,
-        typer.Option("--repeat", metavar="N", min=0, max=100, help="Run it N more times, to measure noise."),
+        typer.Option("--repeat", metavar="N", help="Run it N more times, to measure noise."),
     ] = 0,
     db: options.Db = None,
     quiet: options.Quiet = False,
@@ -54,44 +39,17 @@ def set_(
 
     Example: wtb baseline set main nightly
     """
-    store.check_name(name)
-    database = open_database(db)
-    row = queries.find_sweep(database, sweep)
-    called = f"sweep {row['name']} ({row['id']})"
-    open_cells = sum(
-        count for status, count in queries.cell_counts(database, row["id"]).items() if status not in FINAL_CELLS
-    )
-    if (open_cells or row["status"] != "completed") and not anyway:
-        raise ConflictError(
-            f"{called} is {row['status']}, and {open_cells:,} of its cells have no outcome: go on with "
-            f"`wtb resume {row['id']}`, or give --anyway"
-        )
-    floor = _noise_floor(database, row, repeat, quiet) if repeat else None
-    before = store.set_baseline(database, name, row["id"], floor)
-    was = f"; it was sweep {before}" if before not in (None, row["id"]) else ""
-    put(f"baseline {name}: {called}{was}")
-    if floor is not None:
-        put(baselines.floor_in_words(floor))
-
-
-def _noise_floor(database: Database, row: Mapping[str, Any], repeat: int, quiet: bool) -> dict[str, Any]:
-    """Run a sweep again so many times. Exits where a repeat does not come to its end; then nothing is set."""
-    if row["kind"] == "single":
-        raise InputError(f"--repeat runs a sweep again, and {row['id']} is a single execution")
-    bound = rebind(row)
-    noise_floor.check_code(row, bound)
-    repeats = []
-    for number in range(repeat):
-        id = submit.submit_again(database, row)
-        say(f"repeat {number + 1} of {repeat} ({id}): {row['cells']:,} cells")
-        again, ended = run_to_end(
-            database, sweep_run.new_run(database, id, bound, locations.workspaces_of(database)), bound, quiet
-        )
-        if again["status"] != "completed":
-            say(f"repeat {id} is {again['status']}, so no baseline was set")
-            raise typer.Exit(130 if ended.reason == INTERRUPTED else 1)
-        repeats.append(id)
-    return noise_floor.noise_floor(database, row, repeats)
+    context = open_context(db)
+    with prints_to_stderr(), progress_display(quiet) as show:
+        done = operations.set_baseline(context, name, ref, anyway=anyway, repeat=repeat, progress=show)
+    if done.unfinished is not None:
+        ran = done.unfinished
+        say_how_it_ended(ran)
+        say(f"repeat {ran.sweep.id} is {ran.sweep.status}, so no baseline was set")
+        raise typer.Exit(130 if ran.interrupted else 1)
+    put(f"baseline {name}: {done.sweep}{'' if done.before is None else f'; it was sweep {done.before}'}")
+    if done.noise_floor is not None:
+        put(baselines.floor_in_words(done.noise_floor))
 
 
 def list_(
@@ -106,11 +64,9 @@ def list_(
 
     Example: wtb baseline list --format json
     """
-    database = open_database(db)
-    session_filter = session or os.environ.get("WTB_SESSION") or None
-    if session_filter is not None:
-        sessions.find_session(database, session_filter)
-    found = [_document(row) for row in store.baseline_rows(database, session_filter)]
+    found = operations.list_baselines(
+        open_context(db), session=os.environ.get("WTB_SESSION") or None if session is None else session
+    )
     nothing = "there are no baselines yet; `wtb baseline set NAME SWEEP` makes one"
     present_all("baselines", found, baselines.listed, format, output, nothing)
 
@@ -128,11 +84,7 @@ def show(
 
     Example: wtb baseline show main
     """
-    database = open_database(db)
-    belongs = sessions.session_name(session)
-    sweep = store.named_baseline(database, belongs, name)
-    row = next(row for row in store.baseline_rows(database, belongs) if row["name"] == name)
-    present({**_document(row), "matrix": gates.judged(database, sweep)}, baselines.one, format, output)
+    present(operations.show_baseline(open_context(db), name, session=session), baselines.one, format, output)
 
 
 def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
@@ -140,26 +92,8 @@ def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
 
     Example: wtb baseline remove main
     """
-    database = open_database(db)
-    belongs = sessions.session_name(session)
-    store.named_baseline(database, belongs, name)
-    sweep_id = store.remove_baseline(database, belongs, name)
-    put(f"removed baseline {name}; sweep {sweep_id} stays")
-
-
-def _document(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": row["name"],
-        "session": row["session"],
-        "set_at": iso(row["set_at"]),
-        "noise_floor": row["noise_floor"],
-        "sweep": {
-            "id": row["sweep_id"],
-            "name": row["sweep"],
-            "status": row["status"],
-            "finished_at": iso(row["finished_at"]),
-        },
-    }
+    sweep = operations.remove_baseline(open_context(db), name, session=session)
+    put(f"removed baseline {name}; sweep {sweep} stays")
 
 
 BASELINE = {"set": set_, "list": list_, "show": show, "remove": remove}

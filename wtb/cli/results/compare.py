@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.analysis import gates
-from wtb.analysis.comparison import compare as analysis
-from wtb.analysis.comparison import verdicts
 from wtb.cli import options
-from wtb.cli.console import as_json, open_database, put, say, width
+from wtb.cli.console import as_json, open_context, prints_to_stderr, put, say, width
 from wtb.cli.output import in_color
-from wtb.cli.run.sweeps import exit_code, only, prepare, submit_and_run
+from wtb.cli.progress import progress_display
+from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
 from wtb.core.errors import InputError
-from wtb.core.texts import plural
 from wtb.display.report import junit as report
 from wtb.display.text import comparisons
-from wtb.planning import checks
-from wtb.store.limits import sessions
-from wtb.store.read import baselines, queries
+from wtb.operations.results import comparing
 
 if TYPE_CHECKING:
-    from wtb.planning.prepare import Prepared
-    from wtb.store.database import Database
-
-Document = dict[str, Any]
+    from wtb.core.documents.comparison import ComparisonDocument
 
 
 class ComparisonFormat(StrEnum):
@@ -51,7 +41,7 @@ Margin = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 where it is unclear, too.")]
-Cells = Annotated[int, typer.Option("--show-cells", min=0, help="Show at most so many cells that differ.")]
+Cells = Annotated[int, typer.Option("--show-cells", help="Show at most this many cells that differ.")]
 
 
 def compare(
@@ -61,7 +51,7 @@ def compare(
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, of the same or another workflow.")],
     margin: Margin = None,
     strict: Strict = False,
-    cells: Cells = 20,
+    looked_into: Cells = 20,
     db: options.Db = None,
     format: FormatOption = ComparisonFormat.table,
     output: options.Output = None,
@@ -75,16 +65,12 @@ def compare(
 
     Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02
     """
-    margins = read_margin(margin)
-    database = open_database(db)
-    first, second = (_baseline(database, None, one) or queries.find_sweep(database, one) for one in (before, after))
-    analysis.check_margin(database, first, second, margins)
-    found = analysis.compare_sweeps(database, first, second, margins, looked_into=cells)
+    found = comparing.compare(open_context(db), before, after, margin=read_margin(margin), looked_into=looked_into)
     if format is ComparisonFormat.table:
-        put(comparisons.comparison(found, width(), in_color(output), cells), output)
+        put(comparisons.comparison(found, width(), in_color(output), looked_into), output)
     else:
-        put(_formatted(found, format, cells, strict), output)
-    raise typer.Exit(0 if is_well(found["verdict"], strict=strict) else 1)
+        put(_formatted(found, format, looked_into, strict), output)
+    raise typer.Exit(0 if comparing.is_well(found["verdict"], strict=strict) else 1)
 
 
 def regress(
@@ -97,10 +83,10 @@ def regress(
     update: Annotated[
         bool, typer.Option("--update", help="Make it the baseline if everything was compared and nothing is worse.")
     ] = False,
-    cells: Cells = 20,
+    looked_into: Cells = 20,
     limit: options.Limit = None,
     case: options.Case = None,
-    combination: options.Combination = None,
+    choices: options.Choices = None,
     max_cells: options.MaxCells = None,
     session: options.Session = None,
     db: options.Db = None,
@@ -117,49 +103,37 @@ def regress(
 
     Examples: wtb regress sweep.yaml --baseline main  |  wtb regress sweep.yaml --baseline main --update
     """
-    if update and (limit or case or combination):
-        raise InputError("--update makes a whole sweep the baseline; leave out --limit, --case and --combination")
-    prepared = with_margin(prepare(file, only(limit, case, combination), max_cells, session), read_margin(margin))
-    spec = prepared.bound.spec
-    database = open_database(db, create=True)
-    named = _baseline(database, spec.session, baseline)
-    before = named or _sweep(database, spec.session, baseline)
-    if update and named is None:
-        raise InputError(f"--update: {baseline!r} is a sweep; expected the name of a baseline")
-    gates.check_gates(database, spec)
-    after, ended = submit_and_run(database, prepared, quiet)
-    matrix = gates.judged(database, after)
-    found = analysis.compare_sweeps(database, before, after, looked_into=cells)
-    found |= {"baseline": baseline if named else None, "gates": matrix["gates"]}
+    parsed = read_margin(margin)
+    prepared = prepare(file, only(limit, case, choices), max_cells, session)
+    context = open_context(db, create=True)
+    with prints_to_stderr(), progress_display(quiet) as show:
+        done = comparing.regress(
+            context,
+            prepared,
+            baseline,
+            margin=parsed,
+            update=update,
+            strict=strict,
+            looked_into=looked_into,
+            progress=show,
+        )
+    say_how_it_ended(done.ran)
+    found, now = done.comparison, done.ran.sweep.id
     if format is ComparisonFormat.table:
-        put(comparisons.regression(found, width(), in_color(output), cells), output)
+        put(comparisons.regression(found, width(), in_color(output), looked_into), output)
     else:
-        put(_formatted(found, format, cells, strict), output)
-    code = _exit_code(found, exit_code(matrix, ended), strict=strict)
-    if update and code == 0:
-        if left_out := _left_out(found["changed"]):
-            say(
-                f"baseline {baseline} stays sweep {before['id']}, of which the comparison leaves out {left_out}; "
-                f"`wtb baseline set {baseline} {after['id']}` makes it the new sweep all the same"
-            )
-        else:
-            baselines.set_baseline(database, baseline, after["id"])
-            say(f"baseline {baseline} is now sweep {after['id']}")
-    raise typer.Exit(code)
+        put(_formatted(found, format, looked_into, strict), output)
+    if done.updated:
+        say(f"baseline {baseline} is now sweep {now}")
+    elif done.left_out:
+        say(
+            f"baseline {baseline} stays sweep {done.reference.sweep.id}, of which the comparison leaves out "
+            f"{done.left_out}; `wtb baseline set {baseline} {now}` makes it the new sweep all the same"
+        )
+    raise typer.Exit(130 if done.ran.interrupted else 0 if comparing.passes_regression(found, strict=strict) else 1)
 
 
-def _left_out(changed: Mapping[str, Any]) -> str:
-    """What of the earlier sweep was not compared."""
-    cases, metrics = changed["cases"], changed["metrics"]["removed"]
-    counts = {
-        "combination": changed["combinations"]["removed"],
-        "case": len(cases["removed"]) + len(cases["changed"]),
-        "metric": len(metrics),
-    }
-    return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
-
-
-def _formatted(found: Document, format: ComparisonFormat, cells: int, strict: bool) -> str:
+def _formatted(found: ComparisonDocument, format: ComparisonFormat, cells: int, strict: bool) -> str:
     if format is ComparisonFormat.md:
         return comparisons.as_markdown(found, cells)
     return report.comparison(found, strict=strict) if format is ComparisonFormat.junit else as_json(found)
@@ -177,37 +151,3 @@ def read_margin(texts: list[str] | None) -> dict[str, float]:
         if not metric or not 0 <= found[metric] < math.inf:
             raise InputError(f"--margin {text!r}: expected METRIC=X with X at least 0, such as ndcg=0.02")
     return found
-
-
-def with_margin(prepared: Prepared, margin: Mapping[str, float]) -> Prepared:
-    """A sweep with what `--margin` gives before its own. Raises InputError for what its metrics cannot have."""
-    bound = prepared.bound
-    if problems := checks.margin_problems(bound, margin).values():
-        raise InputError(*(f"--margin: {text}" for text in problems))
-    spec = bound.spec.model_copy(update={"margin": {**bound.spec.margin, **margin}})
-    return replace(prepared, bound=replace(bound, spec=spec))
-
-
-def _baseline(database: Database, session: str | None, name: str) -> Document | None:
-    return baselines.find_baseline(database, sessions.session_name(session), name)
-
-
-def _sweep(database: Database, session: str | None, ref: str) -> Document:
-    """A sweep that is no baseline. Raises InputError that says how it would become one."""
-    try:
-        return queries.find_sweep(database, ref)
-    except InputError:
-        return baselines.named_baseline(database, sessions.session_name(session), ref)
-
-
-def _exit_code(found: Mapping[str, Any], run: int, *, strict: bool) -> int:
-    """0 where nothing got worse and gates hold: cells that fail as they did before are no regression."""
-    if run == 130 or found["after"]["status"] != "completed":
-        return run
-    well = is_well(found["verdict"], strict=strict) and not found["failing"]["unpaired"]
-    return 0 if well and all(verdicts.passes(gate, strict=strict) for gate in found["gates"]) else 1
-
-
-def is_well(verdict: str, *, strict: bool) -> bool:
-    """Return whether a command ends with 0 after this verdict."""
-    return verdict not in ("worse", "cannot tell", *(["unclear"] if strict else []))

@@ -8,15 +8,12 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_database, put, say, width
+from wtb.cli.console import as_json, open_context, put, say, width
 from wtb.cli.inspect.show import time_of
 from wtb.cli.output import in_color
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.errors import InputError
 from wtb.display.text import costs as text
-from wtb.display.views import costs as views
-from wtb.display.views import sweeps
-from wtb.store.limits import budgets
-from wtb.store.read import costs as store
+from wtb.operations.results import costs as operations
 
 
 class CostFormat(StrEnum):
@@ -61,22 +58,11 @@ def costs(
 
     Examples: wtb costs  |  wtb costs nightly --by node,model  |  wtb costs --by project --since 7d
     """
-    dimensions = views.read_dimensions(by if by is not None else "sweep" if ref is None else "node,variant")
+    names = [name for part in (by or "").split(",") if (name := part.strip())]
+    if by is not None and not names:
+        raise InputError("--by: nothing is named; expected names such as node,model")
     after = None if since is None else time_of(since)
-    database = open_database(db)
-    kind, row = (None, None) if ref is None else sweeps.find(database, ref)
-    if project is not None and project not in (known := budgets.projects(database)):
-        raise InputError(f"no sweep is of a project {project!r}{did_you_mean(project, known)}")
-    found = views.costs_document(
-        database,
-        dimensions,
-        store.Which(
-            sweep_id=row["id"] if row is not None and kind == "sweep" else None,
-            execution_id=row["id"] if row is not None and kind == "execution" else None,
-            project=project,
-            since=after,
-        ),
-    )
+    found = operations.costs(open_context(db), ref, by=names, since=after, project=project)
     if format is CostFormat.json:
         put(as_json(found), output)
     elif format is CostFormat.csv:

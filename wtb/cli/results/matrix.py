@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from wtb.analysis import gates
 from wtb.cli import options
-from wtb.cli.console import open_database, prints_to_stderr, put, render_matrix, say
-from wtb.core.scoring.scales import read_failure_score
-from wtb.operations import rescore
-from wtb.store.read import queries
+from wtb.cli.console import open_context, prints_to_stderr, put, render_matrix, say
+from wtb.config import yaml_reader
+from wtb.operations.results import matrix as operations
+from wtb.operations.results import scoring
 
 
 def matrix(
-    sweep: options.Sweep,
+    ref: options.Sweep,
     edited: Annotated[bool, typer.Option("--edited", help="Count cells, too, whose state a person edited.")] = False,
     on_failure: Annotated[
         str | None,
@@ -37,14 +36,20 @@ def matrix(
 
     Example: wtb matrix nightly --format html -o matrix.html
     """
-    counts_as = None if on_failure is None else read_failure_score("--on-failure", on_failure)
-    database = open_database(db)
-    document = gates.judged(database, queries.find_sweep(database, sweep), edited=edited, on_failure=counts_as)
+    document = operations.matrix(open_context(db), ref, edited=edited, on_failure=_number_or_text(on_failure))
     put(render_matrix(document, format, output), output)
 
 
+def _number_or_text(text: str | None) -> Any:
+    """What was typed, as a number if it is one; the operation checks it."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
 def score(
-    sweep: options.Sweep,
+    ref: options.Sweep,
     evaluate: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,9 +69,10 @@ def score(
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
-    database = open_database(db)
-    row = queries.find_sweep(database, sweep)
+    context = open_context(db)
+    listed = "".join(f"- {text}\n" for text in evaluate or ())
+    evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     with prints_to_stderr():
-        written = rescore.rescore(database, row, evaluate or [], file)
-    say(f"{written:,} scores written")
-    put(render_matrix(gates.judged(database, queries.find_sweep(database, row["id"])), format, output), output)
+        scored = scoring.score(context, ref, evaluate=evaluators, file=file)
+    say(f"{scored.scores:,} scores written")
+    put(render_matrix(operations.matrix(context, scored.sweep), format, output), output)

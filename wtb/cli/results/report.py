@@ -6,21 +6,24 @@ import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_database, put
+from wtb.cli.console import as_json, open_context, put
 from wtb.core.errors import InputError
 from wtb.display import markdown
 from wtb.display.matrix import csv as csvfile
-from wtb.display.report import evidence
 from wtb.display.report import junit as junit_report
 from wtb.display.report.html import page
-from wtb.store.read import queries
+from wtb.operations.results import matrix as operations
 
-Render = Callable[[dict[str, Any]], str]
+if TYPE_CHECKING:
+    from wtb.core.documents.report import EvidenceDocument
+
+
+Render = Callable[["EvidenceDocument"], str]
 
 
 class ReportFormat(StrEnum):
@@ -48,7 +51,7 @@ FormatOption = Annotated[
 
 
 def report(
-    sweep: options.Sweep,
+    ref: options.Sweep,
     output: options.Output = None,
     format: FormatOption = None,
     full: Annotated[bool, typer.Option("--full", help="Open every case, with values as long as they are.")] = False,
@@ -68,8 +71,7 @@ def report(
     chosen = format or _of_suffix(output)
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
-    database = open_database(db)
-    put(_renderer(chosen)(evidence.gather(database, queries.find_sweep(database, sweep), full=full)), output)
+    put(_renderer(chosen)(operations.report(open_context(db), ref, full=full)), output)
 
 
 def _of_suffix(output: Path | None) -> ReportFormat:

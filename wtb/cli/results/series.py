@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_database, put, width
+from wtb.cli.console import as_json, open_context, put, width
 from wtb.cli.output import in_color
-from wtb.core.errors import InputError, meant_or_known
 from wtb.display.text import metrics
-from wtb.display.views import node_metrics, sweeps
+from wtb.operations.results import series as operations
 
 
 class SeriesFormat(StrEnum):
@@ -41,15 +40,7 @@ def series(
 
     Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv
     """
-    database = open_database(db)
-    kind, row = sweeps.find_target(database, ref)
-    found = node_metrics.metrics_document(database, kind, row)
-    if name is not None:
-        known = sorted({one["name"] for one in found["series"]})
-        if name not in known:
-            what = meant_or_known(name, known) if known else "; nothing was recorded over time"
-            raise InputError(f"there is no series {name!r}{what}")
-        found["series"] = [one for one in found["series"] if one["name"] == name]
+    found = operations.series(open_context(db), ref, name=name)
     if format is SeriesFormat.table:
         put(metrics.metrics(found, width(), in_color(output)), output)
     else:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wtb.authoring import breakpoints
 from wtb.cli import options
-from wtb.cli.admin.workers import shared_database
-from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import open_database, prints_to_stderr, read_pairs, say
+from wtb.cli.console import open_context, prints_to_stderr, read_pairs, say, shared_context
 from wtb.cli.input_files import read_json
 from wtb.cli.output import put_as
-from wtb.cli.run.executions import present_execution, run_with_events
+from wtb.cli.run.event_printer import show_events
+from wtb.cli.run.executions import present_execution
 from wtb.cli.run.sweeps import read_limits
 from wtb.core.errors import InputError, describe
-from wtb.display.views import progress, sweeps
-from wtb.execution.runtime import sweep_run
-from wtb.operations import execution
 from wtb.operations.control import state_edits
-from wtb.store.files import locations
+from wtb.operations.running import local, preparing, submitting
+from wtb.store.read import references
 
 if TYPE_CHECKING:
-    from wtb.authoring.breakpoints import Breakpoint
     from wtb.planning.prepare import Prepared
-    from wtb.store.database import Database
 
 MOST = 64 * 1024 * 1024  # bytes of an input
 
@@ -40,14 +33,14 @@ def start(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the input, as YAML, or KEY=@FILE."),
     ] = None,
-    variant: Annotated[
+    variants: Annotated[
         list[str] | None, typer.Option("--variant", metavar="NODE=VARIANT", help="Not the default variant of a node.")
     ] = None,
     from_node: Annotated[
         str | None, typer.Option("--from", metavar="NODE", help="Begin there, with the input as the state.")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="NODE", help="Pause after this node.")] = None,
-    breaks: options.Breaks = None,
+    until: options.Until = None,
+    breakpoints: options.Breakpoints = None,
     mode: Annotated[
         str | None, typer.Option("--mode", help="interactive (people answer for models; default) or autonomous.")
     ] = None,
@@ -58,7 +51,7 @@ def start(
         list[str] | None, typer.Option("--limits", metavar="KEY=VALUE", help="A limit: usd=1, node_runs=50, wall=1h.")
     ] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Its project.")] = None,
-    submit: Annotated[bool, typer.Option("--submit", help="Leave it to the workers, and return at once.")] = False,
+    queued: Annotated[bool, typer.Option("--submit", help="Leave it to the workers, and return at once.")] = False,
     session: options.Session = None,
     db: options.Db = None,
     broker: options.Broker = None,
@@ -79,13 +72,23 @@ def start(
         name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None
     }
     keys: dict[str, Any] = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
-    prepared, places = _prepared(
-        workflow, input, set or [], read_pairs("--variant", variant), from_node, breaks or [], until, keys
-    )
-    if submit:
-        _submit(prepared, places, db, broker, format, output)
+    prepared = _prepared(workflow, input, set or [], read_pairs("--variant", variants), from_node, keys)
+    local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before there is a database
+    where = shared_context(db, broker) if queued else open_context(db, create=True)
+    if not queued:
+        with prints_to_stderr(), show_events(where.database, None, quiet) as show:
+            ran = local.run(where, prepared, breakpoints=breakpoints or (), until=until, progress=show)
+        name = references.find_one(where.database, ran.sweep.id).id
+        present_execution(where.database, name, format is options.Format.json, output, ran.ended)
         return
-    _run(open_database(db, create=True), prepared, places, format, output, quiet)
+    with prints_to_stderr():
+        submitted = submitting.submit(where, prepared, anyway=True, breakpoints=breakpoints or (), until=until)
+    if submitted.problem is not None:
+        say(f"{submitted.problem}; it starts when the broker is back")
+    elif not submitted.workers:
+        say("it starts when there is a worker: wtb worker")
+    say(f"look at it with: wtb status {submitted.sweep}")
+    put_as({"id": submitted.sweep, "submitted": True}, submitted.sweep, format, output)
 
 
 def _prepared(
@@ -94,15 +97,13 @@ def _prepared(
     texts: list[str],
     variants: dict[str, str],
     from_node: str | None,
-    breaks: list[str],
-    until: str | None,
     keys: dict[str, Any],
-) -> tuple[Prepared, list[Breakpoint]]:
+) -> Prepared:
     state = _read(input)
     if changes := state_edits.parse_changes(texts):
         state = {**_by_key(state, input), **changes}
     with prints_to_stderr():
-        prepared = execution.prepare_single(
+        return preparing.prepare_single(
             workflow,
             state,
             variants=variants,
@@ -111,7 +112,6 @@ def _prepared(
             written=state_edits.as_written(texts),
             **keys,
         )
-        return prepared, breakpoints.stops(prepared.bound.workflow, breaks, until)
 
 
 def _read(file: str | None) -> Any:
@@ -125,42 +125,3 @@ def _by_key(state: Any, file: str | None) -> dict[str, Any]:
         name = "stdin" if file == "-" else file
         raise InputError(f"--input {name}: {describe(state)}; expected a mapping, of which --set can change keys")
     return state
-
-
-def _run(
-    database: Database,
-    prepared: Prepared,
-    places: list[Breakpoint],
-    format: options.Format,
-    output: Path | None,
-    quiet: bool,
-) -> None:
-
-    workspaces = locations.workspaces_of(database)
-    sweep_id = prepared.submit(database, workspaces, breakpoints=places)
-    run = sweep_run.new_run(database, sweep_id, prepared.bound, workspaces)
-    say(f"execution {sweep_id} of {prepared.bound.workflow.name}")
-    ended = run_with_events(database, run, prepared.bound, quiet)
-    present_execution(database, sweeps.find_one(database, sweep_id)["id"], format is options.Format.json, output, ended)
-
-
-def _submit(
-    prepared: Prepared,
-    places: list[Breakpoint],
-    db: str | None,
-    broker: str | None,
-    format: options.Format,
-    output: Path | None,
-) -> None:
-
-    notifier = BrokerNotifier(broker)
-    database = shared_database(db)
-    notifier.check()
-    sweep_id = prepared.submit(database, locations.workspaces_of(database), queued=True, breakpoints=places)
-    problem = notifier.notify_pending(database)
-    if problem is not None:
-        say(f"{problem}; it starts when the broker is back")
-    elif not progress.crew(database):
-        say("it starts when there is a worker: wtb worker")
-    say(f"look at it with: wtb status {sweep_id}")
-    put_as({"id": sweep_id, "submitted": True}, sweep_id, format, output)

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from wtb.analysis import gates
-from wtb.authoring import breakpoints
 from wtb.cli import options
-from wtb.cli.admin.workers import shared_database
-from wtb.cli.broker_notifier import BrokerNotifier
-from wtb.cli.console import as_json, prints_to_stderr, put, say
+from wtb.cli.console import as_json, prints_to_stderr, put, say, shared_context
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import only, prepare
-from wtb.core.errors import BrokerError, InputError
-from wtb.core.texts import plural
-from wtb.display.views import progress
-from wtb.store.files import locations
-
-if TYPE_CHECKING:
-    from wtb.planning.prepare import Prepared
-    from wtb.store.database import Database
+from wtb.core.errors import InputError
+from wtb.operations.running import local, submitting
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]
 ResultFormat = Annotated[
@@ -38,17 +29,16 @@ def submit(
         int | None,
         typer.Option(
             "--priority",
-            min=-1000,
-            max=1000,
             help="Higher ones run first \\[default: the file's, else 0].",
         ),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also where no worker is there to run it.")] = False,
     limit: options.Limit = None,
     case: options.Case = None,
-    combination: options.Combination = None,
+    choices: options.Choices = None,
     max_cells: options.MaxCells = None,
-    breaks: options.Breaks = None,
+    breakpoints: options.Breakpoints = None,
+    until: options.Until = None,
     final: options.Final = False,
     session: options.Session = None,
     db: options.Db = None,
@@ -66,66 +56,23 @@ def submit(
 
     Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json
     """
-
     check_format(format, wait)
-    prepared = prepare(file, only(limit, case, combination, final), max_cells, session)
-    places = breakpoints.stops(prepared.bound.workflow, breaks or ())
-    notifier = BrokerNotifier(broker)
-    database = shared_database(db)
-    gates.check_gates(database, prepared.bound.spec)
-    workers = _check_workers(database, prepared, anyway)
-    workspaces = locations.workspaces_of(database)
-    locations.check_files(database, workspaces)
-    _check_broker(notifier, anyway)
-    spec = prepared.bound.spec
-    chosen = spec.run.priority if priority is None else priority
-    with watch.interruptible() if wait else nullcontext():
-        with prints_to_stderr():  # cases may come from user code
-            sweep_id = prepared.submit(database, workspaces, queued=True, priority=chosen, breakpoints=places)
-
-        def notify() -> bool:
-            what = f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells"
-            return _notify_and_say(database, notifier, what, workers, quiet)
-
-        if wait:
-            watch.wait_and_present(database, sweep_id, format, output, quiet, first=notify)
-        else:
-            put_id(sweep_id, spec.sweep, prepared.cells, workers, notify(), format, output)
-
-
-def _notify_and_say(database: Database, notifier: BrokerNotifier, what: str, workers: int, quiet: bool) -> bool:
-    """Notify workers, and say when the sweep starts. Returns True if it starts at once."""
-    problem = notifier.notify_pending(database)
-    if not quiet:
-        say(f"{what}; {plural(workers, 'worker')} to run it")
-    if problem is not None:
-        say(f"{problem}; the sweep is accepted, and starts when the broker is back")
-    elif not workers:
-        say("it starts when there is a worker")
-    return problem is None and workers > 0
-
-
-def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
-    """How many workers take from the queues of a sweep. Raises BrokerError where one of them has none."""
-    found = progress.crew(database)
-    missing = progress.without_worker(prepared.queues, found)
-    if missing and not anyway:
-        names = ", ".join(map(repr, missing))
-        commands = ", ".join(f"`{progress.worker_command(queue)}`" for queue in missing)
-        raise BrokerError(
-            f"no worker takes from the queue{'s'[: len(missing) > 1]} {names}, so nothing was submitted: start one "
-            f"with {commands}, or give --anyway to have the sweep wait for one"
+    prepared = prepare(file, only(limit, case, choices, final), max_cells, session)
+    local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before a database is asked
+    context = shared_context(db, broker)
+    silent = replace(context, report=lambda _: None) if quiet else context
+    with watch.interruptible() if wait else nullcontext(), prints_to_stderr():
+        submitted = submitting.submit(
+            silent, prepared, priority=priority, anyway=anyway, breakpoints=breakpoints or (), until=until
         )
-    queues = set(map(progress.shown_queue, prepared.queues))
-    return sum(not queues.isdisjoint(worker["queues"]) for worker in found)
-
-
-def _check_broker(notifier: BrokerNotifier, anyway: bool) -> None:
-    """Wait until the broker answers, or will not. Raises BrokerError where none is named, InputError as `check`."""
-    notifier.check()
-    problem = notifier.problem()
-    if notifier.url is None and problem is not None and not anyway:
-        raise BrokerError(f"{problem}; nothing was submitted")
+    if submitted.problem is not None:
+        say(f"{submitted.problem}; the sweep is accepted, and starts when the broker is back")
+    elif not submitted.workers:
+        say("it starts when there is a worker")
+    if wait:
+        watch.wait_and_present(context, submitted.sweep, format, output, quiet)
+    else:
+        put_id(submitted.sweep, submitted.name, submitted.cells, submitted.workers, submitted.started, format, output)
 
 
 def check_format(format: options.MatrixFormat, wait: bool) -> None:

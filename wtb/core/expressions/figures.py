@@ -146,6 +146,7 @@ class _Reader(Reader[Name]):
         return partial(_known_figure, str(name))
 
     def _path(self, node: ast.expr) -> tuple[str, ...]:
+        """Read a dotted name as its parts; a part may be quoted."""
         match node:
             case ast.Name(id=part) | ast.Constant(value=str() as part):
                 return (part,)

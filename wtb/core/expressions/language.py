@@ -89,6 +89,7 @@ class Reader(ABC, Generic[NameT]):
         return evaluate
 
     def _parse(self, text: str) -> ast.expr:
+        """Parse a text, within bounds on its length and nesting. Raises ValueError."""
         if len(text) > MAX_LENGTH:
             raise ValueError(f"{len(text):,} characters; expected at most {MAX_LENGTH:,}")
         try:
@@ -122,6 +123,7 @@ class Reader(ABC, Generic[NameT]):
         return self.term(node)
 
     def _calculation(self, function: Callable[..., Any], *parts: ast.expr) -> Evaluate:
+        """An operation on numbers; division by zero and overflow make the result unknown."""
         operands = [self._read(part) for part in parts]
 
         def calculate(values: Mapping[str, Any]) -> Any:
@@ -136,6 +138,7 @@ class Reader(ABC, Generic[NameT]):
         return calculate
 
     def _comparison(self, node: ast.Compare) -> Evaluate:
+        """A comparison, which may be chained. An unknown operand matters only if no known part decides."""
         operands = [self._read(part) for part in (node.left, *node.comparators)]
 
         def compare(op: ast.cmpop, left: Any, right: Any, values: Mapping[str, Any]) -> bool:

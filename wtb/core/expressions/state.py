@@ -124,6 +124,7 @@ def _value(key: str, state: Mapping[str, Any]) -> Any:
 
 
 def _entry(node: ast.expr, value: Any, place: Any) -> Any:
+    """Look up an entry of a mapping, list or text. Raises UnknownValue if there is none."""
     try:
         if isinstance(value, dict) or (isinstance(value, list | str) and isinstance(place, int)):
             return value[place]

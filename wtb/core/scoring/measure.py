@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
-from wtb.core.scoring.scales import LEFT_OUT, OnFailure, Scale
+from wtb.core.scoring.scales import OnFailure, Scale
 
 Better = Literal["higher", "lower"]
 Compare = Literal["mean", "median"]
+
+
+class StoredMeasure(TypedDict):
+    """A `Measure` as columns of a table."""
+
+    better: Better
+    declared: bool
+    by_median: bool
+    low: float | None
+    high: float | None
+    on_failure: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +47,7 @@ class Measure:
         """The worse end of the scale, where one was declared."""
         return self.low if self.better == "higher" else self.high
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Measure:
-        """That of a row of `metrics`."""
-        by: Compare = "median" if row["by_median"] else "mean"
-        declared = row["on_failure"]
-        on_failure = declared if declared in (None, LEFT_OUT) else float(declared)
-        return cls(row["better"], row["declared"], by, row["low"], row["high"], on_failure)
-
-    def row(self) -> dict[str, Any]:
+    def row(self) -> StoredMeasure:
         """Its columns in `metrics`."""
         by_median = self.compare == "median"
         return {

@@ -27,6 +27,7 @@ def scale_of(name: str, given: Any) -> Scale | Mapping[str, Scale] | None:
 
 
 def _ends(name: str, what: str, given: Any) -> Scale:
+    """Read the two ends of a scale. Raises InputError."""
     ends = [_number(one) for one in given] if isinstance(given, list | tuple) else []
     if len(ends) != 2 or not all(map(math.isfinite, ends)) or not ends[0] < ends[1]:
         expected = "expected two finite numbers, the lower one first, such as [0, 1]"

@@ -34,8 +34,9 @@ def encode(value: object) -> bytes:
     Raises StateError for what `decode` could not bring back equal and of the same types.
     """
     try:
-        data = _dumps(_encoded(value, Room(MAX_BYTES)))
-        Room(MAX_BYTES).take(len(data))
+        data = _dumps(_encode_value(value, Room(MAX_BYTES)))
+        if len(data) > MAX_BYTES:
+            Room(MAX_BYTES).take(len(data))
     except (Refused, RecursionError) as error:
         raise StateError(str(_within(error, ""))) from None
     return data
@@ -50,7 +51,7 @@ def decode(data: bytes) -> Any:
     """
     try:
         value = orjson.loads(data)
-        return _built(value) if b'"$' in data else value
+        return _build(value) if b'"$' in data else value
     except Refused as refused:
         raise StateError(f"a stored value no longer fits: {refused.reason}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
@@ -67,7 +68,7 @@ def digest(data: bytes) -> str:
 # Encoding. An encoder returns its argument itself when nothing in it needs a tag.
 
 
-def _encoded(value: Any, room: Room) -> Any:
+def _encode_value(value: Any, room: Room) -> Any:
     kind = type(value)
     return (_ENCODERS.get(kind) or room.encoders.get(kind) or _encoder_of_class(kind, room))(value, room)
 
@@ -91,7 +92,7 @@ def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
         elif kind in _CONSTANTS or ((kind is dict or kind is list) and not item):
             continue
         try:
-            plain = _encoded(item, room)
+            plain = _encode_value(item, room)
         except (Refused, RecursionError) as error:
             raise _within(error, _part(key)) from None
         if plain is not item:
@@ -106,21 +107,23 @@ def _list(value: list[Any], room: Room) -> Any:
     return _walk(value, enumerate(value), room)
 
 
-def _dict(value: dict[Any, Any], room: Room) -> Any:
+def _encode_dict(value: dict[Any, Any], room: Room) -> Any:
+    """Encode a dict; one with other keys than text becomes a `$map`, one that looks like a tag a `$dict`."""
     size = 0
     for key in value:
         if type(key) is not str:
-            return _map(value, room)
+            return _encode_map(value, room)
         if key.isascii():
             size += len(key)
         else:
-            _str(key, room)
+            _encode_text(key, room)
     room.take(size)
     plain = _walk(value, value.items(), room)
     return {"$dict": plain} if len(value) == 1 and key.startswith("$") else plain
 
 
-def _map(value: dict[Any, Any], room: Room) -> Any:
+def _encode_map(value: dict[Any, Any], room: Room) -> Any:
+    """Encode a dict with keys of any type as a list of pairs."""
     items = _walk(value, value.items(), room).values()
     try:
         keys = _list(list(value), room)
@@ -129,7 +132,7 @@ def _map(value: dict[Any, Any], room: Room) -> Any:
     return {"$map": [list(pair) for pair in zip(keys, items, strict=True)]}
 
 
-def _str(value: str, room: Room) -> str:
+def _encode_text(value: str, room: Room) -> str:
     room.take(len(value))
     if not value.isascii():
         try:
@@ -140,12 +143,13 @@ def _str(value: str, room: Room) -> str:
     return value
 
 
-def _tagged(tag: str, value: Any, room: Room) -> Any:
+def _encode_tagged(tag: str, value: Any, room: Room) -> Any:
+    """Encode a value under its tag. Elements of sets are sorted, so that equal sets are stored alike."""
     try:
         payload = _TAGS[tag][1](value)
         if type(payload) is not _TAGS[tag][2]:
             raise found(type(value))
-        plain = _encoded(payload, room)
+        plain = _encode_value(payload, room)
     except Refused as refused:
         if tag not in SEQUENCES:
             del refused.parts[-1:]  # a place in what the tag holds, which the user does not know
@@ -184,7 +188,7 @@ def _object(
         if key in known:
             room.take(known[key][1])
         else:
-            known[key] = _tagged("$set", names, room), left - room.left
+            known[key] = _encode_tagged("$set", names, room), left - room.left
         payload["set"] = None
     try:
         plain = _walk(payload, payload.items(), room)
@@ -199,12 +203,12 @@ def _object(
 def _encoder_of_class(kind: type, room: Room) -> Callable[[Any, Room], Any]:
     """The encoder of a type that is not in the table, which `room` keeps."""
     if is_text(kind):
-        return lambda value, room: _str(str(value), room)
+        return lambda value, room: _encode_text(str(value), room)
     tag = _tag_of_class(kind)
     if tag in BY_CLASS:
         room.encoders[kind] = partial(_object, tag, _TAGS[tag][1](kind), {})
     else:
-        room.encoders[kind] = partial(_tagged, tag)
+        room.encoders[kind] = partial(_encode_tagged, tag)
     return room.encoders[kind]
 
 
@@ -227,48 +231,50 @@ def _tag_of_class(kind: type) -> str:
 
 
 _ENCODERS: dict[type, Callable[[Any, Room], Any]] = {
-    dict: _dict,
+    dict: _encode_dict,
     list: _list,
-    str: _str,
+    str: _encode_text,
     int: lambda value, room: value if _INT_LOW <= value <= _INT_HIGH else {"$int": hex(value)},
     float: lambda value, room: value if isfinite(value) else {"$float": str(value)},
     **dict.fromkeys(_CONSTANTS, lambda value, room: value),
-    **{kind: partial(_tagged, tag) for kind, tag in TAG_OF.items()},
+    **{kind: partial(_encode_tagged, tag) for kind, tag in TAG_OF.items()},
 }
 
 
 # Decoding. What JSON made is fresh, so containers are rebuilt in place.
 
 
-def _built(value: Any) -> Any:
+def _build(value: Any) -> Any:
+    """Make the value of parsed JSON. Containers are reused, and filled in place."""
     if type(value) is list:
-        return _filled(value, enumerate(value))
+        return _fill(value, enumerate(value))
     if type(value) is not dict:
         return value
     if len(value) == 1:
         tag, payload = next(iter(value.items()))
         if tag == "$dict":
-            return _filled(payload, payload.items())
+            return _fill(payload, payload.items())
         if tag[:1] == "$":
             _, _, kind, back = _TAGS[tag]
             if type(payload) is not kind:  # constructors would take other types in silence
                 raise TypeError(f"{tag} holds {type(payload).__name__}, expected {kind.__name__}")
             if type(payload) is dict:
-                _filled(payload, payload.items())
+                _fill(payload, payload.items())
             elif type(payload) is list:
-                _filled(payload, enumerate(payload))
+                _fill(payload, enumerate(payload))
             return back(payload)
-    return _filled(value, value.items())
+    return _fill(value, value.items())
 
 
-def _filled(container: Any, items: Iterable[tuple[Any, Any]]) -> Any:
+def _fill(container: Any, items: Iterable[tuple[Any, Any]]) -> Any:
+    """Replace what is tagged among the items of a container, in place, at any depth."""
     for key, item in items:
         kind = type(item)
         if kind is dict:
             if len(item) == 1:
-                container[key] = _built(item)
+                container[key] = _build(item)
             elif item:
-                _filled(item, item.items())
+                _fill(item, item.items())
         elif kind is list and item:
-            _filled(item, enumerate(item))
+            _fill(item, enumerate(item))
     return container

@@ -25,6 +25,7 @@ def _member(module: Any, qualname: str) -> Any:
 
 
 def _class_name(kind: type) -> str:
+    """The name under which a class is stored. Raises Refused if the name does not lead back to it."""
     if _member(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
         where = "inside a function" if "<locals>" in kind.__qualname__ else "where its name does not lead to it"
         name = f"{kind.__module__}.{kind.__qualname__}"
@@ -33,6 +34,7 @@ def _class_name(kind: type) -> str:
 
 
 def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
+    """Import the class of a stored name. Raises Refused if it is gone or of another kind."""
     module, _, qualname = name.partition(":")
     found = _member(sys.modules.get(module), qualname)
     if found is None:  # not imported yet, or another thread is about to
@@ -60,6 +62,7 @@ def _enum_of(payload: Any) -> Any:
 
 
 def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
+    """Return the encoder for a dataclass; it takes attributes that are no fields, too."""
     try:
         object.__new__(kind)  # what decoding will do; Python refuses it for subclasses of built-in types
     except TypeError:
@@ -78,6 +81,7 @@ def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
 
 
 def _dataclass_of(payload: Any) -> Any:
+    """Make a dataclass object of stored fields, without calling `__init__`."""
     kind = _class_of(payload["type"], dataclasses.is_dataclass)
     value = object.__new__(kind)
     for name, item in _complete(kind, [f.name for f in dataclasses.fields(kind)], payload["fields"]).items():
@@ -91,6 +95,7 @@ def is_model(kind: type) -> bool:
 
 
 def _pydantic(kind: Any) -> Callable[[Any], dict[str, Any]]:
+    """Return the encoder for a pydantic model."""
     name, names, unset = _class_name(kind), kind.__pydantic_fields__, sys.modules["pydantic_core"].PydanticUndefined
 
     def is_cached(key: str) -> bool:  # what a model only remembers: `cached_property` makes that again
@@ -112,6 +117,7 @@ def _pydantic(kind: Any) -> Callable[[Any], dict[str, Any]]:
 
 
 def _pydantic_of(payload: Any) -> Any:
+    """Make an object of a pydantic model of stored fields, without validation."""
     kind, fields = _class_of(payload["type"], is_model), payload["fields"]
     names = kind.__pydantic_fields__
     if fields.keys() != names.keys():
@@ -138,6 +144,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def _object(value: Any) -> Any:
+    """Encode an object of a listed class by its attributes; a named tuple by its fields."""
     kind = type(value)
     if isinstance(value, tuple):
         names = _names(kind)
@@ -150,6 +157,7 @@ def _object(value: Any) -> Any:
 
 
 def _object_of(payload: Any) -> Any:
+    """Make an object of a listed class of stored attributes, without calling `__init__`."""
     kind = LISTED.get().kinds.get(payload["type"])
     if kind is None:
         raise Refused(f"{payload['type']} is not among the types that may be loaded{LISTED.get().advice}")

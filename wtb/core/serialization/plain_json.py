@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
 _MORE = 40  # characters that say how much was cut
 
 
+@overload
+def iso(seconds: float) -> str: ...
+@overload
+def iso(seconds: None) -> None: ...
+@overload
+def iso(seconds: float | None) -> str | None: ...
 def iso(seconds: float | None) -> str | None:
     """A time in seconds since the epoch as ISO 8601 in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
@@ -32,6 +38,7 @@ def readable(data: bytes) -> Any:
 
 
 def _without_tags(value: Any) -> Any:
+    """Replace each tagged value by plain JSON that is readable."""
     if isinstance(value, list):
         return [_without_tags(item) for item in value]
     if not isinstance(value, dict):
@@ -44,6 +51,7 @@ def _without_tags(value: Any) -> Any:
 
 
 def _untagged(tag: str, payload: Any) -> Any:
+    """The readable form of one tagged value."""
     if tag == "$dict":
         return {key: _without_tags(item) for key, item in payload.items()}
     if tag == "$map":

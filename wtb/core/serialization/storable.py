@@ -20,17 +20,17 @@ def unstorable(value: object) -> tuple[Place, str] | None:
     """The place of the first thing in plain data that is not kept as it is, and what is wrong with it."""
     todo: list[tuple[Place, object]] = [((), value)]
     while todo:
-        place, found = todo.pop()
+        place, part = todo.pop()
         if len(place) > MAX_DEPTH:
             return place[:3], f"values nested more than {MAX_DEPTH} deep; expected flatter ones"
-        if isinstance(found, Mapping):
-            for key in found:
+        if isinstance(part, Mapping):
+            for key in part:
                 if isinstance(key, str) and (wrong := wrong_text(key)):
                     return place, f"a key with {wrong}"
-            todo += [((*place, str(key)), found[key]) for key in reversed(found)]
-        elif isinstance(found, list | tuple):
-            todo += [((*place, index), found[index]) for index in reversed(range(len(found)))]
-        elif wrong := _wrong_scalar(found):
+            todo += [((*place, str(key)), part[key]) for key in reversed(part)]
+        elif isinstance(part, list | tuple):
+            todo += [((*place, index), part[index]) for index in reversed(range(len(part)))]
+        elif wrong := _wrong_scalar(part):
             return place, wrong
     return None
 
@@ -48,6 +48,7 @@ def wrong_text(text: str) -> str | None:
 
 
 def _wrong_scalar(value: object) -> str | None:
+    """What is wrong with a value that is no container; None if nothing is."""
     if isinstance(value, str):
         return wrong_text(value)
     if isinstance(value, int) and not _LEAST <= value <= _MOST:

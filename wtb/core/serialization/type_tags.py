@@ -110,6 +110,7 @@ def _clock_of(kind: Any, payload: Any) -> Any:
 
 
 def _array(value: Any) -> Any:
+    """Encode a numpy array: dtype, shape and bytes. Refuses arrays of objects."""
     Room(MAX_BYTES).take(value.nbytes)  # before tobytes copies it
     if not value.dtype.hasobject:
         numpy_format = sys.modules["numpy"].lib.format
@@ -130,6 +131,7 @@ def _array_of(payload: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
+    """Encode a numpy scalar, if it comes back equal and of the same type."""
     payload = _array(sys.modules["numpy"].asarray(value))
     again = _array_of(payload)[()]
     # numpy drops trailing NULs of its strings, and has several C types for one dtype.

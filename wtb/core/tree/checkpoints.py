@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, NewType, TypeVar
+from typing import Any, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
 
 CheckpointId = NewType("CheckpointId", str)
 V = TypeVar("V")
@@ -36,6 +36,27 @@ class NodeTask(NamedTuple):
         return cls(node, node)
 
 
+class StoredPosition(TypedDict):
+    """A `Position` as it is stored and sent."""
+
+    step: int
+    next: Sequence[str]
+    arrived: Mapping[str, Sequence[str]]
+    visits: Mapping[str, int]
+    fan_out: NotRequired[Mapping[str, int]]
+    engine: NotRequired[Any]
+
+
+class StoredInside(TypedDict):
+    """An `Inside` as it is stored."""
+
+    node_run: str
+    node: str
+    variant: str
+    saved: Mapping[str, str]
+    task: NotRequired[str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a head stands: what comes next, who waits at which join, and how often each node has run.
@@ -55,7 +76,7 @@ class Position:
     def tasks(self) -> tuple[NodeTask, ...]:
         """What the next step runs, in the order of `next`."""
         if not self.fan_out:
-            return tuple(map(NodeTask.of, self.next))
+            return tuple(map(NodeTask, self.next, self.next))
         return tuple(task for node in self.next for task in self._tasks_of(node))
 
     def _tasks_of(self, node: str) -> list[NodeTask]:
@@ -63,14 +84,17 @@ class Position:
             return [NodeTask.of(node)]
         return [NodeTask(f"{node}|{number}", node, number) for number in range(self.fan_out[node])]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> StoredPosition:
         """As it is stored and sent: plain JSON, without what most have not."""
-        made = {"step": self.step, "next": self.next, "arrived": self.arrived, "visits": self.visits}
-        more = {"fan_out": self.fan_out or None, "engine": self.engine}
-        return made | {name: value for name, value in more.items() if value is not None}
+        made = StoredPosition(step=self.step, next=self.next, arrived=self.arrived, visits=self.visits)
+        if self.fan_out:
+            made["fan_out"] = self.fan_out
+        if self.engine is not None:
+            made["engine"] = self.engine
+        return made
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Position:
+    def read(cls, data: StoredPosition) -> Position:
         """Read a position from what `document` returned."""
         return cls(
             data["step"],
@@ -194,20 +218,20 @@ class ExecutionHistory:
 
         A checkpoint taken inside a node has no writers, so the visit that it interrupts stays open.
         """
-        found: list[NodeBoundary] = []
+        boundaries_found: list[NodeBoundary] = []
         open_at: dict[str, int] = {}
         visits: dict[str, int] = {}
         for checkpoint in self.checkpoints:
             for writer in checkpoint.writers:
                 if writer.node in open_at:
                     number = open_at.pop(writer.node)
-                    found[number] = replace(found[number], exit=checkpoint.id)
+                    boundaries_found[number] = replace(boundaries_found[number], exit=checkpoint.id)
             for node in checkpoint.position.next:
                 if node not in open_at:
                     visits[node] = visits.get(node, -1) + 1
-                    open_at[node] = len(found)
-                    found.append(NodeBoundary(node, visits[node], checkpoint.id, None))
-        return found
+                    open_at[node] = len(boundaries_found)
+                    boundaries_found.append(NodeBoundary(node, visits[node], checkpoint.id, None))
+        return boundaries_found
 
     def by_node(self, node: str) -> list[NodeBoundary]:
         return [boundary for boundary in self.boundaries() if boundary.node == node]

@@ -174,6 +174,7 @@ def _matches(digits: tuple[int, ...], rules: Sequence[_Rule]) -> bool:
 
 
 def _ranks(grid: _Grid, mode: Mode, rules: Sequence[_Rule], base: int, report: Report) -> Sequence[int]:
+    """The ranks of the combinations to run, in the order of the mode."""
     if mode == "grid":
         return grid.allowed(rules)
     if mode == "one-at-a-time":
@@ -190,6 +191,7 @@ def _around(grid: _Grid, base: int) -> Iterable[int]:
 
 
 def _draw(grid: _Grid, mode: Random, rules: Sequence[_Rule], base: int, report: Report) -> Sequence[int]:
+    """Draw distinct ranks that no rule excludes, the baseline among them. Raises InputError if too few are left."""
     rng = random.Random(mode.seed)
     # A sample without the baseline would have nothing to be compared with.
     drawn = set() if grid.excluded(base, rules) else {base}
@@ -216,6 +218,7 @@ def _draw(grid: _Grid, mode: Random, rules: Sequence[_Rule], base: int, report: 
 def _listed(
     grid: _Grid, items: Sequence[Mapping[str, str]], rules: Sequence[_Rule], base: int, report: Report
 ) -> Sequence[int]:
+    """The ranks of combinations that are listed one by one. Raises InputError for one that is listed twice."""
     first: dict[int, int] = {}
     problems: list[str] = []
     default = grid.combination(base)

@@ -31,6 +31,8 @@ def agreed(choices: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def chosen(tasks: Sequence[NodeTask], choices: Choices) -> list[Chosen]:
     """The tasks of a step with the variants that one group chooses, one for each node: its tasks run the same."""
+    if len(tasks) == len(choices):  # no node has several
+        return list(zip(tasks, choices, strict=True))
     variants = dict(zip(dict.fromkeys(task.node for task in tasks), choices, strict=True))
     return [(task, variants[task.node]) for task in tasks]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from wtb.core import texts
 from wtb.display.labels import abbreviations, cut, labels, least_width, shared_room
 from wtb.display.matrix import summary
-from wtb.display.matrix.summary import Document, Row
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+
 
 GAP = 2
 _WHOLE_LEAST = 22  # a whole combination in a narrower column says too little
@@ -44,7 +48,7 @@ class Node:
     most: int
 
     @classmethod
-    def of(cls, document: Document, name: str) -> Node:
+    def of(cls, document: MatrixDocument, name: str) -> Node:
         variants = list(dict.fromkeys(variant(row, name) for row in document["rows"]))
         most = max(map(cell_len, [texts.printable(name), *variants]))
         return cls(name, variants, min(most, least_width(variants)), most)
@@ -54,12 +58,12 @@ class Node:
         return dict(zip(self.variants, cut(self.variants, width) or self.variants, strict=True))
 
 
-def variant(row: Row, node: str) -> str:
+def variant(row: RowDocument, node: str) -> str:
     return texts.printable(row["combination"].get(node, ""))
 
 
 def fit(
-    document: Document, rows: Sequence[Row], front: list[Column], columns: list[Column], width: int
+    document: MatrixDocument, rows: Sequence[RowDocument], front: list[Column], columns: list[Column], width: int
 ) -> tuple[list[Column], bool]:
     """`front`, the combination and those of `columns` that fit, and whether all that are needed do.
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.display.matrix import summary
-from wtb.display.matrix.summary import Document, Row
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _COLUMNS = (
@@ -34,12 +37,14 @@ _COLUMNS = (
     "cost_usd",
     "cost_failed_usd",
     "cost_per_success_usd",
+    "cost_innocent_usd",
     "latency_p50_s",
     "latency_p95_s",
+    "exploratory",
 )
 
 
-def render(document: Document) -> str:
+def render(document: MatrixDocument) -> str:
     """The matrix as CSV with a header.
 
     Args:
@@ -61,13 +66,14 @@ def render(document: Document) -> str:
     return text.getvalue()
 
 
-def _values(document: Document, row: Row, metric: str | None) -> dict[str, Any]:
+def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> dict[str, Any]:
     values: dict[str, Any] = {
         "failed": row["failed"],
         "baseline": _flag(summary.is_baseline(document, row)),
-        **{key: row.get(key) for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd")},
+        **{key: row.get(key) for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd", "cost_innocent_usd")},
         "latency_p50_s": row["latency_s"]["p50"],
         "latency_p95_s": row["latency_s"]["p95"],
+        "exploratory": _flag(bool(row.get("exploratory"))),
     }
     if metric is None:
         return {**values, "n": row["n"]}

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from wtb.core.texts import MISSING
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+
 
 _BIG, TINY = 1e9, 9  # a size, and decimals, from which on figures are written with an exponent
 
 
-def decimals(document: dict[str, Any], metric: str) -> int:
+def decimals(document: MatrixDocument, metric: str) -> int:
     """Decimals for a metric: three significant figures of its largest mean; none where all are whole.
 
     From `TINY` on `number` and `signed` write an exponent instead.
     """
-    found = [row["metrics"].get(metric, {}) for row in document["rows"]]
-    means = [abs(each["mean"]) for each in found if each.get("mean") is not None]
-    others = [each["delta"] for each in found if each.get("delta") is not None]
-    others += [end for each in found for end in each.get("ci") or ()]
+    found = [row["metrics"][metric] for row in document["rows"] if metric in row["metrics"]]
+    others = [each["delta"] for each in found if each["delta"] is not None]
+    others += [end for each in found for end in each["ci"] or ()]
+    return decimals_of([each["mean"] for each in found if each["mean"] is not None], others)
+
+
+def decimals_of(figures: Iterable[float], others: list[float]) -> int:
+    """Decimals for figures, as `decimals`; with none, if all of these and of the others are whole."""
+    means = [abs(one) for one in figures]
     if all(value == round(value) for value in means + others):
         return 0
     exponent = math.floor(math.log10(max(means) or 1.0))

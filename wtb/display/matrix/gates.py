@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core.texts import printable
 
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import ComparisonDocument
+    from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, MatrixDocument
+
+
 HOLDS, FAILED, UNCLEAR = "gate holds", "GATE FAILED", "gate unclear"
 
 
-def lines(document: Mapping[str, Any]) -> list[str]:
-    """`gate holds: ndcg.mean >= 0.25 (0.296)`, a line for each gate of a judged matrix; none where there are none."""
-    return [f"{mark(gate)}: {gate_text(gate)}" for gate in document.get("gates", ())]
+def found_in(document: MatrixDocument | ComparisonDocument) -> Sequence[GateDocument]:
+    """Return the gates of a matrix or a comparison; none where it has not been judged."""
+    return cast("JudgedMatrixDocument", document).get("gates", ())
 
 
-def mark(gate: Mapping[str, Any]) -> str:
+def lines(gates: Iterable[GateDocument]) -> list[str]:
+    """`gate holds: ndcg.mean >= 0.25 (0.296)`, a line for each gate."""
+    return [f"{mark(gate)}: {gate_text(gate)}" for gate in gates]
+
+
+def mark(gate: GateDocument) -> str:
     """Return whether a gate holds, in two words; one that is unknown does not, one on a baseline may be unclear."""
     if is_unclear(gate):
         return UNCLEAR
     return HOLDS if gate["holds"] else FAILED
 
 
-def gate_text(gate: Mapping[str, Any]) -> str:
+def gate_text(gate: GateDocument) -> str:
     """A gate with its figures, and why where there is more to say."""
     values = gate["values"]
     if len(values) == 1:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.core.texts import MISSING, money, printable
 from wtb.display.matrix import figures, summary
-from wtb.display.matrix.summary import Document, Row
+
+if TYPE_CHECKING:
+    from wtb.core.documents.common import CellCounts
+    from wtb.core.documents.matrix import BestDocument, MatrixDocument, MetricEstimate, RowDocument, TagRow
+
 
 _NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
 
 
-def left_out(document: Document, shown: int) -> str:
+def left_out(document: MatrixDocument, shown: int) -> str:
     """What is not shown of the rows, and the command that shows it; empty if there is nothing."""
     missing = len(document["rows"]) - shown
     if not missing:
@@ -21,26 +24,26 @@ def left_out(document: Document, shown: int) -> str:
     return f"{missing} more combinations; all: wtb matrix {printable(document['sweep']['id'])} --format csv"
 
 
-def answers(document: Document) -> list[str]:
+def answers(document: MatrixDocument) -> list[str]:
     """A sentence for each metric; one where there is none because all has failed."""
     cells = document["cells"]
     dead = not cells["succeeded"] and (cells["failed"] or cells["set_aside"])
     return [answer(document, metric) for metric in summary.metric_names(document)] or [unscored(document)] * bool(dead)
 
 
-def unscored(document: Document) -> str:
+def unscored(document: MatrixDocument) -> str:
     """Why no combination can be called best, where there is no metric at all."""
     why = "Nothing was evaluated" if document["cells"]["succeeded"] else "No cell has succeeded"
     return f"{why}, so no combination can be called best."
 
 
-def answer(document: Document, metric: str) -> str:
+def answer(document: MatrixDocument, metric: str) -> str:
     """One sentence: which combination is best by the metric, or why none can be named.
 
     After that of the first metric comes the combination that `best` of the sweep file asks for, where there is one.
     """
     sentence = _answer(document, metric)
-    choice = document.get("choice")
+    choice = document["choice"]
     if not choice or metric != summary.metric_names(document)[0]:
         return sentence
     chosen = next((row for row in document["rows"] if row["combination"] == choice["combination"]), None)
@@ -48,26 +51,26 @@ def answer(document: Document, metric: str) -> str:
     return f"{sentence} To {printable(choice['objective'])}: {found}."
 
 
-def _answer(document: Document, metric: str) -> str:
+def _answer(document: MatrixDocument, metric: str) -> str:
     scored = [row for row in summary.ranked(document, metric) if summary.estimate(row, metric).get("mean") is not None]
-    name, best = printable(metric), document["best"].get(metric) or {}
+    name, best = printable(metric), document["best"].get(metric)
     name += " (exploratory)" if summary.is_exploratory(document, metric) else ""
-    if not scored:
+    if not scored or best is None:
         return f"Nothing is scored by {name}{summary.as_of(document)}."
-    if best.get("combination") is None:
+    if best["combination"] is None:
         name += summary.as_of(document)
-        return f"No combination can be called best by {name}: {best.get('because')}.{_not_ranked(best)}"
+        return f"No combination can be called best by {name}: {best['because']}.{_not_ranked(best)}"
     digits = figures.decimals(document, metric)
     leader = _described(document, scored[0], metric, digits)
     if best["clear"]:
         return f"Best by {name}{summary.as_of(document)}: {leader}.{_not_ranked(best)}"
     rival = next((row for row in scored if row["combination"] == best["rival"]), None)
     if rival is None:
-        return f"Only one combination is {_placed(best)} by {name}: {leader}.{_not_ranked(best)}"
+        return f"Only one combination is {_placed(document, best)} by {name}: {leader}.{_not_ranked(best)}"
     other = f"{_called(document, rival)} ({figures.number(summary.estimate(rival, metric)['mean'], digits)})"
     some = len(best["candidates"])
     every = "both" if some == 2 else f"all {some:,}"
-    ranked_rows = len(scored) - len(best["unranked"])
+    ranked_rows = sum(not row.get("exploratory") for row in scored) - len(best["unranked"])
     many = f"{every if some == ranked_rows else f'{some:,} of {ranked_rows:,}'} combinations could be best"
     if best["lead"]:
         standing = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
@@ -77,35 +80,36 @@ def _answer(document: Document, metric: str) -> str:
     return f"No clear winner by {name}{summary.as_of(document)}: {many}. {standing}.{_not_ranked(best)}"
 
 
-def _placed(best: Mapping[str, Any]) -> str:
-    """What only one combination is: scored, or ranked where others have too few scores for that."""
-    return "ranked" if best.get("unranked") else "scored"
+def _placed(document: MatrixDocument, best: BestDocument) -> str:
+    """What only one combination is: scored, or ranked where others have scores but are not."""
+    are_added = any(row.get("exploratory") for row in document["rows"])
+    return "ranked" if best["unranked"] or are_added else "scored"
 
 
-def _not_ranked(best: Mapping[str, Any]) -> str:
+def _not_ranked(best: BestDocument) -> str:
     """How many rows are not ranked, and why, as one more sentence."""
-    many = len(best.get("unranked", ()))
+    many = len(best["unranked"])
     if not many:
         return ""
     return f" Not ranked: {many:,} with a score in less than 95% of the cases."
 
 
-def headline(document: Document, metric: str) -> str:
+def headline(document: MatrixDocument, metric: str) -> str:
     """The answer in a few words: the winner by its name, or that there is none."""
-    name, best = printable(metric.rsplit(":")[-1]), document["best"].get(metric) or {}
+    name, best = printable(metric.rsplit(":")[-1]), document["best"].get(metric)
     first = next((row for row in document["rows"] if summary.is_named_best(document, row, metric)), None)
-    if first is None:
+    if first is None or best is None:
         scored = any(summary.estimate(row, metric).get("mean") is not None for row in document["rows"])
         return f"Nothing can be called best by {name}" if scored else f"Nothing is scored by {name}"
     who = short_name(document, first)
     if best["clear"]:
         return f"{who} is best by {name}"
     if best["rival"] is None:
-        return f"Only {who} is {_placed(best)} by {name}"
+        return f"Only {who} is {_placed(document, best)} by {name}"
     return f"No clear winner by {name}: {len(best['candidates']):,} could be best"
 
 
-def short_name(document: Document, row: Row, most: int = 48) -> str:
+def short_name(document: MatrixDocument, row: RowDocument, most: int = 48) -> str:
     """A combination by the variants in which it differs from the baseline, or that it is the baseline."""
     baseline, nodes = document["baseline"], summary.shown_nodes(document)
     if summary.is_baseline(document, row) and len(document["rows"]) > 1:
@@ -117,29 +121,33 @@ def short_name(document: Document, row: Row, most: int = 48) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def noise(document: Document, metric: str) -> str:
+def noise(document: MatrixDocument, metric: str) -> str:
     """How much of the lead of the best could be noise, in words; empty where nothing leads or nothing can be told."""
-    best = document["best"].get(metric) or {}
-    lead, ci = best.get("lead"), best.get("lead_ci")
-    rival = next((row for row in document["rows"] if row["combination"] == best.get("rival")), None)
+    best = document["best"].get(metric)
+    if best is None:
+        return ""
+    lead, ci = best["lead"], best["lead_ci"]
+    rival = next((row for row in document["rows"] if row["combination"] == best["rival"]), None)
     if not lead or lead < 0 or ci is None or rival is None:
         return ""
     digits = max(figures.decimals(document, metric), 1 - math.floor(math.log10(lead)) if lead < 1e6 else 0)
     low, high, size = (figures.number(value, min(digits, figures.TINY)) for value in (*ci, lead))
     cases = f"{best['n_pairs']:,} {'case' if best['n_pairs'] == 1 else 'cases'}"
     over = f"its lead of {size} over {short_name(document, rival)}"
-    if not best.get("clear") or ci[0] <= 0:
+    if not best["clear"] or ci[0] <= 0:
         sentence = f"How much could be noise: all of {over}"
     else:
         sentence = f"How much could be noise: {figures.number(lead - ci[0], min(digits, figures.TINY))} of {over}"
     return f"{sentence} (95% interval {low} to {high}, {cases}).{_expected_of_winner(document, metric)}"
 
 
-def _expected_of_winner(document: Document, metric: str) -> str:
+def _expected_of_winner(document: MatrixDocument, metric: str) -> str:
     """What to expect of the best on new cases, where being chosen for its mean flatters it visibly."""
     best = document["best"][metric]
-    winner, digits = best.get("winner") or {}, figures.decimals(document, metric)
-    shrunken, ci = winner.get("shrunken"), winner.get("ci")
+    winner, digits = best["winner"], figures.decimals(document, metric)
+    if winner is None:
+        return ""
+    shrunken, ci = winner["shrunken"], winner["ci"]
     if shrunken is None or ci is None or figures.number(shrunken, digits) == figures.number(winner["mean"], digits):
         return ""
     expected, mean, low, high = (figures.number(value, digits) for value in (shrunken, winner["mean"], *ci))
@@ -149,14 +157,14 @@ def _expected_of_winner(document: Document, metric: str) -> str:
     )
 
 
-def _settled(best: Mapping[str, Any]) -> str:
+def _settled(best: BestDocument) -> str:
     """How many more cases would settle it, to two figures."""
     if best["p"] is None:
         return ""
-    if best.get("cases_needed") is None:
+    if best["cases_needed"] is None:
         return "; no number of cases that you could run is sure to settle it"
-    fewest, most = best["cases_needed"]
-    fewest = _rounded_up(fewest - best["n_pairs"])
+    least, most = best["cases_needed"]
+    fewest = _rounded_up((least or 0) - best["n_pairs"])
     if most is None:
         return f"; settling it takes at least {_more_cases(fewest)}, and may take more than can be run"
     return f"; {fewest:,} to {_more_cases(_rounded_up(most - best['n_pairs']))} would settle it"
@@ -172,7 +180,7 @@ def _rounded_up(count: int) -> int:
     return math.ceil(count / step) * step
 
 
-def _called(document: Document, row: Row) -> str:
+def _called(document: MatrixDocument, row: RowDocument) -> str:
     if summary.is_baseline(document, row) and len(document["rows"]) > 1:
         return f"the baseline {summary.combination_name(document, row)}"
     nodes = summary.shown_nodes(document)
@@ -182,10 +190,10 @@ def _called(document: Document, row: Row) -> str:
     return "the baseline with " + printable(" ".join(f"{node}={row['combination'].get(node)}" for node in other))
 
 
-def _described(document: Document, row: Row, metric: str, digits: int) -> str:
-    found = summary.estimate(row, metric)
-    facts = [figures.number(found["mean"], digits)]
-    delta, p = found.get("delta"), found.get("p_adjusted")
+def _described(document: MatrixDocument, row: RowDocument, metric: str, digits: int) -> str:
+    estimate = summary.estimate(row, metric)
+    facts = [figures.number(estimate["mean"], digits)]
+    delta, p = estimate.get("delta"), estimate.get("p_adjusted")
     if delta:
         facts.append(
             f"{figures.signed(delta, digits)} over" if delta > 0 else f"{figures.number(-delta, digits)} under"
@@ -193,12 +201,12 @@ def _described(document: Document, row: Row, metric: str, digits: int) -> str:
         facts[-1] += " the baseline"
         facts += [] if p is None else [_p(p)]
     most = max(summary.estimate(other, metric).get("n", 0) for other in document["rows"])
-    if found["n"] < 0.9 * most:
-        facts.append(f"scored in {found['n']} of {most} cases")
+    if estimate["n"] < 0.9 * most:
+        facts.append(f"scored in {estimate['n']} of {most} cases")
     return f"{_called(document, row)} ({', '.join(facts)})"
 
 
-def others(cells: Mapping[str, int]) -> list[str]:
+def others(cells: CellCounts) -> list[str]:
     """`3 failed`, of each status of cells besides success."""
     return [
         f"{count:,} {status.replace('_', ' ')}"
@@ -207,7 +215,7 @@ def others(cells: Mapping[str, int]) -> list[str]:
     ]
 
 
-def totals(document: Document) -> list[str]:
+def totals(document: MatrixDocument) -> list[str]:
     """Sentences on the cells, what sharing saved, and what was spent."""
     cells, runs, cost = document["cells"], document["node_runs"], document["cost"]
     sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others(cells)]) + "."]
@@ -219,39 +227,40 @@ def totals(document: Document) -> list[str]:
     return [*sentences, f"Cost: {'; '.join(spent)}."] if spent else sentences
 
 
-def closing(document: Document) -> list[str]:
+def closing(document: MatrixDocument) -> list[str]:
     """What stands below a table: totals, what tags say, and where noise comes from."""
     return [*totals(document), *decides(document), *sliced(document), *noise_parts(document)]
 
 
-def decides(document: Document) -> list[str]:
+def decides(document: MatrixDocument) -> list[str]:
     """Which metric decides where nobody has said so and several could."""
-    primary, metrics = document.get("primary"), summary.metric_names(document)
+    primary, metrics = document["primary"], summary.metric_names(document)
     rivals = [name for name in metrics if name not in (primary, *summary.LOWER_IS_BETTER)]
-    if primary is None or document.get("primary_named") or not rivals:
+    if primary is None or document["primary_named"] or not rivals:
         return []
     return [f"{printable(primary)} decides, and the others are exploratory: `primary` in the sweep file names another."]
 
 
-def sliced(document: Document) -> list[str]:
+def sliced(document: MatrixDocument) -> list[str]:
     """What differs from the baseline within a tag, the worst first, where the whole does not say the same already."""
-    found = document.get("slices")
+    found = document["slices"]
     if not found:
         return []
     metric = found["metric"]
     digits, sign = figures.decimals(document, metric), -1.0 if summary.better(document, metric) == "lower" else 1.0
     differ = [
-        (sign * one["delta"], tag, document["rows"][number], one)
+        (sign * one["delta"], one["p_adjusted"], tag, document["rows"][number], one)
         for tag in found["tags"]
         for number, one in enumerate(tag["rows"])
+        if one["delta"] is not None and one["p_adjusted"] is not None
         if differs(one) and not _says_the_same(summary.estimate(document["rows"][number], metric), one)
     ]
     differ.sort(key=lambda each: each[0])
     sentences = [
         f"Of the {tag['cases']:,} cases tagged {printable(tag['tag'])}: {short_name(document, row)} is "
         f"{figures.signed(one['delta'], digits)} from the baseline by {printable(metric)} "
-        f"({'better' if gain > 0 else 'worse'}, {_p(one['p_adjusted'])})."
-        for gain, tag, row, one in differ[: summary.FEW]
+        f"({'better' if gain > 0 else 'worse'}, {_p(p)})."
+        for gain, p, tag, row, one in differ[: summary.FEW]
     ]
     more = len(differ) - summary.FEW
     return (
@@ -261,22 +270,22 @@ def sliced(document: Document) -> list[str]:
     )
 
 
-def differs(found: Mapping[str, Any]) -> bool:
+def differs(found: MetricEstimate | TagRow) -> bool:
     """True if a difference from the baseline is more than chance by its test."""
     return found["p_adjusted"] is not None and bool(found["p_adjusted"] < summary.SIGNIFICANT)
 
 
-def _says_the_same(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    return differs(whole) and (whole["delta"] > 0) == (part["delta"] > 0)
+def _says_the_same(whole: MetricEstimate, part: TagRow) -> bool:
+    return differs(whole) and ((whole["delta"] or 0) > 0) == ((part["delta"] or 0) > 0)
 
 
 def _p(p: float) -> str:
     return f"p{'' if p < 0.001 else '='}{figures.probability(p)}"
 
 
-def noise_parts(document: Document) -> list[str]:
+def noise_parts(document: MatrixDocument) -> list[str]:
     """Where the noise of one score comes from, and what would narrow intervals; nothing without repeats."""
-    found = document.get("noise")
+    found = document["noise"]
     whole = found and found["case"] + found["common"] + found["rest"] + sum(one["variance"] for one in found["nodes"])
     if not found or not whole:
         return []

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wtb.core import texts
 from wtb.display.matrix import figures, summary
-from wtb.display.matrix.summary import Document, Row
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+
 
 Column = tuple[str, list[str]]  # its header, and a cell for each row
 
 
-def columns(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, brief: bool = False) -> list[Column]:
+def columns(
+    document: MatrixDocument, rows: Sequence[RowDocument], metrics: Sequence[str], *, brief: bool = False
+) -> list[Column]:
     """The columns after those of the nodes.
 
     Args:
@@ -25,12 +31,12 @@ def columns(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, 
         Counts, means with their intervals, the difference from the baseline, costs and the median time.
     """
     named = partial(summary.heading, document)
-    found = [] if brief else [(named("n"), [str(row["n"]) for row in rows])]
+    shown = [] if brief else [(named("n"), [str(row["n"]) for row in rows])]
     if any(row["failed"] for row in rows):
-        found.append((named("failed"), [f"{row['failed']:,}" for row in rows]))
+        shown.append((named("failed"), [f"{row['failed']:,}" for row in rows]))
     for metric in metrics:
         header = f"{metric} {summary.arrow(document, metric)}{'' if brief else ' (95% interval)'}"
-        found.append((header, [_mean(document, row, metric) for row in rows]))
+        shown.append((header, [_mean(document, row, metric) for row in rows]))
     if document["baseline"] is not None and metrics:
         estimates = [summary.estimate(row, metrics[0]) for row in rows]
         digits = figures.decimals(document, metrics[0])
@@ -38,13 +44,13 @@ def columns(document: Document, rows: Sequence[Row], metrics: Sequence[str], *, 
             figures.signed(one.get("delta"), digits) + ("" if brief else interval(one.get("delta_ci"), digits))
             for one in estimates
         ]
-        found.append((f"Δ {metrics[0]}" if brief else "Δ", differences))
-        found.append((named("p"), [figures.probability(one.get("p_adjusted")) for one in estimates]))
-    found += [(one.name, one.cells) for one in summary.costs(document, rows)]
-    return [*found, (named("p50"), [texts.duration(row["latency_s"]["p50"]) for row in rows])]
+        shown.append((f"Δ {metrics[0]}" if brief else "Δ", differences))
+        shown.append((named("p"), [figures.probability(one.get("p_adjusted")) for one in estimates]))
+    shown += [(one.name, one.cells) for one in summary.costs(document, rows)]
+    return [*shown, (named("p50"), [texts.duration(row["latency_s"]["p50"]) for row in rows])]
 
 
-def _mean(document: Document, row: Row, metric: str) -> str:
+def _mean(document: MatrixDocument, row: RowDocument, metric: str) -> str:
     found, digits = summary.estimate(row, metric), figures.decimals(document, metric)
     return figures.number(found.get("mean"), digits) + interval(found.get("ci"), digits)
 
@@ -54,18 +60,18 @@ def interval(ci: Sequence[float] | None, digits: int) -> str:
     return "" if ci is None else f" [{figures.number(ci[0], digits)}, {figures.number(ci[1], digits)}]"
 
 
-def variants(document: Document, rows: Sequence[Row]) -> list[Column]:
+def variants(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Column]:
     """A column for each node that distinguishes combinations."""
     return [(node, [row["combination"].get(node, "") for row in rows]) for node in summary.shown_nodes(document)]
 
 
-def marks(document: Document, row: Row, metric: str | None) -> tuple[str, str]:
+def marks(document: MatrixDocument, row: RowDocument, metric: str | None) -> tuple[str, str]:
     """`★ best` and `baseline`, each empty where it is not."""
     mark = summary.mark(document, row, metric) if metric is not None else ""
     return mark, "baseline" if summary.is_baseline(document, row) else ""
 
 
-def legend(document: Document) -> str:
+def legend(document: MatrixDocument) -> str:
     """What the columns mean, of each kind of metrics that there is."""
     text = "95% intervals of the mean over cases. ↑, ↓: which way is better."
     if document["baseline"] is None:

@@ -6,13 +6,16 @@ metric's direction, and `warnings`, a list of sentences to show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from wtb.core.texts import money, printable
 
-Document = dict[str, Any]
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.common import Better
+    from wtb.core.documents.comparison import ComparedCell, ComparedRow, ComparisonDocument
+    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
+
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 SIGNIFICANT = 0.05
@@ -25,91 +28,112 @@ _OTHERWISE = {
     "p": "p of Δ",
     "p50": "median time",
     "lost": "USD lost",
+    "innocent": "USD innocent",
     "per success": "USD per success",
+}
+NOT_EVALUATED: MetricEstimate = {
+    "n": 0,
+    "n_pairs": 0,
+    "mean": None,
+    "ci": None,
+    "delta": None,
+    "delta_ci": None,
+    "p": None,
+    "p_adjusted": None,
+    "effect": None,
+    "detectable": None,
+    "ranks": None,
+    "common_mean": None,
+    "bounds": None,
 }
 
 
-def metric_names(document: Document) -> list[str]:
+def metric_names(document: MatrixDocument) -> list[str]:
     """The metrics in the order of the rows."""
     return list(dict.fromkeys(name for row in document["rows"] for name in row["metrics"]))
 
 
-def tabled(document: Document) -> list[str | None]:
+def tabled(document: MatrixDocument) -> list[str | None]:
     """What there is a table for: each metric, or None once where nothing was evaluated."""
     return [*metric_names(document)] or [None]
 
 
-def largest_cost(document: Document, rows: Sequence[Row]) -> float:
+def largest_cost(document: MatrixDocument, rows: Sequence[RowDocument]) -> float:
     """The highest cost of a cell among the rows; nothing where `cost` is a metric, which says it already."""
     return 0.0 if "cost" in metric_names(document) else max((row["cost_usd"] or 0.0 for row in rows), default=0.0)
 
 
-def table_title(document: Document, metric: str | None) -> str:
+def table_title(document: MatrixDocument, metric: str | None) -> str:
     """`By ndcg ↑, higher is better`."""
     if metric is None:
         return "Combinations"
     return f"By {printable(metric)} {arrow(document, metric)}, {better(document, metric)} is better"
 
 
+MoneyKey = Literal["cost_usd", "cost_failed_usd", "cost_per_success_usd", "cost_innocent_usd"]
+
+
 class Money(NamedTuple):
     """A column about money: its heading, the key of its figures, these as text, and what they mean."""
 
     name: str
-    key: str
+    key: MoneyKey
     cells: list[str]
     means: str
 
 
-def costs(document: Document, rows: Sequence[Row]) -> list[Money]:
+def costs(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Money]:
     """The columns about money, of which there are those that have any."""
-    kinds = [("cost", "cost_usd", "of one cell, as if alone.")] if largest_cost(document, rows) else []
+    kinds: list[tuple[str, MoneyKey, str]] = []
+    kinds += [("cost", "cost_usd", "of one cell, as if alone.")] if largest_cost(document, rows) else []
     if any(row.get("cost_failed_usd") for row in rows):
         kinds += [
             ("lost", "cost_failed_usd", "on all failed attempts and cells, as if alone."),
             ("per success", "cost_per_success_usd", "cost of a cell that succeeded, with its share of what was lost."),
         ]
+    if any(row.get("cost_innocent_usd") for row in rows):
+        kinds += [("innocent", "cost_innocent_usd", "on attempts that ended with the process of another one.")]
     found = []
     for name, key, means in kinds:
-        most = max((row[key] or 0.0 for row in rows), default=0.0)
-        found.append(Money(heading(document, name), key, [money(row[key], most) for row in rows], means))
+        most = max((row.get(key) or 0.0 for row in rows), default=0.0)
+        found.append(Money(heading(document, name), key, [money(row.get(key), most) for row in rows], means))
     return found
 
 
-def is_exploratory(document: Document, metric: str) -> bool:
+def is_exploratory(document: MatrixDocument, metric: str) -> bool:
     """Return whether another metric decides."""
-    return document.get("primary") not in (None, metric)
+    return document["primary"] not in (None, metric)
 
 
-def heading(document: Document, column: str) -> str:
+def heading(document: MatrixDocument, column: str) -> str:
     """The name of a column of figures; another one where a node or a metric has that name."""
     names = [*shown_nodes(document), *(name.rsplit(":")[-1] for name in metric_names(document))]
     return _OTHERWISE[column] if column in names else column
 
 
-def better(document: Document, metric: str) -> str:
-    """`higher` or `lower`; where the document does not say, that of the evaluators built in."""
-    default = "lower" if metric in LOWER_IS_BETTER else "higher"
-    return str(document.get("metrics", {}).get(metric, {}).get("better", default))
+def better(document: MatrixDocument, metric: str) -> Better:
+    """`higher` or `lower`."""
+    return document["metrics"][metric]["better"]
 
 
-def arrow(document: Document, metric: str) -> str:
+def arrow(document: MatrixDocument, metric: str) -> str:
     """`↑` where higher values are better, `↓` where lower ones are."""
     return ARROWS[better(document, metric)]
 
 
-def is_typical(document: Document, metric: str) -> bool:
+def is_typical(document: MatrixDocument, metric: str) -> bool:
     """Return whether combinations are compared by the median of their differences, else by the mean."""
-    return bool(document.get("metrics", {}).get(metric, {}).get("compare") == "median")
+    return document["metrics"][metric]["compare"] == "median"
 
 
-def difference_words(document: Document, metric: str | None) -> tuple[str, str]:
+def difference_words(document: MatrixDocument, metric: str | None) -> tuple[str, str]:
     """What the difference of a metric is, and by which test its p: words for legends."""
     if metric is not None and is_typical(document, metric):
         return "the typical difference from the baseline (Hodges-Lehmann)", "Wilcoxon's signed ranks"
     return "difference from the baseline", "paired sign flips"
 
 
-def shown_nodes(document: Document) -> list[str]:
+def shown_nodes(document: MatrixDocument | ComparisonDocument) -> list[str]:
     """The nodes that tell the combinations apart: all varied ones where there is but one combination."""
     variants: dict[str, set[str]] = {}
     for row in document["rows"]:
@@ -118,34 +142,41 @@ def shown_nodes(document: Document) -> list[str]:
     return [node for node, found in variants.items() if len(found) > 1] or list(variants)
 
 
-def combination_name(document: Document, row: Row) -> str:
+def combination_name(
+    document: MatrixDocument | ComparisonDocument, row: RowDocument | ComparedRow | ComparedCell
+) -> str:
     """`chunk=sentence retrieve=bm25`, of the nodes that tell combinations apart."""
     named = (f"{node}={row['combination'][node]}" for node in shown_nodes(document) if node in row["combination"])
     return printable(" ".join(named)) or "the workflow as it is"
 
 
-def estimate(row: Row, metric: str) -> Mapping[str, Any]:
-    """A row's statistics under one metric; empty where it was not evaluated."""
-    found: Mapping[str, Any] = row["metrics"].get(metric, {})
-    return found
+def estimate(row: RowDocument, metric: str) -> MetricEstimate:
+    """A row's statistics under one metric; without figures where it was not evaluated."""
+    return row["metrics"].get(metric, NOT_EVALUATED)
 
 
-def is_baseline(document: Document, row: Row) -> bool:
+def is_baseline(document: MatrixDocument, row: RowDocument) -> bool:
     return document["baseline"] is not None and row["combination"] == document["baseline"]
 
 
-def is_best(document: Document, row: Row, metric: str) -> bool:
+def is_best(document: MatrixDocument, row: RowDocument, metric: str) -> bool:
     """Return whether it could be the best: one row where that is clear, else each that could."""
-    return row["combination"] in document["best"].get(metric, {}).get("candidates", ())
+    best = document["best"].get(metric)
+    return best is not None and row["combination"] in best["candidates"]
 
 
-def is_named_best(document: Document, row: Row, metric: str) -> bool:
+def is_named_best(document: MatrixDocument, row: RowDocument, metric: str) -> bool:
     best = document["best"].get(metric)
     return best is not None and row["combination"] == best["combination"]
 
 
-def mark(document: Document, row: Row, metric: str) -> str:
-    """`★ best`; where it is not clear `☆ leads`, and `☆` for others that could be best; nothing without rivals."""
+def mark(document: MatrixDocument, row: RowDocument, metric: str) -> str:
+    """`★ best`; where it is not clear `☆ leads`, and `☆` for others that could be best; nothing without rivals.
+
+    A row that was added after results were seen is `exploratory`, whatever its figures.
+    """
+    if row.get("exploratory"):
+        return "exploratory"
     if not is_best(document, row, metric):
         return ""
     best = document["best"][metric]
@@ -156,7 +187,13 @@ def mark(document: Document, row: Row, metric: str) -> str:
     return "☆ leads" if is_named_best(document, row, metric) else "☆"
 
 
-def is_sure(document: Document, found: Mapping[str, Any]) -> bool:
+def star(document: MatrixDocument, row: RowDocument, metric: str) -> str:
+    """`★`, `☆` or nothing."""
+    first = mark(document, row, metric)[:1]
+    return first if first in ("★", "☆") else ""
+
+
+def is_sure(document: MatrixDocument, found: MetricEstimate) -> bool:
     """True if a difference from the baseline is more than chance: by its test, or before the end by its interval."""
     p, ci = found.get("p_adjusted"), found.get("delta_ci")
     if p is not None:
@@ -164,39 +201,40 @@ def is_sure(document: Document, found: Mapping[str, Any]) -> bool:
     return is_running(document) and ci is not None and not ci[0] <= 0 <= ci[1]
 
 
-def is_running(document: Document) -> bool:
+def is_running(document: MatrixDocument) -> bool:
     """Return whether figures are those of a look before the end, and hold however often one looks."""
-    return document.get("figures") == "anytime"
+    return document["figures"] == "anytime"
 
 
-def sure_words(document: Document) -> str:
+def sure_words(document: MatrixDocument) -> str:
     """By what a difference counts as more than chance, for legends."""
     return "its interval, which holds at any time, has no 0" if is_running(document) else "p < 0.05 (Holm-corrected)"
 
 
-def as_of(document: Document) -> str:
+def as_of(document: MatrixDocument) -> str:
     """`, as of 40 of 200 cases`, of figures before the end."""
-    found = document.get("as_of")
+    found = document["as_of"]
     return f", as of {found['cases']:,} of {found['of']:,} cases" if found else ""
 
 
-def ranked(document: Document, metric: str | None) -> list[Row]:
+def ranked(document: MatrixDocument, metric: str | None) -> list[RowDocument]:
     """The rows, best first by the metric: the one named best, others that are ranked, those that are not, unscored."""
-    rows: list[Row] = list(document["rows"])
+    rows: list[RowDocument] = list(document["rows"])
     if metric is None:
         return rows
     sign = 1.0 if better(document, metric) == "lower" else -1.0
-    unranked = document["best"].get(metric, {}).get("unranked", ())
+    unranked = document["best"][metric]["unranked"] if metric in document["best"] else []
 
-    def place(row: Row) -> tuple[bool, bool, bool, float]:
+    def place(row: RowDocument) -> tuple[bool, bool, bool, float]:
         mean = estimate(row, metric).get("mean")
         named = is_named_best(document, row, metric)
-        return mean is None, row["combination"] in unranked, not named, 0.0 if mean is None else sign * mean
+        is_unranked = row["combination"] in unranked or bool(row.get("exploratory"))
+        return mean is None, is_unranked, not named, 0.0 if mean is None else sign * mean
 
     return sorted(rows, key=place)
 
 
-def shortened(document: Document, rows: list[Row], many: int = MANY, top: int = TOP) -> list[Row]:
+def shortened(document: MatrixDocument, rows: list[RowDocument], many: int = MANY, top: int = TOP) -> list[RowDocument]:
     """The rows for a reader with one screen: all up to `many`, else the first `top` and the baseline."""
     if len(rows) <= many:
         return rows

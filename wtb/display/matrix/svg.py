@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from typing import TYPE_CHECKING
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
 from wtb.display.matrix import table
-from wtb.display.matrix.summary import Document
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+
 
 WIDTH = 96
 
 
-def render(document: Document, width: int = WIDTH) -> str:
+def render(document: MatrixDocument, width: int = WIDTH) -> str:
     """An SVG of the table at `width` columns."""
     console = Console(file=io.StringIO(), record=True, width=width, force_terminal=True)
     console.print(Text.from_ansi(table.render(document, width, color=True)))

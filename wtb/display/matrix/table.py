@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
@@ -16,13 +18,16 @@ from wtb.core.texts import cut_one
 from wtb.display import failure_causes
 from wtb.display.matrix import columns, figures, gates, sentences, summary
 from wtb.display.matrix.columns import Column
-from wtb.display.matrix.summary import Document, Row
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+
 
 _HEADER_MOST = 14
-Shown = tuple[list[Row], list[Column], int]
+Shown = tuple[list["RowDocument"], list[Column], int]
 
 
-def render(document: Document, width: int = 80, color: bool = False) -> str:
+def render(document: MatrixDocument, width: int = 80, color: bool = False) -> str:
     """The matrix as text.
 
     Args:
@@ -44,23 +49,23 @@ def render(document: Document, width: int = 80, color: bool = False) -> str:
     sweep, metrics = document["sweep"], summary.metric_names(document)
     with console.capture() as capture:
         console.print(Text(texts.printable(f"{sweep['name']} ({sweep['status']})"), style="bold"))
-        clear = [document["best"].get(metric, {}).get("clear") for metric in metrics]
+        clear = [metric in document["best"] and document["best"][metric]["clear"] for metric in metrics]
         for answer, is_clear in zip_longest(sentences.answers(document), clear):
             console.print(Text(answer, style="green" if is_clear else ""))
-        for gate, line in zip(document.get("gates", ()), gates.lines(document), strict=True):
+        for gate, line in zip(gates.found_in(document), gates.lines(gates.found_in(document)), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
         if document["rows"]:
             _print_tables(console, document, metrics)
-        for warning in document.get("warnings", ()):
+        for warning in document["warnings"]:
             console.print(Text(f"Warning: {texts.printable(warning)}", style="yellow"))
         for sentence in sentences.closing(document):
             console.print(Text(sentence))
-        for line in failure_causes.lines(document, apart=True):
+        for line in failure_causes.lines(document["failures"], sweep["id"], apart=True):
             console.print(Text(line, style="red"))
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
-def _print_tables(console: Console, document: Document, metrics: list[str]) -> None:
+def _print_tables(console: Console, document: MatrixDocument, metrics: list[str]) -> None:
     tables = _tables(document, metrics, console.width)
     for rows, shown, top in tables:
         console.print()
@@ -75,7 +80,7 @@ def _print_tables(console: Console, document: Document, metrics: list[str]) -> N
     console.print()
 
 
-def _tables(document: Document, metrics: list[str], width: int) -> list[Shown]:
+def _tables(document: MatrixDocument, metrics: list[str], width: int) -> list[Shown]:
     """One table for several metrics where those fit in the width, else one for each.
 
     Each is its rows, its columns, and after how many rows some are left out.
@@ -92,32 +97,40 @@ def _tables(document: Document, metrics: list[str], width: int) -> list[Shown]:
     return tables
 
 
-def _together(document: Document, metrics: list[str], width: int) -> list[Shown]:
+def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[Shown]:
     """Tables of as many metrics as fit with their means and differences; none where no two do."""
     tables: list[Shown] = []
-    left = metrics
-    while left:
+    remaining = metrics
+    while remaining:
         rows, top = _best_rows(document, metrics, metrics[0], first=not tables)
-        for size in range(len(left), 0, -1):
-            columns_ = _of_several(document, rows, left[:size], spent=not tables)
-            shown, fits = columns.fit(document, rows, [], columns_, width)
+        for size in range(len(remaining), 0, -1):
+            columns_ = _of_several(document, rows, remaining[:size], spent=not tables)
+            shown, fits = columns.fit(document, rows, _exploratory(rows), columns_, width)
             if fits:
                 break
         if not fits or (size == 1 and not tables):
             return []
         tables.append((rows, shown, top))
-        left = left[size:]
+        remaining = remaining[size:]
     return tables
 
 
-def _best_rows(document: Document, metrics: list[str], metric: str | None, *, first: bool) -> tuple[list[Row], int]:
+def _exploratory(rows: Sequence[RowDocument]) -> list[Column]:
+    """A column that tells rows apart which were added after results were seen, where there are any."""
+    marks = ["exploratory" if row.get("exploratory") else "" for row in rows]
+    return [Column("", marks)] if any(marks) else []
+
+
+def _best_rows(
+    document: MatrixDocument, metrics: list[str], metric: str | None, *, first: bool
+) -> tuple[list[RowDocument], int]:
     """The rows of a table, best first by a metric, and after how many some are left out: fewer but in the first."""
     top = summary.TOP if first else summary.FEW
     many = summary.MANY if first else summary.MANY // max(1, len(metrics))
     return summary.shortened(document, summary.ranked(document, metric), many, top), top
 
 
-def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -> Table:
+def _table(document: MatrixDocument, rows: list[RowDocument], shown: list[Column], top: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, columns.GAP - 1, 0, 0), pad_edge=False, show_edge=False)
     for column in shown:
         left = column.is_name or not column.header
@@ -130,27 +143,27 @@ def _table(document: Document, rows: list[Row], shown: list[Column], top: int) -
     for i, row in enumerate(rows):
         if i == top and len(rows) < len(document["rows"]):
             table.add_row(Text("⋮"))
-        is_best = any(summary.mark(document, row, metric)[:1] == "★" for metric in document["best"])
+        is_best = any(summary.star(document, row, metric) == "★" for metric in document["best"])
         style = "bold green" if is_best else "cyan" if summary.is_baseline(document, row) else ""
         table.add_row(*(Text(column.cells[i]) for column in shown), style=style)
     return table
 
 
-def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Column]:
+def _of_one(document: MatrixDocument, rows: list[RowDocument], metric: str | None) -> list[Column]:
     """The columns for one metric, with all its statistics."""
     if metric is None:
         return [*_counts(document, rows), *_spent(document, rows)]
     digits = figures.decimals(document, metric)
-    found = [summary.estimate(row, metric) for row in rows]
-    shown = [Column(_header(document, metric), [figures.number(each.get("mean"), digits) for each in found])]
-    if any(each.get("ci") for each in found):
-        halves = [(each["ci"][1] - each["ci"][0]) / 2 if each.get("ci") else None for each in found]
+    estimates = [summary.estimate(row, metric) for row in rows]
+    shown = [Column(_header(document, metric), [figures.number(each.get("mean"), digits) for each in estimates])]
+    if any(each.get("ci") for each in estimates):
+        halves = [None if each["ci"] is None else (each["ci"][1] - each["ci"][0]) / 2 for each in estimates]
         cells = ["" if half is None else f"±{figures.number(half, digits)}" for half in halves]
         legend = "±: half the width of the mean's 95% interval."
         shown.append(Column("±", cells, columns.INTERVAL, legend=legend))
     shown += _differences(document, rows, metric)
-    if any(each.get("p_adjusted") is not None for each in found):
-        tested = [each.get("p_adjusted") for each in found]
+    if any(each.get("p_adjusted") is not None for each in estimates):
+        tested = [each.get("p_adjusted") for each in estimates]
         cells = ["" if p is None else figures.probability(p) for p in tested]
         p = summary.heading(document, "p")
         of = f"{texts.printable(metric)}'s Δ" if summary.is_typical(document, metric) else "Δ"
@@ -159,13 +172,15 @@ def _of_one(document: Document, rows: list[Row], metric: str | None) -> list[Col
     return [*_counts(document, rows), *shown, *_spent(document, rows)]
 
 
-def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spent: bool = True) -> list[Column]:
+def _of_several(
+    document: MatrixDocument, rows: list[RowDocument], metrics: list[str], *, spent: bool = True
+) -> list[Column]:
     """The columns for several metrics: the mean and the difference of each; what was spent, where it is wanted."""
     shown = _counts(document, rows)
     for metric in metrics:
         digits = figures.decimals(document, metric)
         means = [figures.number(summary.estimate(row, metric).get("mean"), digits) for row in rows]
-        marks = [summary.mark(document, row, metric)[:1] for row in rows]
+        marks = [summary.star(document, row, metric) for row in rows]
         legend = "★ best, ☆ could be best."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
         shown.append(Column(_header(document, metric), cells, legend=legend))
@@ -173,7 +188,9 @@ def _of_several(document: Document, rows: list[Row], metrics: list[str], *, spen
     return [*shown, *(_spent(document, rows) if spent else [])]
 
 
-def _differences(document: Document, rows: list[Row], metric: str, *, starred: bool = False) -> list[Column]:
+def _differences(
+    document: MatrixDocument, rows: list[RowDocument], metric: str, *, starred: bool = False
+) -> list[Column]:
     if document["baseline"] is None:
         return []
     digits, cells = figures.decimals(document, metric), []
@@ -188,7 +205,7 @@ def _differences(document: Document, rows: list[Row], metric: str, *, starred: b
     return [Column("Δ" + " " * starred, cells, legend=legend)]
 
 
-def _counts(document: Document, rows: list[Row]) -> list[Column]:
+def _counts(document: MatrixDocument, rows: list[RowDocument]) -> list[Column]:
     shown = [Column(summary.heading(document, "n"), [str(row["n"]) for row in rows], columns.COUNT)]
     if any(row["failed"] for row in rows):
         failed = summary.heading(document, "failed")
@@ -196,7 +213,7 @@ def _counts(document: Document, rows: list[Row]) -> list[Column]:
     return shown
 
 
-def _spent(document: Document, rows: list[Row]) -> list[Column]:
+def _spent(document: MatrixDocument, rows: list[RowDocument]) -> list[Column]:
     shown = [
         Column(one.name, one.cells, columns.COST, legend=f"{one.name}: {one.means}")
         for one in summary.costs(document, rows)
@@ -208,7 +225,7 @@ def _spent(document: Document, rows: list[Row]) -> list[Column]:
     return shown
 
 
-def _header(document: Document, metric: str) -> str:
+def _header(document: MatrixDocument, metric: str) -> str:
     """The metric's name, and which way is better."""
     return f"{_name(metric)}{summary.arrow(document, metric)}"  # no space: width is short
 

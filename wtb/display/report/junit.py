@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unclear, passes
@@ -14,14 +13,19 @@ from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
 from wtb.display.matrix import gates, sentences, summary
 
+if TYPE_CHECKING:
+    from wtb.core.documents.common import FailureCause, SweepHeading
+    from wtb.core.documents.comparison import ComparisonDocument
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+    from wtb.core.documents.report import EvidenceDocument, Unscored
+
+
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 EXAMPLES = 20  # causes that a combination's failure tells
 
-Document = Mapping[str, Any]
 
-
-def render(document: Document) -> str:
+def render(document: EvidenceDocument) -> str:
     """XML of what `evidence.gather` found. A combination fails where any of its cells or scores did."""
     matrix = document["matrix"]
     suite = ElementTree.Element("testsuite", name=_text(matrix["sweep"]["name"]))
@@ -39,7 +43,7 @@ def render(document: Document) -> str:
             verdict = "cannot tell" if gate["holds"] is None else "does not hold"
             values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())
             _fail(case, f"{gate['gate']}: {verdict}", "gate", "\n".join(filter(None, [values, gate["because"]])))
-    lacking: dict[int, list[dict[str, Any]]] = {}
+    lacking: dict[int, list[Unscored]] = {}
     for one in document["failures"]["unscored"]:
         lacking.setdefault(one["combination"], []).append(one)
     for number, row in enumerate(matrix["rows"]):
@@ -65,7 +69,7 @@ def render(document: Document) -> str:
     return _document(suite)
 
 
-def comparison(document: Document, *, strict: bool = False) -> str:
+def comparison(document: ComparisonDocument, *, strict: bool = False) -> str:
     """Two sweeps that are compared as JUnit XML.
 
     Args:
@@ -76,20 +80,19 @@ def comparison(document: Document, *, strict: bool = False) -> str:
         A test case for the whole, each combination, pool of them, and gate; what is worse, or not known, fails.
     """
     suite = ElementTree.Element("testsuite", name=_text(document["after"]["name"]))
-    tested = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document)]
-    tested += [("combinations", in_words(row["combination"]), row) for row in document["rows"]]
-    tested += [("together", pool["what"], pool) for pool in document["pools"]]
-    for kind, name, part in tested:
+    tested = [("sweep", f"against {document['before']['name']} ({document['before']['id']})", document["verdict"])]
+    tested += [("combinations", in_words(row["combination"]), row["verdict"]) for row in document["rows"]]
+    tested += [("together", pool["what"], pool["verdict"]) for pool in document["pools"]]
+    for kind, name, verdict in tested:
         case = ElementTree.SubElement(suite, "testcase", classname=kind, name=_text(name), time="0")
-        verdict = part["verdict"]
         if verdict in (WORSE, CANNOT_TELL) or (verdict == UNCLEAR and strict):
             _fail(case, f"{name}: {verdict}", "verdict", "\n".join(document["because"]))
         elif verdict == UNCLEAR:
             ElementTree.SubElement(case, "skipped", message="unclear")
-    for gate in document.get("gates", ()):
+    for gate in gates.found_in(document):
         case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
         if not passes(gate, strict=strict):
-            _fail(case, gates.gate_text(gate), "gate", gate["because"])
+            _fail(case, gates.gate_text(gate), "gate", gate["because"] or "")
         elif is_unclear(gate):
             ElementTree.SubElement(case, "skipped", message=_text(gates.gate_text(gate)))
     counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
@@ -106,17 +109,18 @@ def _document(suite: ElementTree.Element) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _properties(matrix: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _properties(matrix: MatrixDocument) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
     found += [("primary", matrix["primary"])] if matrix["primary"] else []
-    found += [(f"answer.{metric}", sentences.answer(dict(matrix), metric)) for metric in matrix["metrics"]]
+    found += [(f"answer.{metric}", sentences.answer(matrix, metric)) for metric in matrix["metrics"]]
     found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
     found += [("cost_usd.total", _figure(matrix["cost"]["usd"]))]
-    found += [(f"node_runs.{key}", matrix["node_runs"][key]) for key in ("executed", "unshared")]
+    found += [("node_runs.executed", matrix["node_runs"]["executed"])]
+    found += [("node_runs.unshared", matrix["node_runs"]["unshared"])]
     return found + [("warning", warning) for warning in matrix["warnings"]]
 
 
-def _figures(row: Mapping[str, Any]) -> list[str]:
+def _figures(row: RowDocument) -> list[str]:
     """The figures of a combination, a line each."""
     figures = []
     for metric, found in row["metrics"].items():
@@ -125,11 +129,12 @@ def _figures(row: Mapping[str, Any]) -> list[str]:
         figures.append(f"{metric} = {_figure(found['mean'])}{ci}{delta}")
     figures.append(f"cost_usd = {_figure(row['cost_usd'])}")
     if row["cost_failed_usd"]:
-        figures += [f"{key} = {_figure(row[key])}" for key in ("cost_failed_usd", "cost_per_success_usd")]
+        figures.append(f"cost_failed_usd = {_figure(row['cost_failed_usd'])}")
+        figures.append(f"cost_per_success_usd = {_figure(row['cost_per_success_usd'])}")
     return [*figures, f"latency_s.p50 = {_figure(row['latency_s']['p50'])}"]
 
 
-def _causes(groups: list[dict[str, Any]], number: int) -> list[str]:
+def _causes(groups: list[FailureCause], number: int) -> list[str]:
     found = []
     for one in groups:
         if number in one["combinations"]:
@@ -144,15 +149,15 @@ def _fail(case: ElementTree.Element, message: str, kind: str, details: str) -> N
     ElementTree.SubElement(case, "failure", message=_text(message), type=kind).text = _text(details)
 
 
-def _took(sweep: Mapping[str, Any]) -> float:
+def _took(sweep: SweepHeading) -> float:
     """Seconds from the start of a sweep to its end; 0 where it has none yet."""
-    if not sweep["started_at"] or not sweep["finished_at"]:
+    started, finished = sweep["started_at"], sweep["finished_at"]
+    if not started or not finished:
         return 0.0
-    started, finished = (datetime.fromisoformat(sweep[key]) for key in ("started_at", "finished_at"))
-    return (finished - started).total_seconds()
+    return (datetime.fromisoformat(finished) - datetime.fromisoformat(started)).total_seconds()
 
 
-def _time(row: Mapping[str, Any]) -> str:
+def _time(row: RowDocument) -> str:
     """Seconds of its median cell."""
     return f"{row['latency_s']['p50'] or 0.0:.6f}"
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from wtb.core import texts
+from wtb.core.documents.questions import QuestionDocument, QuestionGroup, QuestionsDocument
 from wtb.core.questions import how_to_answer, ways
 from wtb.core.texts import printable
 from wtb.display.nested import nested
 from wtb.display.tables import facts, grid, wrapped
-
-Document = Mapping[str, Any]
 
 _LINES = 60  # of what there is to look at; JSON has all of it
 _WITH = {
@@ -21,32 +19,32 @@ _WITH = {
 }
 
 
-def grouped(document: Document, width: int, color: bool = False) -> str:
+def grouped(document: QuestionsDocument, width: int, color: bool = False) -> str:
     """Open questions, those that ask the same on one line, with the command that answers them all."""
-    found = document["groups"]
-    several = any(one["questions"] > 1 for one in found)
+    groups = document["groups"]
+    several = any(one["questions"] > 1 for one in groups)
     headers = ["id", "asked", "sweep", "case", "node", *(["questions"] if several else []), "expires"]
     rows = [
         [
             one["id"],
             texts.moment(one["asked_at"]),
-            one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
+            (one["workflow"] or "") if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
             "–" if one["sweep"]["kind"] == "single" else _case(one),
             one["node"] or "–",
             *([f"{one['questions']:,}"] if several else []),
             texts.moment(one["expires_at"]),
         ]
-        for one in found
+        for one in groups
     ]
-    notes = ["\n".join([texts.short(one["question"], 3 * width)[1:-1], *_all_of(one)]) for one in found]
+    notes = ["\n".join([texts.short(one["question"], 3 * width)[1:-1], *_all_of(one)]) for one in groups]
     return grid(headers, rows, width, right={"questions"}, whole={"id", "asked"}, notes=notes, color=color)
 
 
-def _case(one: Document) -> str:
+def _case(one: QuestionGroup) -> str:
     return f"{one['cases']:,} cases" if one["cases"] > 1 else one["case"] or "–"
 
 
-def _all_of(one: Document) -> list[str]:
+def _all_of(one: QuestionGroup) -> list[str]:
     """How to answer all questions of a group."""
     if one["questions"] < 2:
         return []
@@ -54,27 +52,27 @@ def _all_of(one: Document) -> list[str]:
     return [printable(f"all {one['questions']:,}: wtb answer --all --question {one['id']} {way}")]
 
 
-def listed(document: Document, width: int, color: bool = False) -> str:
+def listed(document: QuestionsDocument, width: int, color: bool = False) -> str:
     """Questions, each with who asks and since when; the question itself is below its line."""
-    found = document["approvals"]
-    closed = any(one["status"] != "open" for one in found)
+    approvals = document["approvals"]
+    closed = any(one["status"] != "open" for one in approvals)
     headers = ["id", "asked", "sweep", "case", "node", "status" if closed else "expires"]
     rows = [
         [
             one["id"],
             texts.moment(one["asked_at"]),
-            one["workflow"] if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
+            (one["workflow"] or "") if one["sweep"]["kind"] == "single" else one["sweep"]["name"],
             "–" if one["sweep"]["kind"] == "single" else one["case"] or "–",
             one["node"] or "–",
             one["status"] if closed else texts.moment(one["expires_at"]),
         ]
-        for one in found
+        for one in approvals
     ]
-    notes = [texts.short(one["question"], 3 * width)[1:-1] + _answer(one) + _with(one) for one in found]
+    notes = [texts.short(one["question"], 3 * width)[1:-1] + _answer(one) + _with(one) for one in approvals]
     return grid(headers, rows, width, whole={"id", "asked", "status"}, notes=notes, color=color)
 
 
-def one(document: Document, width: int, color: bool = False) -> str:
+def one(document: QuestionDocument, width: int, color: bool = False) -> str:
     """One question: what there is to look at, and how to answer it."""
     sweep = document["sweep"]
     single = sweep["kind"] == "single"
@@ -109,7 +107,7 @@ def _whole(value: Any, width: int) -> str:
     return "\n" + "".join(f"  {line}\n" for line in [*lines[:_LINES], *more])
 
 
-def _how(document: Document) -> str:
+def _how(document: QuestionDocument) -> str:
     """The commands that answer a question."""
     if document["status"] != "open":
         return ""
@@ -123,7 +121,7 @@ def _how(document: Document) -> str:
     return "\n" + "".join(f"wtb answer {document['id']} {printable(one)}\n" for one in answers)
 
 
-def _answer(document: Document) -> str:
+def _answer(document: QuestionDocument) -> str:
     """What was answered, in words."""
     answer = document["answer"]
     if answer is None:
@@ -138,7 +136,7 @@ def _answer(document: Document) -> str:
     return f" → {action}{keys}{by}{feedback}"
 
 
-def _with(document: Document) -> str:
+def _with(document: QuestionDocument) -> str:
     """The value that came with an answer, on a line."""
     value = document["answer"] and document["answer"]["value"]
     return "" if value is None else f", with {texts.short(value, 200)}"

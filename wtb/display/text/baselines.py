@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from wtb.core import texts
+from wtb.core.documents.comparison import BaselineMatrixDocument, BaselinesDocument, NoiseFloorDocument
 from wtb.display.matrix import sentences
 from wtb.display.tables import facts, grid
 
-Document = Mapping[str, Any]
 
-
-def listed(document: Document, width: int, color: bool = False) -> str:
+def listed(document: BaselinesDocument, width: int, color: bool = False) -> str:
     """The baselines, each with its sweep."""
-    found = document["baselines"]
-    several = len({one["session"] for one in found}) > 1
-    repeated = any(one["noise_floor"] for one in found)
+    baselines = document["baselines"]
+    several = len({one["session"] for one in baselines}) > 1
+    repeated = any(one["noise_floor"] for one in baselines)
     headers = ["name", *(["session"] if several else []), "sweep", "id", "finished", "set"]
     headers += ["noise"] if repeated else []
     rows = [
@@ -29,12 +25,12 @@ def listed(document: Document, width: int, color: bool = False) -> str:
             texts.moment(one["set_at"]),
             *([_noise(one["noise_floor"])] if repeated else []),
         ]
-        for one in found
+        for one in baselines
     ]
     return grid(headers, rows, width, whole={"id", "finished", "set"}, color=color)
 
 
-def one(document: Document, width: int, color: bool = False) -> str:
+def one(document: BaselineMatrixDocument, width: int, color: bool = False) -> str:
     """One baseline: its sweep, and that sweep's answers."""
     sweep, matrix = document["sweep"], document["matrix"]
     answers = sentences.answers(matrix)
@@ -50,7 +46,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
     return facts(pairs, width) + f"more: wtb matrix {sweep['id']}\n"
 
 
-def _noise(floor: Document | None) -> str:
+def _noise(floor: NoiseFloorDocument | None) -> str:
     """What repeats of a sweep differ in, in a word or two."""
     if floor is None:
         return ""
@@ -58,7 +54,7 @@ def _noise(floor: Document | None) -> str:
     return ", ".join(name for name, one in parts.items() if not one["deterministic"]) or "none"
 
 
-def floor_in_words(floor: Document) -> str:
+def floor_in_words(floor: NoiseFloorDocument) -> str:
     """What repeats of a sweep differ by: `2 repeats: outcomes the same in every case; f1 differs in 12% (sd 0.3)`."""
     parts = {"outcomes": floor["cells"], **floor["metrics"]}
     same = [name for name, one in parts.items() if one["deterministic"]]

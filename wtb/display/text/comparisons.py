@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -12,13 +12,25 @@ from wtb.analysis.comparison.verdicts import SAME, UNCLEAR
 from wtb.core import texts
 from wtb.core.texts import MISSING, printable
 from wtb.display import markdown
+from wtb.display.matrix import gates
 from wtb.display.matrix.figures import probability
-from wtb.display.matrix.gates import lines as gate_lines
 from wtb.display.matrix.summary import combination_name, shown_nodes
 from wtb.display.tables import GAP, facts, grid, wrapped
 from wtb.display.text.baselines import floor_in_words
 
-Document = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import (
+        CaseChanges,
+        ChangesDocument,
+        CombinationChanges,
+        ComparedCell,
+        ComparedRow,
+        ComparisonDocument,
+        ContrastFigures,
+        RegressionDocument,
+    )
+
+
 Place = tuple[str, tuple[tuple[str, str], ...]]  # of a cell: its case and its combination
 
 ROWS = 20  # combinations and metrics that are shown of those that differ
@@ -40,7 +52,7 @@ _NAMES_LEAST = 36  # columns of a terminal that the names of variants keep until
 _TAKEN = {*_FIGURES, "case", "metric", "verdict"}  # headers, which a node may be called, too
 
 
-def comparison(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
+def comparison(document: ComparisonDocument, width: int, color: bool = False, cells: int = 20) -> str:
     """All that a comparison says; of the cells that differ the first `cells`."""
     parts = [_headline(document, width, color), _bullets(document["because"], width)]
     parts.append(facts([*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)], width))
@@ -53,22 +65,22 @@ def comparison(document: Document, width: int, color: bool = False, cells: int =
         which = [_choices(document, cell) for cell in document["cells"][:cells]]
         parts.append(title + _grid(headers, rows, which, width, color))
         parts.append(f"more of the first: wtb diff {' '.join(map(str, document['cells'][0]['executions']))}\n")
-    parts.append("".join(f"{line}\n" for line in gate_lines(document)))
+    parts.append("".join(f"{line}\n" for line in gates.lines(gates.found_in(document))))
     return "\n".join(filter(None, parts))
 
 
-def regression(document: Document, width: int, color: bool = False, cells: int = 20) -> str:
+def regression(document: RegressionDocument, width: int, color: bool = False, cells: int = 20) -> str:
     """What `wtb regress` found: one line where nothing is different, everything where it got worse."""
     if document["verdict"] in ("worse", "cannot tell"):
         return comparison(document, width, color, cells)
-    failed = [line for gate, line in zip(document["gates"], gate_lines(document), strict=True) if not gate["holds"]]
+    failed = gates.lines(gate for gate in document["gates"] if not gate["holds"])
     code = [pair for pair in _changes(document["changed"]) if pair[0] in ("code", "graph") and document["cells"]]
     return f"{_quiet(document)}\n{_bullets([*document['because'], *failed], width)}{facts(code, width)}"
 
 
-def _quiet(document: Document) -> str:
+def _quiet(document: RegressionDocument) -> str:
     before, compared = document["before"], document["compared"]
-    named = document.get("baseline") or before["name"]
+    named = document["baseline"] or before["name"]
     count, every = compared["cells"], compared["of"]["before"]
     cells = texts.plural(count, "cell") if count == every else f"{count:,} of its {texts.plural(every, 'cell')}"
     against = f"against {named} (sweep {before['id']}): {cells}"
@@ -77,17 +89,17 @@ def _quiet(document: Document) -> str:
     return printable(f"no regression {against}, {_verdict(document)[0].lower()}{_verdict(document)[1:]}")
 
 
-def _verdict(document: Document) -> str:
+def _verdict(document: ComparisonDocument) -> str:
     """The verdict in words; where results differ that do not decide, it names what decides."""
     by = f" in {document['primary'] or 'what decides'}" if document["verdict"] == SAME and document["cells"] else ""
     return _VERDICTS[document["verdict"]] + by
 
 
-def as_markdown(document: Document, cells: int = 20) -> str:
+def as_markdown(document: ComparisonDocument, cells: int = 20) -> str:
     """The same as GitHub-flavoured Markdown."""
-    before, after = (document[side] for side in ("before", "after"))
+    before, after = document["before"], document["after"]
     names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
-    parts = [f"### {_verdict(document)}: {markdown.escape(names)}", markdown.gate_list(document.get("gates", ()))]
+    parts = [f"### {_verdict(document)}: {markdown.escape(names)}", markdown.gate_list(gates.found_in(document))]
     parts.append(markdown.bullets(document["because"]))
     changes = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
     parts.append(markdown.bullets(f"{name}: {text}" for name, text in changes if text))
@@ -103,8 +115,8 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return markdown.table(headers, [list(map(markdown.escape, row)) for row in rows]) if rows else ""
 
 
-def _headline(document: Document, width: int, color: bool) -> str:
-    before, after = (document[side] for side in ("before", "after"))
+def _headline(document: ComparisonDocument, width: int, color: bool) -> str:
+    before, after = document["before"], document["after"]
     verdict = _verdict(document)
     names = " against ".join(f"{one['name']} ({one['id']})" for one in (after, before))
     first = "\n".join(wrapped(f"{verdict}: {names}", width))
@@ -124,13 +136,13 @@ def _bullets(sentences: Sequence[str], width: int) -> str:
     )
 
 
-def _changes(changed: Document) -> Iterator[tuple[str, str]]:
+def _changes(changed: ChangesDocument) -> Iterator[tuple[str, str]]:
     """What was changed besides the results, as pairs of a name and a text; empty texts where nothing was."""
     variants, combinations, cases = changed["variants"], changed["combinations"], changed["cases"]
     yield "code", _named([f"{one['node']}={one['variant']}" for one in changed["code"]])
     yield "graph", "changed" if changed["graph"] else ""
-    for what in ("added", "removed"):
-        yield f"variants {what}", _named([f"{one['node']}={one['variant']}" for one in variants[what]])
+    for what, names in (("added", variants["added"]), ("removed", variants["removed"])):
+        yield f"variants {what}", _named([f"{one['node']}={one['variant']}" for one in names])
     yield "combinations", _counted(combinations, combinations["added"], combinations["removed"])
     yield "cases", _counted(cases, len(cases["added"]), len(cases["removed"]), len(cases["changed"]))
     settings = [
@@ -140,24 +152,19 @@ def _changes(changed: Document) -> Iterator[tuple[str, str]]:
     yield "settings", _named(settings, "; ")
 
 
-def _margin(document: Document) -> str:
+def _margin(document: ComparisonDocument) -> str:
     """By which margins it was judged, and whose they are."""
-    whose = {"given": "given", "of_later": "the later sweep's"}
-    return _named(
-        [
-            f"{name} {most:g} ({origin})"
-            for side, origin in whose.items()
-            for name, most in document["margin"][side].items()
-        ]
-    )
+    margin = document["margin"]
+    given = [f"{name} {most:g} (given)" for name, most in margin["given"].items()]
+    return _named([*given, *(f"{name} {most:g} (the later sweep's)" for name, most in margin["of_later"].items())])
 
 
-def _floor(document: Document) -> list[tuple[str, str]]:
+def _floor(document: ComparisonDocument) -> list[tuple[str, str]]:
     """What repeats of the earlier sweep differ by, where anybody made some."""
     return [("noise", floor_in_words(document["noise_floor"]))] if document["noise_floor"] else []
 
 
-def _counted(what: Document, added: int, removed: int, changed: int = 0) -> str:
+def _counted(what: CombinationChanges | CaseChanges, added: int, removed: int, changed: int = 0) -> str:
     counts = {"added": added, "removed": removed, "changed": changed}
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     return ", ".join([f"{what['common']:,} in both", *parts]) if parts else ""
@@ -168,17 +175,17 @@ def _named(names: Sequence[str], separator: str = ", ") -> str:
     return separator.join(names[:NAMES]) + more
 
 
-def _combination(document: Document, row: Document) -> dict[str, str]:
+def _combination(document: ComparisonDocument, row: ComparedRow | ComparedCell) -> dict[str, str]:
     """What to show of a combination, by column: the nodes that tell combinations apart, or one for all."""
-    nodes = shown_nodes(dict(document))
+    nodes = shown_nodes(document)
     if len(nodes) > SPLIT or not _TAKEN.isdisjoint(nodes):
-        return {"combination": combination_name(dict(document), row)}
+        return {"combination": combination_name(document, row)}
     return {node: str(row["combination"].get(node, "")) for node in nodes}
 
 
-def _choices(document: Document, row: Document) -> dict[str, str]:
+def _choices(document: ComparisonDocument, row: ComparedRow | ComparedCell) -> dict[str, str]:
     """What a combination chooses at the nodes that tell combinations apart."""
-    return {node: row["combination"].get(node, "") for node in shown_nodes(dict(document))}
+    return {node: row["combination"].get(node, "") for node in shown_nodes(document)}
 
 
 def _grid(
@@ -190,10 +197,10 @@ def _grid(
     return grid(headers, rows, width, right=_FIGURES, whole=_WHOLE, combinations=named, color=color)
 
 
-def _rows(document: Document) -> tuple[list[str], list[list[str]], list[dict[str, str]]]:
+def _rows(document: ComparisonDocument) -> tuple[list[str], list[list[str]], list[dict[str, str]]]:
     """The headers, a line for each combination and metric that differs, those that got worse first, and its choices."""
     order = list(_VERDICTS)
-    found = [
+    rows = [
         (
             (not one["decides"], order.index(one["verdict"])),
             {**_combination(document, row), "metric": name, **_figures(one), "verdict": _of_metric(one)},
@@ -203,8 +210,8 @@ def _rows(document: Document) -> tuple[list[str], list[list[str]], list[dict[str
         for name, one in row["metrics"].items()
         if one["verdict"] != SAME and one["n_pairs"]  # the others have nothing to show
     ]
-    found.sort(key=lambda one: one[0])
-    return *_columns([line for _, line, _ in found]), [choices for *_, choices in found]
+    rows.sort(key=lambda one: one[0])
+    return *_columns([line for _, line, _ in rows]), [choices for *_, choices in rows]
 
 
 def _fitting(headers: list[str], rows: list[list[str]], width: int) -> tuple[list[str], list[list[str]]]:
@@ -227,37 +234,37 @@ def _columns(lines: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[s
     return list(lines[0]) if lines else [], [list(line.values()) for line in lines]
 
 
-def _figures(one: Document) -> dict[str, str]:
+def _figures(one: ContrastFigures) -> dict[str, str]:
     shown = {"cases": str(one["n_pairs"]), **dict.fromkeys(("before", "after", "Δ", "p"), MISSING)}
-    if one["n_pairs"]:
-        shown |= {key: figure(one[key], one["delta"]) for key in ("before", "after")}
-        shown["Δ"] = f"{one['delta']:+.4g}"
-    tested = [one[key] for key in ("p_worse", "p_better") if one[key] is not None]
+    before, after, delta = one["before"], one["after"], one["delta"]
+    if before is not None and after is not None and delta is not None:
+        shown |= {"before": figure(before, delta), "after": figure(after, delta), "Δ": f"{delta:+.4g}"}
+    tested = [p for p in (one["p_worse"], one["p_better"]) if p is not None]
     if tested:
         shown["p"] = probability(min(tested))
     return shown
 
 
-def _of_metric(one: Document) -> str:
+def _of_metric(one: ContrastFigures) -> str:
     return str(one["verdict"]) if one["decides"] else f"{one['verdict']} (exploratory)"
 
 
-def _cells(document: Document, most: int) -> tuple[list[str], list[list[str]]]:
+def _cells(document: ComparisonDocument, most: int) -> tuple[list[str], list[list[str]]]:
     """The headers, and the lines of the first cells that differ: one for each metric that they differ by."""
     first = set(_differing(document)[:most])
     return _columns([_cell(document, cell) for cell in document["cells"] if _place(cell) in first])
 
 
-def _differing(document: Document) -> list[Place]:
+def _differing(document: ComparisonDocument) -> list[Place]:
     """The cells that differ, the worst first. One that differs by several metrics counts once."""
     return list(dict.fromkeys(map(_place, document["cells"])))
 
 
-def _place(cell: Document) -> Place:
+def _place(cell: ComparedCell) -> Place:
     return cell["case"], tuple(cell["combination"].items())
 
 
-def _cell(document: Document, cell: Document) -> dict[str, str]:
+def _cell(document: ComparisonDocument, cell: ComparedCell) -> dict[str, str]:
     return {
         "case": cell["case"],
         **_combination(document, cell),
@@ -273,7 +280,7 @@ def _score(value: float | str | None) -> str:
     return value if isinstance(value, str) else texts.score(value)
 
 
-def _of(document: Document, most: int) -> str:
+def _of(document: ComparisonDocument, most: int) -> str:
     every = len(_differing(document))
     if every == 1:
         return "1 cell that differs"

@@ -5,24 +5,26 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
 from wtb.core.texts import money
 from wtb.display.matrix.csv import safe
 from wtb.display.tables import grid
 
-Document = Mapping[str, Any]
+_AS_CSV: Final = (
+    *("usd", "tokens_in", "tokens_out", "attempts", "calls"),
+    *("failed_attempts", "failed_usd", "innocent_attempts", "innocent_usd"),
+)
 
-_AS_CSV = ("usd", "tokens_in", "tokens_out", "attempts", "calls", "failed_attempts", "failed_usd")
 
-
-def costs(document: Document, width: int, color: bool = False) -> str:
+def costs(document: CostsDocument, width: int, color: bool = False) -> str:
     """A row for each of what was asked for, and the total."""
     by = document["by"]
     whole = document["total"]
     shown = [[_name(row, name) for name in by] + _figures(row) for row in document["rows"]]
     shown.append(["total", *[""] * (len(by) - 1), *_figures(whole)])
-    headers = [*by, "spent", "failed", "tokens in", "out", "attempts", "calls"]
+    headers = [*by, "spent", "failed", "innocent", "tokens in", "out", "attempts", "calls"]
     kept = [n for n, name in enumerate(headers) if n < len(by) or name == "spent" or any(row[n] for row in shown)]
     return grid(
         [headers[n] for n in kept],
@@ -33,30 +35,32 @@ def costs(document: Document, width: int, color: bool = False) -> str:
     )
 
 
-def _name(row: Document, name: str) -> str:
+def _name(row: CostRow, name: str) -> str:
     if name == "sweep":
         return str(row["sweep_name"] if row["sweep"] == row["sweep_name"] else f"{row['sweep_name']} ({row['sweep']})")
-    return "(none)" if row[name] is None else str(row[name])
+    named: Mapping[str, object] = row
+    return "(none)" if named[name] is None else str(named[name])
 
 
-def _figures(row: Document) -> list[str]:
+def _figures(row: CostRow | CostTotal) -> list[str]:
     counts = [row["tokens_in"], row["tokens_out"], row["attempts"], row["calls"]]
-    failed = money(row["failed_usd"]) if row["failed_usd"] else ""
-    return [money(row["usd"]), failed, *(f"{count:,}" if count else "" for count in counts)]
+    apart = [money(usd) if usd else "" for usd in (row["failed_usd"], row.get("innocent_usd"))]
+    return [money(row["usd"]), *apart, *(f"{count:,}" if count else "" for count in counts)]
 
 
-def as_csv(document: Document) -> str:
+def as_csv(document: CostsDocument) -> str:
     """One line for each row, figures in full precision."""
     by = [name for one in document["by"] for name in ([one, "sweep_name"] if one == "sweep" else [one])]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*by, *_AS_CSV])
     for row in document["rows"]:
-        writer.writerow([*(safe(row[name]) for name in by), *(row[name] for name in _AS_CSV)])
+        figures: Mapping[str, object] = row
+        writer.writerow([*(safe(figures[name]) for name in by), *(figures[name] for name in _AS_CSV)])
     return text.getvalue()
 
 
-def budgets(document: Document, width: int, color: bool = False) -> str:
+def budgets(document: BudgetsDocument, width: int, color: bool = False) -> str:
     """Budgets: what each is of, what is spent of it, and what attempts under way may still spend."""
     rows = [
         [
@@ -65,7 +69,7 @@ def budgets(document: Document, width: int, color: bool = False) -> str:
             one["kind"].replace("_", " "),
             amount(one["kind"], one["most"]),
             amount(one["kind"], one["spent"]),
-            f"{one['spent'] / one['most']:.0%}",
+            f"{one['spent'] / one['most']:.0%}" if one["most"] else "",
             amount(one["kind"], one["reserved"]) if one["reserved"] else "",
         ]
         for one in document["budgets"]
@@ -74,16 +78,18 @@ def budgets(document: Document, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, right=set(headers[3:]), color=color)
 
 
-def _of(one: Document) -> str:
+def _of(one: BudgetDocument) -> str:
     return f"{one['name']}: {one['node']}" if one["node"] else str(one["name"])
 
 
-def amount(kind: str, figure: float) -> str:
+def amount(kind: str, figure: float | None) -> str:
     """An amount of a kind of budget."""
+    if figure is None:
+        return ""
     return money(figure) if kind == "usd" else f"{figure:,.0f}"
 
 
-def limits(settings: Document) -> list[str]:
+def limits(settings: Mapping[str, Any]) -> list[str]:
     """Limits of a sweep as `--limits` takes them."""
     own = [f"{key}={value:g}" for key, value in settings.items() if key != "nodes"]
     nodes = settings.get("nodes") or {}
@@ -92,7 +98,7 @@ def limits(settings: Document) -> list[str]:
     ]
 
 
-def budgets_on_one_line(budgets: Sequence[Document]) -> str:
+def budgets_on_one_line(budgets: Sequence[BudgetDocument]) -> str:
     """Budgets on one line: `$0.50 of $2.00, 1,200 of 5,000 tokens; project x: ...`."""
     parts = []
     for one in budgets:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from wtb.core.documents.costs import AllSeriesDocument
 from wtb.display.matrix.csv import safe
 from wtb.display.tables import grid, wrapped
-
-Document = Mapping[str, Any]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 12  # of a sparkline
 
 
-def metrics(document: Document, width: int, color: bool = False) -> str:
+def metrics(document: AllSeriesDocument, width: int, color: bool = False) -> str:
     """A line for each series: its least, last and largest value, and how it went."""
     if not document["series"]:
         text = "no figures over time: nodes record them with ctx.metric, and what their processes use is measured while"
@@ -56,7 +54,7 @@ def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
     return "".join(_BARS[min(len(_BARS) - 1, int((value - low) / (high - low) * len(_BARS)))] for value in most)
 
 
-def as_csv(document: Document) -> str:
+def as_csv(document: AllSeriesDocument) -> str:
     """One line for each point."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

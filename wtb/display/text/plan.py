@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument
 from wtb.core.texts import money, plural, took
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
@@ -12,7 +13,7 @@ from wtb.planning.estimate import Count, Estimate
 from wtb.planning.prepare import Prepared
 
 
-def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
+def document(prepared: Prepared, estimate: Estimate) -> dict[str, Any]:
     """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node.
 
     high is null where there is no bound.
@@ -35,15 +36,15 @@ def document(prepared: Prepared, found: Estimate) -> dict[str, Any]:
         "evaluators": [one.name for one in prepared.bound.evaluators],
         "limits": {key: limit for key, limit in spec.limits.model_dump(exclude_none=True).items() if limit != {}},
         "node_runs": {
-            "executed": _range(found.total("executed"), times),
-            "unshared": _range(found.total("unshared"), times),
+            "executed": _range(estimate.total("executed"), times),
+            "unshared": _range(estimate.total("unshared"), times),
             "by_node": {
                 node: {
                     "variants": len(vary.get(node, [""])),
-                    "executed": _range(found.executed[node], times),
-                    "unshared": _range(found.unshared[node], times),
+                    "executed": _range(estimate.executed[node], times),
+                    "unshared": _range(estimate.unshared[node], times),
                 }
-                for node in found.executed
+                for node in estimate.executed
             },
         },
     }
@@ -90,7 +91,7 @@ def render(planned: dict[str, Any], width: int = 80) -> str:
     return "\n".join(parts)
 
 
-def margin_in_words(one: dict[str, Any]) -> str:
+def margin_in_words(one: MarginDocument) -> str:
     """What a margin takes, of an entry of `margins`."""
     what = f"Margin of {one['margin']:g} in {one['metric']}"
     if one["needed"] is None:
@@ -102,23 +103,27 @@ def margin_in_words(one: dict[str, Any]) -> str:
     )
 
 
-def _pilot(pilot: dict[str, Any], width: int) -> list[str]:
+def _interval(one: EstimatedAmount, words: Callable[[float], str]) -> str:
+    return "" if one["low"] is None or one["high"] is None else f"{words(one['low'])} - {words(one['high'])}"
+
+
+def _pilot(pilot: PilotDocument, width: int) -> list[str]:
     """What a pilot says of the whole."""
     sentences = [f"Pilot {pilot['sweep']}: {pilot['cases']:,} of {pilot['of']:,} cases ran ({pilot['status']})."]
     if pilot["status"] != "completed":
         sentences.append(f"It is not at its end, so that the whole costs more: {pilot['reason'] or pilot['status']}")
     if pilot["failed_cells"]:
         sentences.append(f"{plural(pilot['failed_cells'], 'cell')} failed.")
-    shown: dict[str, tuple[str, Callable[[float], str]]] = {
-        "cost": ("usd", money),
-        "tokens": ("tokens", _count),
-        "node runs": ("node_runs", _count),
-        "time in nodes": ("work_s", took),
-    }
-    found = [(name, pilot["estimate"][key], words) for name, (key, words) in shown.items()]
-    found.append((f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took))
+    estimate = pilot["estimate"]
+    found: list[tuple[str, EstimatedAmount, Callable[[float], str]]] = [
+        ("cost", estimate["usd"], money),
+        ("tokens", estimate["tokens"], _count),
+        ("node runs", estimate["node_runs"], _count),
+        ("time in nodes", estimate["work_s"], took),
+        (f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took),
+    ]
     rows = [
-        [name, words(one["expected"]), "" if one["low"] is None else f"{words(one['low'])} - {words(one['high'])}"]
+        [name, words(one["expected"]), _interval(one, words)]
         for name, one, words in found
         if one["expected"] is not None
     ]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Final
 
 from wtb.core import texts
+from wtb.core.documents.common import CellCounts, CellStatus, counts_by_status
+from wtb.core.documents.sweeps import LeaderDocument, WatchDocument, WatchedOneSweep, WatchedSweep, WorkerDocument
 from wtb.core.texts import money, printable
 from wtb.display.tables import facts, grid, wrapped
 from wtb.display.text.costs import budgets_on_one_line
 
-Document = Mapping[str, Any]
-
-_ENDED = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
+_ENDED: Final[tuple[CellStatus, ...]] = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
 
 
-def watched(document: Document, width: int, color: bool = False) -> str:
+def watched(document: WatchDocument, width: int, color: bool = False) -> str:
     """The whole of it, on at most `width` columns."""
     one = document.get("sweep")
     parts = [_sweep(one, width, color) if one is not None else _sweeps(document["sweeps"], width, color)]
@@ -25,19 +25,19 @@ def watched(document: Document, width: int, color: bool = False) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def line(document: Document) -> str:
+def line(document: WatchDocument) -> str:
     """The same on one line, for a log."""
     at = datetime.fromisoformat(document["at"]).astimezone().strftime("%H:%M:%S")
-    one = document.get("sweep")
-    if one is not None:
-        parts = [f"{one['status']}: {_done(one['cells'])} cells, {_failed(one['cells']):,} failed", _runs(one)]
-        parts += [money(one["usd"])] if one["usd"] else []
-        parts += one["warnings"]
+    sweep = document.get("sweep")
+    if sweep is not None:
+        parts = [f"{sweep['status']}: {_done(sweep['cells'])} cells, {_failed(sweep['cells']):,} failed", _runs(sweep)]
+        parts += [money(sweep["usd"])] if sweep["usd"] else []
+        parts += sweep["warnings"]
     else:
         sweeps = document["sweeps"]
         parts = [texts.plural(len(sweeps), "open sweep")]
         parts += [f"{each['name']} ({each['status']}) {_done(each['cells'])}" for each in sweeps]
-    if one is None or one["queued"]:
+    if sweep is None or sweep["queued"]:
         slots, busy = (sum(worker[key] for worker in document["workers"]) for key in ("slots", "busy"))
         parts.append(
             f"{texts.plural(len(document['workers']), 'worker')}, {busy:,} of {texts.plural(slots, 'slot')} busy"
@@ -47,10 +47,10 @@ def line(document: Document) -> str:
     return f"{at} {printable('; '.join(parts))}"
 
 
-def _sweep(sweep: Document, width: int, color: bool) -> str:
+def _sweep(sweep: WatchedOneSweep, width: int, color: bool) -> str:
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}\n"
     cells = sweep["cells"]
-    by_status = [f"{cells[name]:,} {name.replace('_', ' ')}" for name in cells if name != "total" and cells[name]]
+    by_status = [f"{count:,} {status.replace('_', ' ')}" for status, count in counts_by_status(cells).items()]
     best = [_leader(sweep, metric, found) for metric, found in sweep["best"].items() if found is not None]
     pairs = [
         ("cells", f"{cells['total']:,}: {', '.join(by_status)}"),
@@ -65,16 +65,18 @@ def _sweep(sweep: Document, width: int, color: bool) -> str:
     return title + facts(pairs, width)
 
 
-def _leader(sweep: Document, metric: str, found: Document) -> tuple[str, str]:
+def _leader(sweep: WatchedOneSweep, metric: str, found: LeaderDocument) -> tuple[str, str]:
     """Who leads by a metric, over which cases, and how sure that is."""
     as_of, many = sweep["as_of"], len(found["candidates"])
     over = f"{found['n']:,} cases" if as_of is None else f"as of {as_of['cases']:,} of {as_of['of']:,} cases"
     sure = "clear" if found["clear"] else f"{many:,} could be best" if many > 1 else ""
-    text = f"{found['mean']:.6g} by {texts.chosen(found['combination'])} ({', '.join(filter(None, [over, sure]))})"
+    text = (
+        f"{found['mean']:.6g} by {texts.chosen(found['combination'] or {})} ({', '.join(filter(None, [over, sure]))})"
+    )
     return f"{'best' if found['clear'] else 'leads'} {metric}", text
 
 
-def _sweeps(sweeps: Sequence[Document], width: int, color: bool) -> str:
+def _sweeps(sweeps: Sequence[WatchedSweep], width: int, color: bool) -> str:
     if not sweeps:
         return "no sweep is open\n"
     rows = [
@@ -96,24 +98,23 @@ def _sweeps(sweeps: Sequence[Document], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=right, whole={"id", "status"}, notes=notes, color=color)
 
 
-def _workers(workers: Sequence[Document], width: int, color: bool) -> str:
+def _workers(workers: Sequence[WorkerDocument], width: int, color: bool) -> str:
     if not workers:
         return "no worker is there; start one with: wtb worker\n"
     rows = [
         [
             worker["name"],
-            worker["pool"],
             f"{worker['busy']:,} of {worker['slots']:,}",
             f"{worker['seen_s']:.0f} s ago",
             ",".join(worker["queues"]),
         ]
         for worker in workers
     ]
-    headers = ["worker", "pool", "busy", "seen", "queues"]
+    headers = ["worker", "busy", "seen", "queues"]
     return grid(headers, rows, width, right={"busy", "seen"}, color=color)
 
 
-def _queues(document: Document, width: int) -> str:
+def _queues(document: WatchDocument, width: int) -> str:
     broker = document["broker"]
     reached = broker is not None and broker["reached"]
     rows = [
@@ -133,15 +134,15 @@ def _queues(document: Document, width: int) -> str:
     return shown if rows else ""
 
 
-def _done(cells: Document) -> str:
+def _done(cells: CellCounts) -> str:
     return f"{sum(cells[status] for status in _ENDED):,} of {cells['total']:,}"
 
 
-def _failed(cells: Document) -> int:
+def _failed(cells: CellCounts) -> int:
     return int(cells["failed"] + cells["set_aside"])
 
 
-def _runs(sweep: Document) -> str:
+def _runs(sweep: WatchedSweep) -> str:
     rate = _rate(sweep["node_runs_per_s"])
     return f"{sweep['node_runs']:,}{f' ({rate} a second)' if rate else ''} node runs"
 

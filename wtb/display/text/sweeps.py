@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.documents.common import CellCounts, counts_by_status
+from wtb.core.documents.sweeps import (
+    CellDocument,
+    QueueDocument,
+    StatusDocument,
+    SummaryDocument,
+    SweepsDocument,
+    SweepStanding,
+)
 from wtb.core.texts import money, printable
 from wtb.display import failure_causes
 from wtb.display.tables import facts, grid, wrapped
 from wtb.display.text.costs import budgets_on_one_line, limits
 
-Document = Mapping[str, Any]
-
 _MOST_COLUMNS = 5  # of varied nodes and metrics in the table of cells; more of them share one column
 
 
-def listed(document: Document, width: int, color: bool = False) -> str:
+def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
     """The list of sweeps, newest first."""
     sweeps = document["sweeps"]
     has_projects = any(sweep["project"] for sweep in sweeps)
@@ -29,7 +35,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
         [
             sweep["id"],
             sweep["name"],
-            sweep["workflow"],
+            sweep["workflow"] or "",
             *([sweep["project"] or ""] if has_projects else []),
             sweep["status"],
             _share(sweep["cells"]),
@@ -41,12 +47,12 @@ def listed(document: Document, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, right={"cells", "failed"}, whole={"id", "status", "started"}, color=color)
 
 
-def _share(cells: Document) -> str:
+def _share(cells: CellCounts) -> str:
     done = cells["succeeded"] + _failed(cells) + cells["cancelled"] + cells["skipped"]
     return f"{done:,}" if done == cells["total"] else f"{done:,} of {cells['total']:,}"
 
 
-def _failed(cells: Document) -> int:
+def _failed(cells: CellCounts) -> int:
     return int(cells["failed"] + cells["set_aside"])
 
 
@@ -58,14 +64,14 @@ def _seconds(iso: str | None) -> float | None:
     return None if iso is None else datetime.fromisoformat(iso).timestamp()
 
 
-def status(document: Document, width: int, color: bool = False) -> str:
+def status(document: StatusDocument, width: int, color: bool = False) -> str:
     """How far a sweep is."""
     sweep = document["sweep"]
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}"
     return title + "\n" + facts(_progress(document), width) + _hint(document, width)
 
 
-def _progress(document: Document) -> list[tuple[str, str]]:
+def _progress(document: StatusDocument) -> list[tuple[str, str]]:
     sweep, runs, cost = document["sweep"], document["node_runs"], document["cost"]
     owners = (f"process {owner['pid']} on {owner['host']}: {owner['state']}" for owner in document["owners"])
     spent = [money(cost["usd"])] if cost["usd"] else []
@@ -87,7 +93,7 @@ def _progress(document: Document) -> list[tuple[str, str]]:
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
         *(
             ("failed" if place == 0 else "", line)
-            for place, line in enumerate(failure_causes.lines(document, apart=True))
+            for place, line in enumerate(failure_causes.lines(document["failures"], sweep["id"], apart=True))
         ),
         ("cost", "; ".join(spent)),
         ("budgets", budgets_on_one_line(document["budgets"])),
@@ -98,7 +104,7 @@ def _progress(document: Document) -> list[tuple[str, str]]:
     ]
 
 
-def _queued(queue: Document | None, is_open: bool) -> list[tuple[str, str]]:
+def _queued(queue: QueueDocument | None, is_open: bool) -> list[tuple[str, str]]:
     """The facts of a sweep that workers run."""
     if queue is None:
         return []
@@ -114,31 +120,31 @@ def _queued(queue: Document | None, is_open: bool) -> list[tuple[str, str]]:
     ]
 
 
-def _versioned(sweep: Document) -> str:
+def _versioned(sweep: SweepStanding) -> str:
     version = f" (version {sweep['workflow_version']})" if sweep["workflow_version"] else ""
     return f"{sweep['workflow']}{version}"
 
 
-def _cells(cells: Document) -> str:
-    only = next((name for name in cells if name != "total" and cells[name] == cells["total"]), None)
-    if only:
-        return f"{cells['total']:,}, all {only.replace('_', ' ')}"
-    by_status = [f"{cells[name]:,} {name.replace('_', ' ')}" for name in cells if name != "total" and cells[name]]
+def _cells(cells: CellCounts) -> str:
+    counts = counts_by_status(cells)
+    if len(counts) == 1:
+        return f"{cells['total']:,}, all {next(iter(counts)).replace('_', ' ')}"
+    by_status = [f"{count:,} {status.replace('_', ' ')}" for status, count in counts.items()]
     return f"{cells['total']:,}: {', '.join(by_status)}" if by_status else f"{cells['total']:,}"
 
 
-def _hint(document: Document, width: int) -> str:
+def _hint(document: StatusDocument, width: int) -> str:
     hint = document["next"]
     if hint is None:
         return ""
-    command = f"go on with: {hint['command']}"
+    command = f"continue with: {hint['command']}"
     line = f"{printable(hint['why'])}; {command}"
     if cell_len(line) > width:  # the command stays on one line, so that it can be copied
         line = "\n".join([*wrapped(hint["why"], width), command])
     return f"\n{line}\n"
 
 
-def summary(document: Document, width: int, color: bool = False) -> str:
+def summary(document: SummaryDocument, width: int, color: bool = False) -> str:
     """What a sweep was asked to do, and how far it is."""
     sweep, asked = document["sweep"], document["definition"]
     title = f"{printable(sweep['name'])} ({sweep['id']}): {texts.colored(sweep['status'], sweep['status'], color)}"
@@ -160,7 +166,7 @@ def summary(document: Document, width: int, color: bool = False) -> str:
 
 
 def cells(
-    found: Sequence[Document], vary: Sequence[str], metrics: Sequence[str], width: int, color: bool = False
+    found: Sequence[CellDocument], vary: Sequence[str], metrics: Sequence[str], width: int, color: bool = False
 ) -> str:
     """Cells with their statuses, scores and executions; what went wrong stands below."""
     repeats = any(cell["repeat"] for cell in found)
@@ -186,13 +192,13 @@ def cells(
     return grid(headers, rows, width, right=right, whole=whole, notes=notes, combinations=named, color=color)
 
 
-def _choices(cell: Document, vary: Iterable[str], split: bool) -> list[str]:
+def _choices(cell: CellDocument, vary: Iterable[str], split: bool) -> list[str]:
     if not split:
         return [""]  # named by what differs
     return [cell["combination"].get(node, "") for node in vary]
 
 
-def _score(cell: Document, metric: str) -> str:
+def _score(cell: CellDocument, metric: str) -> str:
     value = cell["scores"].get(metric)
     return texts.score(value) if metric in cell["scores"] else ""
 

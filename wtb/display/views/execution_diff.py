@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TYPE_CHECKING, cast
 
 from wtb.core.tree.checkpoints import Checkpoint, shown
-from wtb.display.views.executions import Document, Trace, state, totals_of
+from wtb.display.views.executions import Trace, state, totals_of
 from wtb.store.database import Database
 from wtb.store.files.manifest import compare
 from wtb.store.files.store import FileStore
 
+if TYPE_CHECKING:
+    from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading
+    from wtb.core.documents.lineage import (
+        CheckpointSide,
+        DiffDocument,
+        DivergenceDocument,
+        ExecutionSide,
+        FileDifference,
+    )
 
-def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> Document:
+
+def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | None = None) -> DiffDocument:
     """Where two executions or checkpoints part, and what is different at their heads.
 
     Args:
@@ -34,8 +45,8 @@ def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | Non
     digests = [shown(found.head.state) if found.head else {} for found in (a, b)]
     same = [key for key in before if digests[0][key] == digests[1].get(key)]
     return {
-        "a": {**a.about, "totals": totals_of(a.head), "path": _writers(a.line)},
-        "b": {**b.about, "totals": totals_of(b.head), "path": _writers(b.line)},
+        "a": _side(a),
+        "b": _side(b),
         "shared_steps": max(0, shared - 1),
         "common_checkpoint": a.line[shared - 1].id if shared else None,
         "divergence": _divergence(a, b, shared),
@@ -53,7 +64,14 @@ def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | Non
     }
 
 
-def _files(files: FileStore, a: Trace, b: Trace) -> list[Document]:
+def _side(found: Trace) -> ExecutionSide | CheckpointSide:
+    totals, path = totals_of(found.head), _writers(found.line)
+    if found.about["status"] == "checkpoint":
+        return {**cast("CheckpointHeading", found.about), "totals": totals, "path": path}
+    return {**cast("ExecutionHeading", found.about), "totals": totals, "path": path}
+
+
+def _files(files: FileStore, a: Trace, b: Trace) -> list[FileDifference]:
     """The files that only one of two heads has, or that differ: path, kind, and bytes in a and b."""
     before, after = (files.manifest(found.head.workspace if found.head else None) for found in (a, b))
     return [{"path": one.path, "kind": one.kind, "a": one.before, "b": one.after} for one in compare(before, after)]
@@ -71,20 +89,20 @@ class _Step:
     state: Mapping[str, str]
 
 
-def _steps(found: Trace, start: int) -> list[_Step]:
+def _steps(trace: Trace, start: int) -> list[_Step]:
     """The steps after the shared ones; last the one at which an execution failed or stands."""
     made = [
         _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), shown(one.state))
-        for one in found.line[start:]
+        for one in trace.line[start:]
     ]
-    if found.unfinished and found.head:
-        runs = [(run["node"], run["variant"]) for run in found.unfinished]
-        labels = [f"{run['node']}={run['variant']} ({run['status']})" for run in found.unfinished]
-        made.append(_Step(found.head.step + 1, runs, labels, {}))
+    if trace.unfinished and trace.head:
+        runs = [(run.node, run.variant) for run in trace.unfinished]
+        labels = [f"{run.node}={run.variant} ({run.status})" for run in trace.unfinished]
+        made.append(_Step(trace.head.step + 1, runs, labels, {}))
     return made
 
 
-def _divergence(a: Trace, b: Trace, shared: int) -> Document | None:
+def _divergence(a: Trace, b: Trace, shared: int) -> DivergenceDocument | None:
     """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
     for one, other in zip_longest(_steps(a, shared), _steps(b, shared)):
         if one is None or other is None:

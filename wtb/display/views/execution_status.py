@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from wtb.analysis.failure_causes import execution_may_be_helped
 from wtb.core.questions import how_to_answer
 from wtb.core.serialization.plain_json import iso
-from wtb.display.views.executions import task_of
+from wtb.display.views.executions import sweep_of_execution, task_of
 from wtb.execution.runtime.budgets import limit_of, raising
 from wtb.store.control import executions
 from wtb.store.control.pending_rollbacks import command, unfinished
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import details, queries
+from wtb.store.rows import ExecutionRow, QuestionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 
-Document = dict[str, Any]
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.executions import ExecutionOwner, OpenQuestion, StandingDocument
+
 
 _COMMANDS = {
     "pending": ("pause", "cancel"),
@@ -34,83 +36,81 @@ _COMMANDS = {
 }
 
 
-def standing_document(database: Database, row: Row) -> Document:
+def standing_document(database: Database, row: ExecutionRow) -> StandingDocument:
     """How an execution stands. The row is one of `find_one`."""
-    sweep = queries.find_sweep(database, row["sweep_id"])
-    name = row["id"]
-    case = queries.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
-    every = queries.choices(database, sweep["id"])
-    is_held_up = (
-        sweep["status"] == "paused" and row["status"] == "pending"
-    )  # by what holds up its sweep, such as a limit
-    more = raising(limit_of(sweep["reason"]), sweep)[0] if is_held_up else ""
-    head = queries.line(database, row["head_id"])[-1] if row["head_id"] else None
-    change = executions.last_change(database, row["id"])
-    asked = executions.questions_of(database, row["id"])
-    questions = [
+    sweep = queries.find_sweep(database, row.sweep_id)
+    name = row.id
+    case = queries.case_rows(database, sweep.id, [row.case_number])[row.case_number]
+    every = queries.choices(database, sweep.id)
+    is_held_up = sweep.status == "paused" and row.status == "pending"  # by what holds up its sweep, such as a limit
+    more = raising(limit_of(sweep.reason), sweep)[0] if is_held_up else ""
+    head = queries.line(database, row.head_id)[-1] if row.head_id else None
+    change = executions.last_change(database, row.id)
+    asked = executions.questions_of(database, row.id)
+    questions: list[OpenQuestion] = [
         {
-            "id": one["id"],
-            "question": one["question"],
-            "node": one["node"],
-            "asked_at": iso(one["asked_at"]),
-            "expires_at": iso(one["expires_at"]),
+            "id": one.id,
+            "question": one.question,
+            "node": one.node,
+            "asked_at": iso(one.asked_at),
+            "expires_at": iso(one.expires_at),
         }
         for one in asked
     ]
-    left = unfinished(row)  # a rollback that was interrupted, and has to be finished first
-    possible = _commands(row["status"], name, asked, runs_now(database, sweep), more)
-    if row["status"] == "failed" and row["failure"] and not execution_may_be_helped(database, row):
+    rollback = unfinished(row)  # a rollback that was interrupted, and has to be finished first
+    possible = _commands(row.status, name, asked, runs_now(database, sweep), more)
+    if row.status == "failed" and row.failure and not execution_may_be_helped(database, row):
         possible.remove(f"wtb retry {name}")
-    under_way = executions.node_runs_under_way(database, row["id"]) if row["status"] == "running" else []
+    under_way = executions.node_runs_under_way(database, row.id) if row.status == "running" else []
     return {
         "execution": {
-            "id": row["id"],
-            "sweep": {key: sweep[key] for key in ("id", "name", "status", "kind")},
-            "status": row["status"],
-            "reason": row["reason"] or (sweep["reason"] if is_held_up else None),
+            "id": row.id,
+            "sweep": sweep_of_execution(sweep),
+            "status": row.status,
+            "reason": row.reason or (sweep.reason if is_held_up else None),
             "since": None if change is None else iso(change["at"]),
             "by": None if change is None else change["data"].get("by"),
-            "case": case["id"],
-            "repeat": row["repeat"],
-            "combinations": [every[number] for number in row["combinations"]],
-            "choices": row["choices"],
-            "edited": bool(row["edited"]),
-            "stalled_at": iso(row["stalled_at"]),
+            "case": case.id,
+            "repeat": row.repeat,
+            "combinations": [every[number] for number in row.combinations],
+            "choices": row.choices,
+            "edited": bool(row.edited),
+            "stalled_at": iso(row.stalled_at),
         },
         "checkpoint": None if head is None else head.id,
         "step": None if head is None else head.step,
         "next": [] if head is None else list(head.position.next),
         "nodes": [
             {
-                "node": run["node"],
-                **task_of(run, 1 if head is None else head.position.fan_out.get(run["node"], 1)),
-                "variant": run["variant"],
-                "attempt": run["attempts"],
-                "started_at": iso(run["started_at"]),
-                "for_s": run["for_s"],
+                "node": run.node,
+                **task_of(run, 1 if head is None else head.position.fan_out.get(run.node, 1)),
+                "variant": run.variant,
+                "attempt": run.attempts,
+                "started_at": iso(run.started_at),
+                "for_s": run.for_s,
             }
             for run in under_way
         ],
         "owner": _owner(database, row),
-        "asked": None if left else row["asked"],
+        "asked": None if rollback else row.asked,
         "questions": questions,
-        "breakpoints": list(sweep["breakpoints"] or ()),
-        "cells": dict(Counter(cell["status"] for cell in details.execution_cells(database, dict(row)))),
-        "commands": [command(name, left), f"wtb cancel {name}"] if left else possible,
+        "breakpoints": list(sweep.breakpoints or ()),
+        "cells": dict(Counter(cell.status for cell in details.execution_cells(database, row))),
+        "commands": [command(name, rollback), f"wtb cancel {name}"] if rollback else possible,
     }
 
 
-def _owner(database: Database, row: Row) -> Document | None:
+def _owner(database: Database, row: ExecutionRow) -> ExecutionOwner | None:
     """Who holds it."""
-    found = leases.runner_rows(database, [row["owner_id"]] if row["owner_id"] else [])
+    found = leases.runner_rows(database, [row.owner_id] if row.owner_id else [])
     for runner in found.values():
-        return {"host": runner["host"], "pid": runner["pid"], "worker": runner["worker"], "state": state_of(runner)}
+        return {"host": runner.host, "pid": runner.pid, "worker": runner.worker, "state": state_of(runner)}
     return None
 
 
-def _commands(status: str, name: str, asked: Sequence[Row], runs: bool, more: str) -> list[str]:
+def _commands(status: str, name: str, asked: Sequence[QuestionRow], runs: bool, more: str) -> list[str]:
     """What can be done with it. runs: whether somebody runs what is pending. more: what `wtb resume` needs."""
-    answers = [how_to_answer(one["id"], one["kind"], one["options"]) for one in asked]
+    answers = [how_to_answer(one.id, one.kind, one.options) for one in asked]
     left = status in ("pending", "running") and not runs
     possible = _COMMANDS[status] if not left else (f"resume{more}", *_COMMANDS[status])
     words = [one.partition(" ") for one in possible]

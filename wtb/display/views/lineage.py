@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from wtb.core.errors import InputError, did_you_mean
 from wtb.store.control.rollback import SUPERSEDED
 from wtb.store.database import Database
 from wtb.store.read import details, lineage, queries
+from wtb.store.rows import ExecutionRow, Mark, RollbackRow, SweepRow
 
-Document = dict[str, Any]
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.lineage import SegmentDocument, TreeDocument, TreeExecution, TreeNode, TreeOfCase
+
 
 MOST = 60  # segments, where nobody asks for more
 
 
 def tree_document(
-    database: Database, sweep: Row, *, execution: Row | None = None, case: str | None = None, limit: int = MOST
-) -> Document:
+    database: Database,
+    sweep: SweepRow,
+    *,
+    execution: ExecutionRow | None = None,
+    case: str | None = None,
+    limit: int = MOST,
+) -> TreeDocument:
     """The lines of a sweep's executions, of those of one case, or of those around one execution.
 
     {"sweep", "execution", "trees": [{"case", "repeat", "segments": [{"id", "parent", "nodes": [{node, variant}],
@@ -30,25 +36,25 @@ def tree_document(
     """
     names = _defaults(database, sweep)
     numbers = _cases(database, sweep, execution, case)
-    trees: list[Document] = []
-    summaries: dict[str, Document] = {}
+    trees: list[TreeOfCase] = []
+    summaries: dict[str, TreeExecution] = {}
     used = cases = 0
     for number in numbers:
         if used >= limit and execution is None:
             break
         cases += 1
-        repeat = None if execution is None else execution["repeat"]
-        found, marks, left = lineage.family(database, sweep["id"], number, repeat)
-        cells = lineage.cells_held(database, [row["id"] for row in found])
-        case_id = queries.case_rows(database, sweep["id"], [number])[number]["id"]
-        for one in sorted({row["repeat"] for row in found}):
-            mine = [row for row in found if row["repeat"] == one]
-            made = _segments(database, sweep["id"], mine, marks, left, names)
+        repeat = None if execution is None else execution.repeat
+        found, marks, left = lineage.family(database, sweep.id, number, repeat)
+        cells = lineage.cells_held(database, [row.id for row in found])
+        case_id = queries.case_rows(database, sweep.id, [number])[number].id
+        for one in sorted({row.repeat for row in found}):
+            mine = [row for row in found if row.repeat == one]
+            made = _segments(database, sweep.id, mine, marks, left, names)
             used += len(made)
-            begun = {row["id"] for row in mine if row["head_id"] is not None}
-            waiting = [row["id"] for row in mine if row["id"] not in begun]
+            begun = {row.id for row in mine if row.head_id is not None}
+            waiting = [row.id for row in mine if row.id not in begun]
             trees.append({"case": case_id, "repeat": one, "segments": made, "not_begun": waiting})
-            summaries |= {row["id"]: _summary(row, cells.get(row["id"], {})) for row in mine}
+            summaries |= {row.id: _summary(row, cells.get(row.id, {})) for row in mine}
     left_out = 0
     if execution is None:
         room = limit
@@ -60,8 +66,8 @@ def tree_document(
     heads = {head for tree in trees for one in tree["segments"] for head in one["heads"]}
     heads |= {id for tree in trees for id in tree["not_begun"]}
     return {
-        "sweep": {key: sweep[key] for key in ("id", "name", "status", "reason")},
-        "execution": None if execution is None else execution["id"],
+        "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status, "reason": sweep.reason},
+        "execution": None if execution is None else execution.id,
         "trees": trees,
         "executions": {id: one for id, one in summaries.items() if id in heads},
         "left_out": left_out,
@@ -69,99 +75,100 @@ def tree_document(
     }
 
 
-def _defaults(database: Database, sweep: Row) -> dict[str, str]:
+def _defaults(database: Database, sweep: SweepRow) -> dict[str, str]:
     """Node -> variant, of nodes whose variant is not shown."""
-    varied = {node for choices in queries.choices(database, sweep["id"])[:1] for node in choices}
-    graph = queries.workflow_graph(database, sweep["workflow_id"])
+    varied = {node for choices in queries.choices(database, sweep.id)[:1] for node in choices}
+    graph = queries.workflow_graph(database, sweep.workflow_id)
     return {node["name"]: node["default"] for node in graph.get("nodes", ()) if node["name"] not in varied}
 
 
-def _cases(database: Database, sweep: Row, execution: Row | None, case: str | None) -> list[int]:
+def _cases(database: Database, sweep: SweepRow, execution: ExecutionRow | None, case: str | None) -> list[int]:
     if execution is not None:
-        return [execution["case_number"]]
+        return [execution.case_number]
     with database.read() as connection:
-        numbers = lineage.case_numbers(connection, sweep["id"], case)
+        numbers = lineage.case_numbers(connection, sweep.id, case)
     if case is not None and not numbers:
-        there, near = details.case_ids(database, sweep["id"], case)
-        if not there:
-            raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, near)}")
+        details.check_case(database, sweep.id, case)
     return numbers
 
 
-def _summary(row: Row, statuses: Mapping[str, int]) -> Document:
-    cells = sum(statuses.values()) or (len(row["combinations"]) if row["status"] not in ("cancelled", "forked") else 0)
+def _summary(row: ExecutionRow, statuses: Mapping[str, int]) -> TreeExecution:
+    cells = sum(statuses.values()) or (len(row.combinations) if row.status not in ("cancelled", "forked") else 0)
     return {
-        "status": row["status"],
-        "reason": row["reason"],
-        "origin": row["origin"],
-        "parent": row["parent_id"],
+        "status": row.status,
+        "reason": row.reason,
+        "origin": row.origin,
+        "parent": row.parent_id,
         "cells": cells,
-        "edited": row["edited"],
-        "superseded": row["reason"] == SUPERSEDED,
+        "edited": row.edited,
+        "superseded": row.reason == SUPERSEDED,
     }
 
 
 def _segments(
     database: Database,
     sweep_id: str,
-    rows: Sequence[Row],
+    rows: Sequence[ExecutionRow],
     marks: lineage.Marks,
-    rollbacks: Sequence[Row],
+    rollbacks: Sequence[RollbackRow],
     defaults: Mapping[str, str],
-) -> list[Document]:
+) -> list[SegmentDocument]:
     """The segments of these executions' lines, each after the one that it goes on from, lines left first."""
-    ids = {row["id"] for row in rows}
-    left_heads = [one for one in rollbacks if one["execution_id"] in ids and one["redone_at"] is None]
-    mine: dict[str, Row] = {}
-    ends = [row["head_id"] for row in rows]
-    ends += [one["from_id"] for one in rollbacks if one["execution_id"] in ids]
+    ids = {row.id for row in rows}
+    left_heads = [one for one in rollbacks if one.execution_id in ids and one.redone_at is None]
+    mine: dict[str, Mark] = {}
+    ends = [row.head_id for row in rows]
+    ends += [one.from_id for one in rollbacks if one.execution_id in ids]
     for head in ends:
         while head is not None and head in marks and head not in mine:
             mine[head] = marks[head]
-            head = marks[head]["parent_id"]
-    current = {mark["id"] for row in rows for mark in lineage.line(marks, row["head_id"])}
+            head = marks[head].parent_id
+    current = {mark.id for row in rows for mark in lineage.line(marks, row.head_id)}
     heads: dict[str, list[str]] = {}
     for row in rows:
-        if row["head_id"] is not None and row["status"] != "forked":
-            heads.setdefault(row["head_id"], []).append(row["id"])
-    why = {mark["id"]: one["by"] for one in left_heads for mark in lineage.line(marks, one["from_id"])}
+        if row.head_id is not None and row.status != "forked":
+            heads.setdefault(row.head_id, []).append(row.id)
+    why = {mark.id: one.by for one in left_heads for mark in lineage.line(marks, one.from_id)}
     children: dict[str | None, list[str]] = {}
     for id, mark in mine.items():
-        parent = mark["parent_id"] if mark["parent_id"] in mine else None
+        parent = mark.parent_id if mark.parent_id in mine else None
         children.setdefault(parent, []).append(id)
     by_hand = lineage.made_by_people(database, sweep_id, [id for id in mine if _is_manual(mine[id])])
-    found: list[Document] = []
+    segments: list[SegmentDocument] = []
     todo: list[tuple[str, str | None]] = [(id, None) for id in sorted(children.get(None, []), reverse=True)]
     while todo:
         id, parent = todo.pop()
         start, nodes = mine[id], []
         while True:
-            nodes += [_node(writer, defaults) for writer in mine[id]["writers"]]
+            nodes += [_node(writer, defaults) for writer in mine[id].writers]
             below = children.get(id, [])
             if len(below) != 1 or id in heads or _is_manual(mine[below[0]]) or (below[0] in current) != (id in current):
                 break
             id = below[0]
         left = id not in current
-        segment: Document = {
-            "id": id,
-            "parent": parent,
-            "input": start["parent_id"] is None,
-            "nodes": nodes,
-            "left": left,
-        }
-        segment["left_by"] = why.get(id) if left else None
-        segment["made"] = by_hand.get(start["id"], {"kind": "manual"}) if _is_manual(start) else None
-        found.append({**segment, "step": mine[id]["position"]["step"], "heads": heads.get(id, [])})
+        segments.append(
+            {
+                "id": id,
+                "parent": parent,
+                "input": start.parent_id is None,
+                "nodes": nodes,
+                "left": left,
+                "left_by": why.get(id) if left else None,
+                "made": by_hand.get(start.id, {"kind": "manual"}) if _is_manual(start) else None,
+                "step": mine[id].position["step"],
+                "heads": heads.get(id, []),
+            }
+        )
         # What goes on comes last, so that it stands at the end of a drawing.
-        below = sorted(children.get(id, []), key=lambda one: (one in current, mine[one]["created_at"], one))
+        below = sorted(children.get(id, []), key=lambda one: (one in current, mine[one].created_at, one))
         todo += [(one, id) for one in reversed(below)]
-    return found
+    return segments
 
 
-def _is_manual(mark: Row) -> bool:
-    return mark["trigger"] == "manual" and mark["parent_id"] is not None and not mark["writers"]
+def _is_manual(mark: Mark) -> bool:
+    return mark.trigger == "manual" and mark.parent_id is not None and not mark.writers
 
 
-def _node(writer: Sequence[str], defaults: Mapping[str, str]) -> Document:
+def _node(writer: Sequence[str], defaults: Mapping[str, str]) -> TreeNode:
     node, variant, run = writer
     return {"node": node, "variant": variant, "node_run": run, "varied": defaults.get(node) != variant}

@@ -5,69 +5,81 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wtb.core.documents.costs import AllSeriesDocument, SeriesDocument, SeriesOf
 from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import ExecutionHistory
 from wtb.execution.engine.resource_usage import SAMPLE
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.details import cases_of
+from wtb.store.rows import ExecutionRow, SweepRow
 
 METRIC = "node.metric"
 MEASURED = {"rss": "bytes", "cpu": "% of a core", "files": "open", "processes": ""}  # and the unit of each
 
-Document = dict[str, Any]
 Row = Mapping[str, Any]
 
 
-def metrics_document(database: Database, kind: str, row: Row) -> Document:
+def metrics_document(database: Database, row: SweepRow | ExecutionRow) -> AllSeriesDocument:
     """Series of a sweep or of an execution with all that led to it, one for each node run and name.
 
     Args:
         database: Where it is.
-        kind: "sweep" or "execution".
-        row: The row of that kind.
+        row: Which of them.
     """
-    of = row["id"] if kind == "sweep" else row["sweep_id"]
+    of = row.id if isinstance(row, SweepRow) else row.sweep_id
     events = queries.event_rows(database, of, kinds=[METRIC, SAMPLE])
-    if kind == "execution":
+    if isinstance(row, ExecutionRow):
         runs = _runs_before(database, row)
-        events = [one for one in events if one["execution_id"] == row["id"] or one["data"].get("node_run") in runs]
+        events = [one for one in events if one["execution_id"] == row.id or one["data"].get("node_run") in runs]
     series = _series(events)
-    cases = cases_of(database, sorted({one["execution"] for one in series}))
-    return {kind: {"id": row["id"]}, "series": [{**one, "case": cases.get(one["execution"])} for one in series]}
+    cases = cases_of(database, sorted({one["execution"] for one in series if one["execution"] is not None}))
+    for one in series:
+        one["case"] = cases.get(one["execution"] or "")
+    of_which: SeriesOf = {"id": row.id}
+    if isinstance(row, SweepRow):
+        return {"sweep": of_which, "series": series}
+    return {"execution": of_which, "series": series}
 
 
-def _runs_before(database: Database, execution: Row) -> set[str]:
-    if execution["head_id"] is None:
+def _runs_before(database: Database, execution: ExecutionRow) -> set[str]:
+    if execution.head_id is None:
         return set()
-    history = ExecutionHistory(queries.line(database, execution["head_id"]))
+    history = ExecutionHistory(queries.line(database, execution.head_id))
     return {writer.node_run for checkpoint in history.checkpoints for writer in checkpoint.writers}
 
 
-def _series(events: Iterable[Row]) -> list[Document]:
-    """Where one node run was tried several times, its series goes on with the next attempt."""
-    found: dict[tuple[str, str], Document] = {}
+def _series(events: Iterable[Row]) -> list[SeriesDocument]:
+    """Where one node run was tried several times, its series continues with the next attempt."""
+    points: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    first: dict[tuple[str, str], tuple[Row, str]] = {}
     for event in events:
         data = event["data"]
         measured = event["kind"] == SAMPLE
         values = {key: data[key] for key in MEASURED if key in data} if measured else {data["name"]: data["value"]}
         for name, value in values.items():
-            one = found.setdefault(
-                (str(data.get("node_run")), f"{event['kind']} {name}"),
-                {
-                    "node_run": data.get("node_run"),
-                    "execution": event["execution_id"],
-                    "node": data["node"],
-                    "variant": data["variant"],
-                    "name": name,
-                    "measured": measured,
-                    "unit": MEASURED[name] if measured else None,
-                    "points": [],
-                },
-            )
-            one["points"].append([iso(event["at"]), value])
-    for one in found.values():
-        one["points"].sort(key=lambda point: str(point[0]))
-        values_ = [value for _, value in one["points"]]
-        one |= {"n": len(values_), "min": min(values_), "last": values_[-1], "max": max(values_)}
-    return list(found.values())
+            key = (str(data.get("node_run")), f"{event['kind']} {name}")
+            first.setdefault(key, (event, name))
+            points.setdefault(key, []).append((iso(event["at"]), value))
+    return [_one(*first[key], sorted(made, key=lambda point: point[0])) for key, made in points.items()]
+
+
+def _one(event: Row, name: str, points: list[tuple[str, float]]) -> SeriesDocument:
+    """A series of the node run of its first event."""
+    data, measured = event["data"], event["kind"] == SAMPLE
+    values = [value for _, value in points]
+    return {
+        "node_run": data.get("node_run"),
+        "execution": event["execution_id"],
+        "case": None,
+        "node": data["node"],
+        "variant": data["variant"],
+        "name": name,
+        "measured": measured,
+        "unit": MEASURED[name] if measured else None,
+        "points": points,
+        "n": len(values),
+        "min": min(values),
+        "last": values[-1],
+        "max": max(values),
+    }

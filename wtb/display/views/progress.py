@@ -5,54 +5,66 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.analysis.running_totals import leaders, live
 from wtb.config.broker import Broker
+from wtb.core.documents.common import cell_counts
 from wtb.core.errors import BrokerError
 from wtb.core.serialization.plain_json import iso
-from wtb.core.status import CELL
 from wtb.execution.runtime.budgets import budget_documents
 from wtb.store import alerts
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
+from wtb.store.rows import SweepRow
 from wtb.store.runs import workers
 from wtb.store.runs.queue import DEFAULT_QUEUE
 
-Document = dict[str, Any]
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.sweeps import (
+        BrokerDocument,
+        LeadersDocument,
+        QueueDocument,
+        StalledExecution,
+        WatchDocument,
+        WatchedOneSweep,
+        WatchedQueue,
+        WatchedSweep,
+        WatchedWork,
+        WorkerDocument,
+    )
+
 
 OPEN = ("running", "pending", "paused")
 LEADERS_SHARE = 0.05  # of the time, at most, goes into who leads
 
 
-def crew(database: Database) -> list[Document]:
+def crew(database: Database) -> list[WorkerDocument]:
     """The live workers, each with its processes put together; those that died on this machine are left out.
 
     Returns:
         A document for each worker. `seen_s` is the seconds since the heartbeat that is the longest ago, `clock_s` how
         far its clock is ahead of the database's.
     """
-    found: dict[str, Document] = {}
+    by_name: dict[str, WorkerDocument] = {}
     for row in filter(is_not_dead, workers.worker_rows(database)):
-        worker = found.setdefault(
-            row["worker"],
+        worker = by_name.setdefault(
+            row.worker,
             {
-                "name": row["worker"],
-                "pool": row["pool"],
+                "name": row.worker,
                 "slots": 0,
                 "busy": 0,
-                "queues": [shown_queue(queue) for queue in row["queues"] or ()],
+                "queues": [shown_queue(queue) for queue in row.queues or ()],
                 "seen_s": 0.0,
-                "version": row["version"],
-                "clock_s": row["clock_s"],
+                "version": row.version,
+                "clock_s": row.clock_s,
             },
         )
-        worker["slots"] += row["slots"]
-        worker["busy"] += row["busy"]
-        worker["seen_s"] = max(worker["seen_s"], row["seen_s"])
-    return list(found.values())
+        worker["slots"] += row.slots
+        worker["busy"] += row.busy
+        worker["seen_s"] = max(worker["seen_s"], row.seen_s)
+    return list(by_name.values())
 
 
 def shown_queue(queue: str | None) -> str:
@@ -60,7 +72,7 @@ def shown_queue(queue: str | None) -> str:
     return queue or "default"
 
 
-def without_worker(queues: Iterable[str | None], found: Iterable[Row]) -> list[str]:
+def without_worker(queues: Iterable[str | None], found: Iterable[WorkerDocument]) -> list[str]:
     """Those of some queues, as people call them, that none of the workers takes from."""
     taken = {queue for worker in found for queue in worker["queues"]}
     return sorted({shown_queue(queue) for queue in queues} - taken)
@@ -74,107 +86,109 @@ class Watch:
 
     def __init__(self, database: Database, sweep_id: str | None, broker: Broker | None) -> None:
         self._database = database
-        self._sweep_id = sweep_id
+        self.sweep_id = sweep_id
         self._broker = broker
         self._before: dict[str, tuple[float, int]] = {}
-        self._leaders: Document = {}
+        self._leaders: LeadersDocument = {"as_of": None, "best": {}}
         self._leaders_at = 0.0
         self._leaders_of: str | None = None  # the status that the sweep had then
 
-    def look(self) -> Document:
+    def look(self) -> WatchDocument:
         """How things stand. Raises InputError where the sweep is not there any more."""
         found = crew(self._database)
-        document: Document = {"at": iso(time.time())}
-        if self._sweep_id is not None:
-            document["sweep"] = self._one(queries.find_sweep(self._database, self._sweep_id), found)
-        else:
-            document["sweeps"] = self._open()
-        document["workers"] = found
-        document["queues"], document["broker"] = self._queues(found)
-        return document
+        queues, broker = self._queues(found)
+        document: WatchDocument = {"at": iso(time.time()), "workers": found, "queues": queues, "broker": broker}
+        if self.sweep_id is None:
+            return {**document, "sweeps": self._open()}
+        return {**document, "sweep": self._one(queries.find_sweep(self._database, self.sweep_id), found)}
 
-    def _one(self, row: Row, found: list[Document]) -> Document:
-        tallies.tally(self._database, row["id"])  # does nothing where the scheduler has just been here
+    def _one(self, row: SweepRow, crew_rows: list[WorkerDocument]) -> WatchedOneSweep:
+        tallies.tally(self._database, row.id)  # does nothing where the scheduler has just been here
         standing = live(self._database, row)
         return {
             **standing["sweep"],
-            "queued": row["queued"],
-            "priority": row["priority"],
+            "queued": row.queued,
+            "priority": row.priority,
             "cells": standing["cells"],
             **self._work(row),
-            "budgets": budget_documents(self._database, row["id"]),
+            "budgets": budget_documents(self._database, row.id),
             **self._who_leads(row),
-            "slots": workers.slots_on(self._database, row["id"]) if row["queued"] else None,
+            "slots": workers.slots_on(self._database, row.id) if row.queued else None,
             "stalled": stalled_document(self._database, row),
-            "warnings": warnings(self._database, row, found),
+            "warnings": warnings(self._database, row, crew_rows),
         }
 
-    def _who_leads(self, row: Row) -> Document:
+    def _who_leads(self, row: SweepRow) -> LeadersDocument:
         """Who leads, a little out of date where that takes long to tell."""
         began = time.monotonic()
-        if began >= self._leaders_at or row["status"] != self._leaders_of:
-            self._leaders, self._leaders_of = leaders(self._database, row), row["status"]
+        if began >= self._leaders_at or row.status != self._leaders_of:
+            self._leaders, self._leaders_of = leaders(self._database, row), row.status
             ended = time.monotonic()
             self._leaders_at = ended + (ended - began) / LEADERS_SHARE
         return self._leaders
 
-    def _open(self) -> list[Document]:
+    def _open(self) -> list[WatchedSweep]:
         rows = [row for status in OPEN for row in queries.list_sweeps(self._database, status=status)]
         return [
             {
-                **{key: row[key] for key in ("id", "name", "status", "reason", "queued", "priority")},
-                "cells": {"total": row["cells"], **{status: row["counts"].get(status, 0) for status in CELL}},
+                "id": row.id,
+                "name": row.name,
+                "status": row.status,
+                "reason": row.reason,
+                "queued": row.queued,
+                "priority": row.priority,
+                "cells": cell_counts(row.cells, row.counts),
                 **self._work(row),
             }
             for row in rows
         ]
 
-    def _work(self, row: Row) -> Document:
-        runs, usd = queries.spent(self._database, row["id"])
+    def _work(self, row: SweepRow) -> WatchedWork:
+        runs, usd = queries.spent(self._database, row.id)
         at = time.monotonic()
-        before = self._before.get(row["id"])
-        self._before[row["id"]] = (at, runs)
+        before = self._before.get(row.id)
+        self._before[row.id] = (at, runs)
         rate = None if before is None or at == before[0] else max(0, runs - before[1]) / (at - before[0])
         return {"node_runs": runs, "node_runs_per_s": rate, "usd": usd}
 
-    def _queues(self, found: list[Document]) -> tuple[list[Document], Document | None]:
+    def _queues(self, crew_rows: list[WorkerDocument]) -> tuple[list[WatchedQueue], BrokerDocument | None]:
         pending = workers.waiting(self._database)
-        taken = {name for worker in found for name in worker["queues"]}
+        taken = {name for worker in crew_rows for name in worker["queues"]}
         names = sorted({DEFAULT_QUEUE if name == "default" else name for name in taken} | pending.keys())
         depths: Mapping[str, int] = {}
-        broker: Document | None = None
+        broker: BrokerDocument | None = None
         if self._broker is not None:
             broker = {"url": self._broker.url, "reached": True, "problem": None}
             try:
                 depths = self._broker.depths(names)
             except BrokerError as error:
                 broker |= {"reached": False, "problem": str(error)}
-        queues = [
+        queues: list[WatchedQueue] = [
             {
                 "name": shown_queue(name),
                 "pending": pending.get(name, 0),
                 "messages": depths.get(name),
-                "workers": sum(shown_queue(name) in worker["queues"] for worker in found),
+                "workers": sum(shown_queue(name) in worker["queues"] for worker in crew_rows),
             }
             for name in names
         ]
         return queues, broker
 
 
-def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
+def warnings(database: Database, row: SweepRow, crew_rows: list[WorkerDocument]) -> list[str]:
     """Why a sweep does not go on, or not as it could; nothing where all is well."""
-    if row["status"] == "paused":
-        return [f"paused: {row['reason'] or 'nobody gave a reason'}; go on with: wtb resume {row['id']}"]
-    if row["status"] not in ("pending", "running"):
+    if row.status == "paused":
+        return [f"paused: {row.reason or 'nobody gave a reason'}; continue with: wtb resume {row.id}"]
+    if row.status not in ("pending", "running"):
         return []
     reasons = [silent(one) for one in stalled_document(database, row)]
-    if not row["queued"]:
+    if not row.queued:
         return reasons
-    refused = workers.last_refusal(database, row["id"])
+    refused = workers.last_refusal(database, row.id)
     if refused is not None:
         reasons.append(f"refused by {refused['data']['worker']}: {refused['data']['reason']}")
-    pending = workers.waiting(database, row["id"])
-    for queue in without_worker(pending, found):
+    pending = workers.waiting(database, row.id)
+    for queue in without_worker(pending, crew_rows):
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]
         reasons.append(
             f"{count:,} execution{'' if count == 1 else 's'} wait for a worker on the queue {queue!r}; start one with: "
@@ -183,15 +197,14 @@ def warnings(database: Database, row: Row, found: list[Document]) -> list[str]:
     return reasons
 
 
-def stalled_document(database: Database, row: Row) -> list[Document]:
+def stalled_document(database: Database, row: SweepRow) -> list[StalledExecution]:
     """Executions of a sweep in which a node has reported nothing for longer than `run.stall`."""
     return [
-        {"execution": one["id"], "case": one["case"], "since": iso(one["since"])}
-        for one in alerts.stalled(database, row["id"])
+        {"execution": one.id, "case": one.case, "since": iso(one.since)} for one in alerts.stalled(database, row.id)
     ]
 
 
-def silent(stalled: Mapping[str, Any]) -> str:
+def silent(stalled: StalledExecution) -> str:
     """In words, with what a person can do."""
     since = datetime.fromisoformat(stalled["since"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     what = f"execution {stalled['execution']} (case {stalled['case']}) has reported nothing since {since}"
@@ -203,27 +216,27 @@ def worker_command(queue: str) -> str:
     return "wtb worker" if queue == "default" else f"wtb worker --queues {queue}"
 
 
-def queued_document(database: Database, row: Row) -> Document:
+def queued_document(database: Database, row: SweepRow) -> QueueDocument:
     """What `status` tells of a sweep that workers run: slots at work on it, and what waits, and why."""
-    found = crew(database)
-    pending = workers.waiting(database, row["id"])
-    open_now = row["status"] in ("pending", "running")
+    crew_rows = crew(database)
+    pending = workers.waiting(database, row.id)
+    open_now = row.status in ("pending", "running")
     return {
-        "priority": row["priority"],
-        "slots": workers.slots_on(database, row["id"]),
+        "priority": row.priority,
+        "slots": workers.slots_on(database, row.id),
         "waiting": [
-            {"queue": shown_queue(queue), "executions": count, "why": _why(shown_queue(queue), found, row)}
+            {"queue": shown_queue(queue), "executions": count, "why": _why(shown_queue(queue), crew_rows, row)}
             for queue, count in sorted(pending.items())
-            if open_now or row["status"] == "paused"
+            if open_now or row.status == "paused"
         ],
-        "warnings": warnings(database, row, found) if open_now else [],
+        "warnings": warnings(database, row, crew_rows) if open_now else [],
     }
 
 
-def _why(queue: str, found: list[Document], row: Row) -> str:
-    if row["status"] == "paused":
+def _why(queue: str, crew_rows: list[WorkerDocument], row: SweepRow) -> str:
+    if row.status == "paused":
         return "the sweep is paused"
-    serving = [worker for worker in found if queue in worker["queues"]]
+    serving = [worker for worker in crew_rows if queue in worker["queues"]]
     if not serving:
         return f"no worker takes from the queue {queue!r}"
     if all(worker["busy"] >= worker["slots"] for worker in serving):

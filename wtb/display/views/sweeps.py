@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from wtb.analysis.failure_causes import causes
-from wtb.core.errors import InputError
+from wtb.core.documents.common import cell_counts
 from wtb.core.serialization.plain_json import iso
-from wtb.core.status import CELL
 from wtb.display.views.progress import queued_document, silent, stalled_document
 from wtb.execution.runtime.budgets import budget_documents, limit_of, raising
 from wtb.store import alerts
@@ -16,133 +16,79 @@ from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import aggregates, queries
+from wtb.store.rows import ListedSweep, SweepRow
 from wtb.store.runs import leases
 
-Document = dict[str, Any]
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.sweeps import NextStep, StatusDocument, SummaryDocument, SweepDocument, SweepOwner
 
 
-def find(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
-    """Find what a reference names.
-
-    Args:
-        database: Where to look.
-        ref: An id, the beginning of one, or the name of a sweep.
-
-    Returns:
-        "sweep" or "execution", and its row.
-
-    Raises:
-        InputError: It is neither, or several.
-    """
-    try:
-        return "sweep", queries.find_sweep(database, ref)
-    except InputError as no_sweep:
-        try:
-            return "execution", queries.find_execution(database, ref)
-        except InputError as no_execution:
-            several = [text for text in no_execution.problems if "several" in text]
-            raise InputError(*(several or no_sweep.problems)) from None
-
-
-def find_target(database: Database, ref: str) -> tuple[str, dict[str, Any]]:
-    """("sweep" or "execution", its row) of what a command acts on: a single one is its execution. Raises InputError."""
-    kind, row = find(database, ref)
-    if kind == "sweep" and row["kind"] == "single":
-        return "execution", queries.single_execution(database, row["id"])
-    return kind, row
-
-
-def find_one(database: Database, ref: str) -> dict[str, Any]:
-    """The row of an execution: by its id or the beginning of it, or, by what `wtb start` printed, of a single one.
-
-    Of a single execution that was retried it is the one that has its cell now.
-
-    Raises:
-        InputError: There is none, or it is a sweep.
-    """
-    try:
-        kind, row = find_target(database, ref)
-    except InputError as error:
-        if any("several" in text for text in error.problems):
-            raise
-        text = f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep"
-        raise InputError(text) from None
-    if kind == "sweep":
-        raise InputError(
-            f"{ref!r} is the sweep {row['name']} ({row['id']}), which has many executions; name one of them "
-            f"(`wtb show {row['id']} --cells` lists them)"
-        )
-    return row
-
-
-def sweep_document(row: Row) -> Document:
+def sweep_document(row: ListedSweep) -> SweepDocument:
     """A sweep in a list: what it is, its status, its cells by status. The row is one of `list_sweeps`."""
-    counts = row["counts"]
+    counts = row.counts
     return {
-        "id": row["id"],
-        "name": row["name"],
-        "status": row["status"],
-        "reason": row["reason"],
-        "workflow": row["workflow"],
-        "workflow_version": row["version"],
-        "project": row["project"],
-        "session": row["session"],
-        "cells": {"total": row["cells"], **{status: counts.get(status, 0) for status in CELL}},
-        "created_at": iso(row["created_at"]),
-        "started_at": iso(row["started_at"]),
-        "finished_at": iso(row["finished_at"]),
+        "id": row.id,
+        "name": row.name,
+        "status": row.status,
+        "reason": row.reason,
+        "workflow": row.workflow,
+        "workflow_version": row.version,
+        "project": row.project,
+        "session": row.session,
+        "cells": cell_counts(row.cells, counts),
+        "created_at": iso(row.created_at),
+        "started_at": iso(row.started_at),
+        "finished_at": iso(row.finished_at),
     }
 
 
-def status_document(database: Database, row: Row) -> Document:
+def status_document(database: Database, row: SweepRow) -> StatusDocument:
     """How far a sweep is: cells, node runs, cost, who runs it, and how to go on. The row is one of `find_sweep`."""
-    row = {**row, "reason": executions.reason_now(database, row)}
-    counts = queries.cell_counts(database, row["id"])
-    graph = queries.workflow_graph(database, row["workflow_id"])
-    counted = aggregates.node_run_counts(database, row["id"])
-    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row["id"], forks=True)
-    by_forks = max(0.0, usd - aggregates.spent_by_attempts(database, row["id"])[0])
+    row = replace(row, reason=executions.reason_now(database, row))
+    counts = queries.cell_counts(database, row.id)
+    graph = queries.workflow_graph(database, row.workflow_id)
+    counted = aggregates.node_run_counts(database, row.id)
+    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row.id, forks=True)
+    by_forks = max(0.0, usd - aggregates.spent_by_attempts(database, row.id)[0])
     stalled = stalled_document(database, row)
     failed, more = causes(database, row)
-    owners = [
-        {"host": owner["host"], "pid": owner["pid"], "state": state_of(owner)}
-        for owner in leases.owners(database, row["id"])
+    owners: list[SweepOwner] = [
+        {"host": owner.host, "pid": owner.pid, "state": state_of(owner)} for owner in leases.owners(database, row.id)
     ]
     return {
         "sweep": {
-            "id": row["id"],
-            "name": row["name"],
-            "status": row["status"],
-            "reason": row["reason"],
+            "id": row.id,
+            "name": row.name,
+            "status": row.status,
+            "reason": row.reason,
             "workflow": graph.get("name"),
             "workflow_version": graph.get("version"),
-            "project": row["project"],
-            "created_at": iso(row["created_at"]),
-            "started_at": iso(row["started_at"]),
-            "finished_at": iso(row["finished_at"]),
+            "project": row.project,
+            "created_at": iso(row.created_at),
+            "started_at": iso(row.started_at),
+            "finished_at": iso(row.finished_at),
         },
-        "cells": {"total": row["cells"], **{status: counts.get(status, 0) for status in CELL}},
+        "cells": cell_counts(row.cells, counts),
         "node_runs": {
             "executed": sum(int(one[1]) for one in counted),
             "unshared": sum(int(one[2]) for one in counted),
             "attempts": sum(int(one[3]) for one in counted),
         },
         "cost": {"usd": usd, "by_forks_usd": by_forks, "tokens_in": tokens_in, "tokens_out": tokens_out},
-        "budgets": budget_documents(database, row["id"]),
+        "budgets": budget_documents(database, row.id),
         "failures": {"causes": failed, "more": more},
         "owners": owners,
-        "queue": queued_document(database, row) if row["queued"] else None,
+        "queue": queued_document(database, row) if row.queued else None,
         "stalled": stalled,
         "warnings": [
-            *([] if row["queued"] else map(silent, stalled)),
-            *(f"an alert could not be told: {one['error']}" for one in alerts.undelivered(database, row["id"])[-3:]),
+            *([] if row.queued else map(silent, stalled)),
+            *(f"an alert could not be sent: {one.error}" for one in alerts.undelivered(database, row.id)[-3:]),
         ],
         "next": _next(row, counts, owners, any(one["retry"] for one in failed) or bool(more)),
     }
 
 
-def _next(row: Row, counts: Mapping[str, int], owners: list[Document], retry: bool) -> Document | None:
+def _next(row: SweepRow, counts: Mapping[str, int], owners: list[SweepOwner], retry: bool) -> NextStep | None:
     """What a person can do now: why, and the command; None where all is well or under way.
 
     Args:
@@ -151,30 +97,30 @@ def _next(row: Row, counts: Mapping[str, int], owners: list[Document], retry: bo
         owners: Who runs it.
         retry: True if trying failed cells again could help.
     """
-    if row["status"] in ("pending", "running"):
-        if row["queued"] or any(owner["state"] == "alive" for owner in owners):
+    if row.status in ("pending", "running"):
+        if row.queued or any(owner["state"] == "alive" for owner in owners):
             return None
         if any(owner["state"] == "unknown" for owner in owners):
-            why = "its owner is on another machine; once that is dead and its lease has ended, this goes on"
+            why = "its owner is on another machine; once that is dead and its lease has ended, this continues"
         elif owners:
             why = "its owner is dead"
         else:
             why = "nobody is running it"
-        return {"why": why, "command": f"wtb resume {row['id']}"}
-    if row["status"] in ("paused", "failed"):
-        more, before = raising(limit_of(row["reason"]), row)
+        return {"why": why, "command": f"wtb resume {row.id}"}
+    if row.status in ("paused", "failed"):
+        more, before = raising(limit_of(row.reason), row)
         first = "" if before is None else f"{before}; "
-        return {"why": row["reason"] or row["status"], "command": f"{first}wtb resume {row['id']}{more}"}
+        return {"why": row.reason or row.status, "command": f"{first}wtb resume {row.id}{more}"}
     again = counts.get("failed", 0) + counts.get("set_aside", 0)
-    if row["status"] == "completed" and again and retry:
-        return {"why": f"{again:,} cells failed", "command": f"wtb retry {row['id']}"}
+    if row.status == "completed" and again and retry:
+        return {"why": f"{again:,} cells failed", "command": f"wtb retry {row.id}"}
     return None
 
 
-def summary_document(database: Database, row: Row) -> Document:
+def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
     """A sweep as `wtb show SWEEP` tells it: what was asked for, and how far it is."""
-    spec = row["spec"]
-    choices = queries.choices(database, row["id"])
+    spec = row.spec
+    choices = queries.choices(database, row.id)
     varied: dict[str, dict[str, None]] = {}
     for choice in choices:
         for node, variant in choice.items():
@@ -184,7 +130,7 @@ def summary_document(database: Database, row: Row) -> Document:
         **status_document(database, row),
         "definition": {
             "workflow": spec.get("workflow"),
-            "cases": row["cells"] // max(1, len(choices) * repeats),
+            "cases": row.cells // max(1, len(choices) * repeats),
             "cases_from": spec.get("cases"),
             "vary": {node: list(variants) for node, variants in varied.items()},
             "combinations": len(choices),
@@ -195,5 +141,5 @@ def summary_document(database: Database, row: Row) -> Document:
             "evaluate": spec.get("evaluate", []),
             "limits": {key: value for key, value in (spec.get("limits") or {}).items() if value not in (None, {})},
         },
-        "metrics": [metric["name"] for metric in queries.metric_rows(database, row["id"])],
+        "metrics": [metric.name for metric in queries.metric_rows(database, row.id)],
     }

@@ -40,11 +40,12 @@ def attempted(
     workspace: AttemptWorkspace | None = None
     checkpoints: CheckpointTaker | None = None
     context: Context | None = None
-    questioner = Questioner(task.key, task.answers, task.nobody)
+    questioner = Questioner(task.key, task.answers, task.settings.nobody)
     clock = time.perf_counter()
     try:
         workspace = surroundings.workspace(task.workspace, enter=True)
-        checkpoints = _checkpoint_taker(task, result.record, workspace)
+        saved = {name: value.data for name, value in task.saved.items()} if task.saved else {}
+        checkpoints = CheckpointTaker(workspace, result.record, task.allowed, saved)
         context = _context(task, result.record, surroundings.resources, workspace, checkpoints, tools)
         context.questioner = questioner
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
@@ -56,7 +57,8 @@ def attempted(
         check_interrupt(error, own_process=surroundings.own_process)
         result.failure = _failure(error, is_final, task.node)
     result.duration_s = max(0.0, time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s))
-    result.asked = tuple(question.key for question in questioner.questions)
+    if questioner.questions:
+        result.asked = tuple([question.key for question in questioner.questions])
     if questioner.asked is not None:  # whatever the node's own code made of it
         result.writes, result.failure, result.question = None, None, questioner.asked
     if workspace is not None:
@@ -84,10 +86,6 @@ def _failure(error: BaseException, is_final: Callable[[BaseException], bool], no
         return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
 
 
-def _checkpoint_taker(task: Task, record: Record, workspace: AttemptWorkspace) -> CheckpointTaker:
-    return CheckpointTaker(workspace, record, task.allowed, {name: value.data for name, value in task.saved.items()})
-
-
 def _context(
     task: Task,
     record: Record,
@@ -96,19 +94,20 @@ def _context(
     checkpoints: CheckpointTaker,
     tools: Mapping[str, Tool],
 ) -> Context:
+    root, settings = task.root, task.settings
     return Context(
-        case=task.case,
+        case=root.case,
         node=task.node,
         variant=task.variant,
         task=task.key,
-        repeat=task.repeat,
+        repeat=root.repeat,
         visit=task.position.visits.get(task.node, 0),
         attempt=task.attempt,
         draws=task.draws,
-        seed=task.seed,
-        params=task.params,
-        interactive=task.interactive,
-        mode=task.mode,
+        seed=root.seed,
+        params=root.params,
+        interactive=settings.interactive,
+        mode=settings.mode,
         previous=task.previous,
         record=record,
         resources_of=resources_of,
@@ -116,6 +115,6 @@ def _context(
         known_tools=tools,
         done=task.done,
         checkpoint_taker=checkpoints,
-        fine=task.fine,
+        fine=settings.fine,
         allowance=task.allowance,
     )

@@ -22,7 +22,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes, begin, engine_of, join
-from wtb.execution.engine.resource_usage import sampler
+from wtb.execution.engine.resource_usage import interval, sampler
 from wtb.execution.engine.warmup import warm_up
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
@@ -30,8 +30,11 @@ from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 class CodeExecutor(Protocol):
     """Runs the user's code, in this process or in others."""
 
-    def prepare(self) -> None:
-        """Called before the first node runs. Raises WTBError."""
+    def prepare(self, runs: int = 1) -> None:
+        """Called before the first node runs. Raises WTBError.
+
+        runs: how many node runs there will be at a time, as far as is known.
+        """
 
     def begin(self, state: Values, root: Root) -> Joined | Failure: ...
 
@@ -91,7 +94,7 @@ class Surroundings:
     def __init__(self, caller: Calls, factory: Callable[[], Any] | None, workspaces: Workspaces) -> None:
         self._caller = caller
         self._factory = factory
-        self._workspaces = workspaces
+        self.workspaces = workspaces
         self._lock = threading.Lock()
         self._made: list[Any] = []
 
@@ -118,7 +121,7 @@ class Surroundings:
             return self._made[0]
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:
-        return LazyWorkspace(self._workspaces, snapshot)
+        return LazyWorkspace(self.workspaces, snapshot)
 
 
 class ThreadExecutor:
@@ -130,8 +133,9 @@ class ThreadExecutor:
         self._evaluators = list(evaluators)
         self._surroundings = surroundings
         self._searchers = regex_search.Searchers()
+        self._sample_s = interval()
 
-    def prepare(self) -> None:
+    def prepare(self, runs: int = 1) -> None:
         warm_up(self._workflow, self._engine, self._surroundings)
 
     def begin(self, state: Values, root: Root) -> Joined | Failure:
@@ -139,7 +143,7 @@ class ThreadExecutor:
 
     def run(self, task: Task) -> Result:
         task.begun()
-        with sampler.sampling(os.getpid(), task.on_event, whole=False):
+        with sampler.sampling(os.getpid(), task.on_event, whole=False, every=self._sample_s):
             return self._engine.run(task, self._surroundings)
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:

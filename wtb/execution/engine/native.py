@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.authoring.context.surroundings import Surroundings
-from wtb.authoring.graph import entry_route, route
+from wtb.authoring.graph import Routes
 from wtb.authoring.nodes import Variant
 from wtb.authoring.state_schema import MISSING
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import RoutingError, StateError
 from wtb.core.serialization.codec import decode
+from wtb.core.serialization.lazy_state import LazyState
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value, Values, differing, stored
@@ -45,12 +47,16 @@ class NativeEngine:
 
     def __init__(self, workflow: Workflow) -> None:
         self.workflow = workflow
+        self._routes = Routes(workflow)
         self._looks_at_state = {b.source for b in workflow.branches} | {
             source for edge in workflow.edges if edge.when is not None for source in edge.sources
         }
 
+    def is_async(self, node: str, variant: str) -> bool:
+        return inspect.iscoroutinefunction(self.workflow.nodes[node].variants[variant].fn)
+
     def begin(self, state: Values, root: Root) -> Joined:
-        return Joined({}, Position(0, entry_route(self.workflow).next))
+        return Joined({}, Position(0, self._routes.entry.next))
 
     def run(self, task: Task, surroundings: Surroundings) -> Result:
         node = self.workflow.nodes[task.node]
@@ -64,8 +70,8 @@ class NativeEngine:
         return attempted(self, task, surroundings, self.workflow.tools, perform, is_final)
 
     def _write(self, task: Task, variant: Variant, context: Context, surroundings: Surroundings) -> Values:
-        schema = self.workflow.schema
-        state = schema.view({name: decode(value.data) for name, value in task.state.items()})
+        """Call the function of the variant, and return what it wrote, checked against the schema and encoded."""
+        state = self.workflow.schema.view(LazyState(task.state))
         arguments = (state, context) if variant.takes_context else (state,)
         with surrounding(context):
             update = surroundings.call(variant.fn, *arguments, timeout=task.timeout, **variant.params)
@@ -77,15 +83,23 @@ class NativeEngine:
                 f"{who} returned {type(update).__name__}; expected a dict of the keys that it writes, or None"
             )
         try:
-            writes = {}
-            for key, value in update.items():
-                name = schema.check_key(key, who)
-                schema.check_value(name, value, who)
-                writes[name] = stored(f"{who} key", name, value)
+            return self._encoded(update, who)
         except StateError:
             if context.record.output is None:
                 context.leave(output=storable(_short.repr(update)[:2000]))
             raise
+
+    def _encoded(self, update: Mapping[Any, Any], who: str) -> Values:
+        """The writes of a node. What it returns of its state unread is what is stored already."""
+        schema = self.workflow.schema
+        writes: dict[str, Value] = {}
+        if isinstance(update, LazyState):
+            writes = {schema.check_key(key, who): value for key, value in update.unread().items()}
+            update = {key: update[key] for key in update if key not in writes}
+        for key, value in update.items():
+            name = schema.check_key(key, who)
+            schema.check_value(name, value, who)
+            writes[name] = stored(f"{who} key", name, value)
         return writes
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
@@ -114,17 +128,19 @@ class NativeEngine:
                     changed[name] = value
                 wrote[name] = node
         changed = differing(changed, state)
-        ran = [node for node, _ in writes]
-        followed = route(self.workflow, ran, position.arrived, self._routing_view(ran, {**state, **changed}))
+        ran, visits = [], dict(position.visits)
+        for node, _ in writes:
+            ran.append(node)
+            visits[node] = position.visits.get(node, 0) + 1
+        followed = self._routes.after(ran, position.arrived, self._routing_view(ran, state, changed))
         if followed.next and position.step + 1 >= self.workflow.max_steps:
             raise RoutingError(
                 f"still going after {position.step + 1} steps, next {', '.join(map(repr, followed.next))}: "
                 f"a loop that does not end? Workflow(max_steps=...) raises the limit"
             )
-        visits = {**position.visits, **{node: position.visits.get(node, 0) + 1 for node in ran}}
         return Joined(changed, Position(position.step + 1, followed.next, followed.arrived, visits), followed.decisions)
 
-    def _routing_view(self, ran: Sequence[str], state: Values) -> Any:
+    def _routing_view(self, ran: Sequence[str], state: Values, changed: Values) -> Any:
         if self._looks_at_state.isdisjoint(ran):
             return None
-        return self.workflow.schema.view({name: decode(value.data) for name, value in state.items()})
+        return self.workflow.schema.view(LazyState({**state, **changed}))

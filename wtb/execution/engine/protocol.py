@@ -15,6 +15,7 @@ from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.attempt_record import CaseView, OnEvent, Previous, Record
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Decision
+from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.questions import Answers, Question
@@ -35,6 +36,21 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """What the run of a sweep sets for all attempts.
+
+    interactive: whether people answer in place of models. mode: the mode that the run names, if it names one.
+    nobody: whether no person is there to ask.
+    fine: whether there is a checkpoint after each tool call.
+    """
+
+    interactive: bool = False
+    mode: str | None = None
+    nobody: bool = False
+    fine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One attempt of a node run.
 
@@ -42,7 +58,7 @@ class Task:
     state: the values at the head, by key. position: where the head stands.
     attempt: from 1, over all claims. failed: the attempts before it that count as retries.
     draws: the attempt whose random numbers it has, if it starts again with an answer.
-    params: those of the workflow, overridden by the sweep.
+    root: the execution whose step it is in.
     previous: what the attempt before it left.
     timeout: seconds that it may take; None is no limit.
     workspace: the snapshot of files that it starts with. allowed: bytes of new files that it may leave, None is no
@@ -50,9 +66,6 @@ class Task:
     join: whether the step is to be joined too, since this is its only node run.
     asked: what the attempt before it asked, in that order. answers: of people, to what was asked at this checkpoint.
     saved: what `ctx.checkpoint` kept of this visit before. done: tool calls that are not to be made again, in order.
-    interactive: whether people answer in place of models. mode: the mode that the run names, if it names one.
-    nobody: whether no person is there to ask.
-    fine: whether there is a checkpoint after each tool call.
     allowance: what it may spend; None is no limit.
     execution, token: whose attempt it is, under which claim.
     on_event: called with each thing that the attempt reports, as it happens.
@@ -62,13 +75,10 @@ class Task:
     variant: str
     state: Values
     position: Position
-    case: CaseView
-    repeat: int = 0
+    root: Root
     attempt: int = 1
     failed: int = 0
     draws: int | None = None
-    seed: int = 0
-    params: Mapping[str, Any] = field(default_factory=dict)
     previous: Previous | None = None
     timeout: float | None = None
     workspace: str | None = None
@@ -76,11 +86,8 @@ class Task:
     join: bool = False
     answers: Answers = field(default_factory=dict)
     saved: Values = field(default_factory=dict)
-    done: Sequence[Mapping[str, Any]] = ()
-    interactive: bool = False
-    mode: str | None = None
-    nobody: bool = False
-    fine: bool = False
+    done: Sequence[ToolReport] = ()
+    settings: Settings = Settings()
     allowance: Allowance | None = None
     execution: str = ""
     token: int = 0
@@ -97,10 +104,6 @@ class Task:
         """Report that the attempt begins now, and no longer waits for a place to run."""
         if self.on_event is not None:
             self.on_event(BEGUN, None)
-
-    @property
-    def root(self) -> Root:
-        return Root(self.case, self.repeat, self.params, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,9 @@ class Engine(Protocol):
 
     @property
     def begins_here(self) -> bool: ...
+
+    def is_async(self, node: str, variant: str) -> bool:
+        """Return whether a node under a variant is a coroutine function, which an event loop runs beside others."""
 
     def begin(self, state: Values, root: Root) -> Joined:
         """From the case's input to the first position, and what that does to the state."""

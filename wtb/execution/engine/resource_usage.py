@@ -32,6 +32,7 @@ def interval() -> float:
 class _Sampled:
     pid: int
     whole: bool
+    mark: dict[str, bool]
     on_event: OnEvent
     every: float
     since: float
@@ -49,15 +50,31 @@ class Sampler:
         self._every: float | None = None  # of the thread; None while there is none
 
     @contextmanager
-    def sampling(self, pid: int, on_event: OnEvent | None, *, whole: bool) -> Iterator[None]:
-        """While an attempt runs. whole: in the children of this process and what they started, else in it alone."""
-        every = interval()
+    def sampling(
+        self,
+        pid: int,
+        on_event: OnEvent | None,
+        *,
+        whole: bool,
+        shared: bool = False,
+        every: float | None = None,
+    ) -> Iterator[None]:
+        """While an attempt runs.
+
+        Args:
+            pid: Of the process in which it runs.
+            on_event: Called with each sample.
+            whole: Whether it runs in the children of that process and what they started, else in it alone.
+            shared: Whether other attempts run there, too.
+            every: Seconds between two samples, 0 for none; without it, the `interval`.
+        """
+        every = interval() if every is None else every
         if on_event is None or not every:
             yield
             return
-        one = _Sampled(pid, whole, on_event, every, time.monotonic())
+        sampled = _Sampled(pid, whole, {"shared": True} if shared else {}, on_event, every, time.monotonic())
         with self._changed:
-            self._all.add(one)
+            self._all.add(sampled)
             if self._every is None:
                 threading.Thread(target=self._loop, name="wtb-sampler", daemon=True).start()
             if self._every is None or every < self._every:
@@ -67,9 +84,10 @@ class Sampler:
             yield
         finally:
             with self._changed:
-                self._all.discard(one)
+                self._all.discard(sampled)
 
     def _loop(self) -> None:
+        """Report a sample of each attempt that has run for its interval, until none runs."""
         known: dict[int, psutil.Process] = {}  # asked again: their processor time counts from the last time
         while True:
             with self._changed:
@@ -79,11 +97,13 @@ class Sampler:
                     return
                 due = [one for one in self._all if time.monotonic() - one.since >= one.every]
                 self._every = min(one.every for one in self._all)
+            processes = {(one.pid, one.whole) for one in due}  # many attempts may share one
+            samples = {(pid, whole): measured(pid, whole, known) for pid, whole in processes}
             for one in due:
-                sample = measured(one.pid, one.whole, known)
+                sample = samples[one.pid, one.whole]
                 if sample is not None:
                     try:
-                        one.on_event("event", [SAMPLE, time.time(), sample])
+                        one.on_event("event", [SAMPLE, time.time(), sample | one.mark])
                     except WTBError:  # its lease is gone, or the journal: its own thread finds that out too
                         continue
             for pid in [pid for pid, process in known.items() if not process.is_running()]:

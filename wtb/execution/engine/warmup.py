@@ -22,7 +22,7 @@ from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value, Values
 from wtb.execution.engine.attempt import attempted
-from wtb.execution.engine.protocol import Engine, Task
+from wtb.execution.engine.protocol import Engine, Root, Task
 
 _PRICED = frozenset({"call", "cost", "record_calls", "complete"})  # what asks for prices
 
@@ -71,5 +71,5 @@ def _rehearse(engine: Engine, surroundings: Surroundings) -> None:
         stored = Value.of({"tuple": (1, 2), "set": {1}, "large": 1 << 70, "none": None})
         return {"rehearsal": Value.of(decode(stored.data))}
 
-    task = Task("rehearsal", "default", {}, Position(0, ()), CaseView("rehearsal"))
+    task = Task("rehearsal", "default", {}, Position(0, ()), Root(CaseView("rehearsal")))
     attempted(engine, task, surroundings, {}, perform, lambda error: True)

@@ -6,10 +6,10 @@ Modes of a workflow, a sweep or a single execution: `none` (nobody is there), `m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -26,28 +26,44 @@ if TYPE_CHECKING:
 _NO_QUESTION = ("rejected", "disk")  # kinds of failures after which trying again makes no sense
 
 
-def before_step(bound: Bound, execution: Execution) -> Hold | None:
-    """Why an execution has to wait for a person, or was rejected by one, at its head; else None."""
-    question = _question(bound, execution)
-    if question is None:
+class ApprovalMode:
+    """The approval mode of a sweep.
+
+    asks_before_steps: whether people are asked before some steps. nobody: no person is there to answer.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self._mode, self._node = mode_of(bound.spec, bound.workflow)
+        self.asks_before_steps = self._mode in ("before", "after")
+        self.nobody = self._mode == "none"
+
+    def before_step(self, execution: Execution) -> Hold | None:
+        """Why an execution has to wait for a person, or was rejected by one, at its head; else None."""
+        question = self._question(execution)
+        if question is None:
+            return None
+        answer = execution.loaded.dialogue.answers.get(question.key)
+        if answer is None:
+            return Hold("waiting", question.text, [question])
+        if answer.action == "reject":
+            return Hold("cancelled", answer.refusal, by=answer.by, data={"question": question.text})
         return None
-    answer = execution.dialogue.answers.get(question.key)
-    if answer is None:
-        return Hold("waiting", question.text, [question])
-    if answer.action == "reject":
-        return Hold("cancelled", answer.refusal, by=answer.by, data={"question": question.text})
-    return None
 
+    def _question(self, execution: Execution) -> Question | None:
+        """The question of the mode at the head. Its context is the checkpoint, which has the state."""
+        nodes, node = execution.at.position.next, self._node
+        if self._mode == "before" and nodes:
+            return Question("before", ", ".join(nodes)[:200], f"Run {', '.join(nodes)}?")
+        writers = tuple(one.node for one in execution.at.writers) or execution.loaded.wrote
+        if self._mode == "after" and node is not None and node in writers:
+            return Question("after", node, f"Go on with what {node} made?")
+        return None
 
-def _question(bound: Bound, execution: Execution) -> Question | None:
-    """The question of the mode at the head. Its context is the checkpoint, which has the state."""
-    mode, node = mode_of(bound.spec, bound.workflow)
-    nodes = execution.at.position.next
-    if mode == "before" and nodes:
-        return Question("before", ", ".join(nodes)[:200], f"Run {', '.join(nodes)}?")
-    if mode == "after" and node in (tuple(one.node for one in execution.at.writers) or execution.wrote):
-        return Question("after", node, f"Go on with what {node} made?")
-    return None
+    def question_instead(self, task: str, failure: Failure, attempts: int) -> Question | None:
+        """The question to ask about a node run that has failed for good; None if the mode does not ask."""
+        if self._mode != "on_error" or failure.kind in _NO_QUESTION:
+            return None
+        return error_question(task, failure, attempts)
 
 
 def error_question(task: str, failure: Failure, attempts: int) -> Question:
@@ -56,13 +72,6 @@ def error_question(task: str, failure: Failure, attempts: int) -> Question:
     context = orjson.dumps({"error": error, "attempts": attempts})
     first = error.partition("\n")[0]
     return Question("error", task, f"{task} failed: {first}. Try again?", attempts, context=context)
-
-
-def question_instead(bound: Bound, task: str, failure: Failure, attempts: int) -> Question | None:
-    """The question to ask about a node run that has failed for good; None if the mode does not ask."""
-    if mode_of(bound.spec, bound.workflow)[0] != "on_error" or failure.kind in _NO_QUESTION:
-        return None
-    return error_question(task, failure, attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +90,22 @@ class PriorAnswers:
     asked: tuple[Question, ...] = ()
 
 
+NO_ANSWERS = PriorAnswers()
+
+
 def prior_answers(execution: Execution, task: str, variant: str) -> PriorAnswers:
     """Return whether a node run at the head waits, ends or starts again by the answers of people. task: its key."""
-    tries = execution.dialogue.tries.get((task, variant))
+    tries = execution.loaded.dialogue.tries.get((task, variant))
     if not tries:
-        again = execution.dialogue.again.get(task)
-        return PriorAnswers() if again is None else PriorAnswers(previous=_previous(*again))
-    number, failure = tries[-1]["number"], Failure(**tries[-1]["failure"])
+        again = execution.loaded.dialogue.again.get(task)
+        return NO_ANSWERS if again is None else PriorAnswers(previous=_previous(*again))
+    number, failure = tries[-1]
     if failure.kind == "waiting":
         return _asked(execution, task, tries, failure)
     question = error_question(task, failure, number)
-    if question.key in execution.dialogue.open:
+    if question.key in execution.loaded.dialogue.open:
         return PriorAnswers(question)
-    answer = execution.dialogue.answers.get(question.key)
+    answer = execution.loaded.dialogue.answers.get(question.key)
     if answer is None:
         return PriorAnswers()
     if answer.action == "reject":
@@ -101,19 +113,20 @@ def prior_answers(execution: Execution, task: str, variant: str) -> PriorAnswers
     return PriorAnswers(previous=_previous(number, str(failure), answer.feedback))
 
 
-def _asked(execution: Execution, task: str, tries: Sequence[Mapping[str, Any]], failure: Failure) -> PriorAnswers:
+def _asked(execution: Execution, task: str, tries: Sequence[tuple[int, Failure]], failure: Failure) -> PriorAnswers:
     """For a node run that asked: it waits on, or starts again with the inputs that it had when it asked first."""
-    asked = (one for one in execution.dialogue.open.values() if one.kind in ("ask", "action") and one.node == task)
+    dialogue = execution.loaded.dialogue
+    asked = (one for one in dialogue.open.values() if one.kind in ("ask", "action") and one.node == task)
     question = next((one for one in asked if one.text[:MESSAGE] == failure.message), None)
     if question is not None:
         return PriorAnswers(question)
-    before = list(dropwhile(lambda one: one["failure"]["kind"] == "waiting", reversed(tries)))
-    draws = tries[len(before)]["number"]
-    known = takewhile(execution.dialogue.asked.__contains__, failure.asked)
-    questions = tuple(execution.dialogue.asked[key] for key in known)
+    before = list(dropwhile(lambda one: one[1].kind == "waiting", reversed(tries)))
+    draws, _ = tries[len(before)]
+    known = takewhile(dialogue.asked.__contains__, failure.asked)
+    questions = tuple(dialogue.asked[key] for key in known)
     previous = None
     if before:
-        previous = _previous(before[0]["number"], str(Failure(**before[0]["failure"])), None)
+        previous = _previous(before[0][0], str(before[0][1]), None)
     return PriorAnswers(previous=previous, draws=draws, asked=questions)
 
 

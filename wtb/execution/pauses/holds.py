@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.authoring.breakpoints import Breakpoint, parse_breakpoint
 from wtb.core.questions import Hold
 from wtb.core.serialization.plain_json import readable
-from wtb.execution.pauses import approval_modes
+from wtb.execution.pauses.approval_modes import ApprovalMode
 
 if TYPE_CHECKING:
     from wtb.execution.execution import Execution
@@ -24,6 +24,7 @@ class Holds:
 
     def __init__(self, bound: Bound, breakpoints: Iterable[str] = ()) -> None:
         self.bound = bound
+        self.approvals = ApprovalMode(bound)
         self.requests: Mapping[str, Mapping[str, Any]] = {}
         self._texts: tuple[str, ...] = ()
         self._breakpoints: tuple[Breakpoint, ...] = ()
@@ -39,13 +40,13 @@ class Holds:
 
     def before_step(self, execution: Execution) -> Hold | None:
         """Why an execution does not go on from its head; None if it does."""
-        if request := self.requested(execution):
+        if (self.requests or execution.asked) and (request := self.requested(execution)):
             return Hold(request["to"], request["reason"], by=request["by"])
         if self._breakpoints and execution.at.id != execution.passed:
             stopped = self._stopped_at(execution)
             if stopped is not None:
                 return stopped
-        return approval_modes.before_step(self.bound, execution)
+        return self.approvals.before_step(execution) if self.approvals.asks_before_steps else None
 
     def requested(self, execution: Execution) -> Mapping[str, Any] | None:
         """What a person asked for: to (the status), by and reason."""
@@ -54,6 +55,7 @@ class Holds:
         return request if request is not None and request["token"] == execution.token else execution.asked
 
     def _stopped_at(self, execution: Execution) -> Hold | None:
+        """Return the hold of the first breakpoint that applies at the head, if any."""
         ran = [writer.node for writer in execution.at.writers]
         for one in self._breakpoints:
             keys = () if one.condition is None else one.condition.keys

@@ -14,6 +14,7 @@ from wtb.core.errors import StoreError
 from wtb.core.serialization.plain_json import iso
 from wtb.store import alerts as store
 from wtb.store.database import Database
+from wtb.store.rows import ListeningSweep
 
 KINDS: Final[Mapping[str, Sequence[str]]] = {
     "stalled": ("execution.stalled",),
@@ -56,6 +57,7 @@ class Alerts:
             thread.join(seconds)
 
     def _send(self) -> None:
+        """The body of the thread: send, and make way for another thread at the end, however it ends."""
         try:
             self._send_all()
         finally:  # whatever happened, the next look starts another
@@ -64,6 +66,7 @@ class Alerts:
                     self._thread = None
 
     def _send_all(self) -> None:
+        """Send pending alerts, again if more were requested meanwhile."""
         while True:
             with self._lock:
                 if not self._wanted.is_set():
@@ -77,17 +80,17 @@ class Alerts:
                 continue
 
 
-def send_alerts(database: Database, sweep: Row) -> int:
+def send_alerts(database: Database, sweep: ListeningSweep) -> int:
     """Send the alerts that are due for a sweep (id, name, notify). Returns how many were sent. Raises StoreError."""
     from wtb.config.webhooks import NotificationError, send  # which takes its time to import
 
-    wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep["notify"]]
-    store.note(database, sweep["id"], wanted)
+    wanted = [[kind for word in target["on"] for kind in KINDS.get(word, ())] for target in sweep.notify]
+    store.note(database, sweep.id, wanted)
     sent = 0
-    while (alert := store.claim(database, sweep["id"])) is not None:
-        target = {key: value for key, value in sweep["notify"][alert["target"]].items() if key != "on"}
+    while (alert := store.claim(database, sweep.id)) is not None:
+        target = {key: value for key, value in sweep.notify[alert["target"]].items() if key != "on"}
         try:
-            send(target, _message(sweep, alert), f"{sweep['id']}-{alert['id']}-{alert['target']}")
+            send(target, _message(sweep, alert), f"{sweep.id}-{alert['id']}-{alert['target']}")
         except NotificationError as error:
             pause = _PAUSES_S[min(alert["tries"], len(_PAUSES_S)) - 1]
             store.settle(database, alert, str(error), pause)
@@ -97,11 +100,11 @@ def send_alerts(database: Database, sweep: Row) -> int:
     return sent
 
 
-def _message(sweep: Row, event: Row) -> dict[str, Any]:
+def _message(sweep: ListeningSweep, event: Row) -> dict[str, Any]:
     from wtb.core.texts import event_text
 
     return {
-        "sweep": {"id": sweep["id"], "name": sweep["name"]},
+        "sweep": {"id": sweep.id, "name": sweep.name},
         "execution": event["execution_id"],
         "event": event["kind"],
         "severity": event["severity"],

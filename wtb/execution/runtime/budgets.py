@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -26,6 +26,11 @@ from wtb.core.stop import WALL, Stop
 from wtb.store.database import Database
 from wtb.store.limits.budgets import COLUMNS, Key, binding_budgets, budget_rows, dearest, figure, key_of, recount
 from wtb.store.limits.reservations import Claim, Granted, Reached, record_reached, release, release_lost, reserve
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.costs import BudgetDocument
+
 
 Row = dict[str, Any]
 
@@ -82,6 +87,9 @@ class Reserved:
         return {**self.about, **place, "id": self.id, "spent": spent, "left": left}
 
 
+NOT_RESERVED = Reserved()
+
+
 class Budgets:
     """The budgets that bind one sweep, as its runner sees them. Threads share it.
 
@@ -89,7 +97,7 @@ class Budgets:
     """
 
     def __init__(
-        self, database: Database, sweep: Mapping[str, Any], runner_id: str, workflow: Workflow, stop: Stop,
+        self, database: Database, sweep: SweepRow, runner_id: str, workflow: Workflow, stop: Stop,
         *, wall: float | None = None,
     ) -> None:  # fmt: skip
         self._database = database
@@ -111,7 +119,7 @@ class Budgets:
     def look(self) -> None:
         """Once a second: budgets may be given to a session or project at any time, and be lifted; time passes."""
         self._check_wall()
-        rows = binding_budgets(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
+        rows = binding_budgets(self._database, self._sweep.session_id, self._sweep.project, self._sweep.id)
         keys = [key_of(row) for row in rows]
         new = [key for key in keys if key not in self._known]
         self._known = frozenset(keys)
@@ -132,7 +140,8 @@ class Budgets:
 
         first: it begins a node run, which counts. Raises Stopped, and stops the sweep, where a budget forbids it.
         """
-        self._check_wall()
+        if self._ends is not None:
+            self._check_wall()
         self._stop.check()
         keys = self._keys.get(node)
         if not keys:
@@ -141,13 +150,13 @@ class Budgets:
         declared = self._declared[node] or Allowance()
         amounts = {"node_runs": float(first), "usd": declared.usd, "tokens": declared.tokens}
         sweep = self._sweep
-        claim = Claim(id, sweep["session_id"], sweep["id"], execution_id, self._runner_id, keys, amounts)
+        claim = Claim(id, sweep.session_id, sweep.id, execution_id, self._runner_id, keys, amounts)
         try:
             while True:
                 got = reserve(self._database, claim, partial(self._cost, node))
                 asked = True
                 if isinstance(got, Granted):
-                    return self._granted(claim, declared, got)
+                    return self._to_reservation(claim, declared, got)
                 if isinstance(got, Reached):
                     self.stop_at(got)
                 self._stop.wait(pause)
@@ -161,7 +170,7 @@ class Budgets:
         """What the dearest run of a node has cost: of this sweep, as far as it is known here, else of earlier ones."""
         known = self._dearest.get(node)
         if known is None:
-            found = dearest(connection, self._sweep["id"], node)
+            found = dearest(connection, self._sweep.id, node)
             if found is None:
                 return {}
             usd, tokens, own = found
@@ -171,7 +180,8 @@ class Budgets:
             known = usd, tokens
         return {"usd": known[0], "tokens": known[1]}
 
-    def _granted(self, claim: Claim, declared: Allowance, got: Granted) -> Reserved:
+    def _to_reservation(self, claim: Claim, declared: Allowance, got: Granted) -> Reserved:
+        """Turn a granted claim into what the attempt may spend: its own limit, else what its budgets leave."""
         amounts: dict[str, float] = {}
         allowed: dict[str, float | None] = {}
         for kind in ("usd", "tokens"):
@@ -184,13 +194,15 @@ class Budgets:
 
     def ended(self, node: str, reserved: Reserved, record: Record, *, accepted: bool) -> list[Row]:
         """An attempt has ended: the rows that settle it."""
+        if not reserved.keys and not self._keys.get(node):
+            return []
         if accepted and reserved.keys:
             with self._lock:
                 usd, tokens = self._dearest.get(node, (0.0, 0.0))
                 self._dearest[node] = max(usd, record.usd), max(tokens, float(record.tokens_in + record.tokens_out))
         rows = reserved.ended(record)
         late = [key for key in self._keys.get(node, ()) if key[3] in _SPENT and key not in reserved.keys]
-        about = {"session_id": self._sweep["session_id"], "sweep_id": self._sweep["id"], "id": reserved.id}
+        about = {"session_id": self._sweep.session_id, "sweep_id": self._sweep.id, "id": reserved.id}
         # Budgets that were given meanwhile: what of this attempt they know of is found when it is recorded.
         return rows + [{**about, **dict(zip(COLUMNS, key, strict=True)), "spent": None, "left": None} for key in late]
 
@@ -207,15 +219,15 @@ class Budgets:
         """
         allowance = reserved.allowance or Allowance()
         kind = allowance.exceeded(record.usd, record.tokens_in + record.tokens_out, used_up=True)
-        rows = binding_budgets(self._database, self._sweep["session_id"], self._sweep["project"], self._sweep["id"])
-        tight = [row for row in rows if row["kind"] == kind and key_of(row) in reserved.keys]
+        rows = binding_budgets(self._database, self._sweep.session_id, self._sweep.project, self._sweep.id)
+        tight = [row for row in rows if row.kind == kind and key_of(row) in reserved.keys]
         if tight:
-            row = min(tight, key=lambda row: row["most"] - row["spent"])
-            self.stop_at(Reached(key_of(row), row["most"], row["spent"], None))
+            row = min(tight, key=lambda row: row.most - row.spent)
+            self.stop_at(Reached(key_of(row), row.most, row.spent, None))
 
     def stop_at(self, reached: Reached) -> None:
         """Pause the sweep at a budget. Raises Stopped."""
-        record_reached(self._database, self._sweep["session_id"], self._sweep["id"], reached)
+        record_reached(self._database, self._sweep.session_id, self._sweep.id, reached)
         scope, of, node, kind = reached.key
         name = f"nodes.{node}.{kind}" if node else kind
         most = figure(kind, reached.most)
@@ -225,7 +237,7 @@ class Budgets:
             more = "" if kind == "node_runs" else f" ({spending})"
             self._stop.request(f"limit reached: {name} = {most}{more}", limit=name)
         else:
-            called = self._sweep["session"] if scope == "session" else of
+            called = self._sweep.session if scope == "session" else of
             text = f"budget of {scope} {called!r} reached: {name} = {most} ({spending})"
             self._stop.request(text, limit=f"{scope} {kind}")
         self._stop.check()
@@ -239,30 +251,33 @@ def _declared(usd: float | None, tokens: int | None) -> Allowance | None:
     return Allowance(usd, None if tokens is None else float(tokens), names)
 
 
-def budget_documents(database: Database, sweep_id: str | None = None) -> list[dict[str, Any]]:
-    """Budgets as documents; those that bind a sweep where one is named. kind: usd, tokens or node_runs."""
+def budget_documents(database: Database, sweep_id: str | None = None) -> list[BudgetDocument]:
+    """Budgets as documents; those that bind a sweep where one is named."""
     return [
         {
-            "scope": row["scope"],
-            "name": row["name"] if row["name"] is not None else row["key"],
-            "key": row["key"],
-            "node": row["node"] or None,
-            **{name: row[name] for name in ("kind", "most", "spent", "reserved")},
+            "scope": row.scope,
+            "name": row.name if row.name is not None else row.key,
+            "key": row.key,
+            "node": row.node or None,
+            "kind": row.kind,
+            "most": row.most,
+            "spent": row.spent,
+            "reserved": row.reserved,
         }
         for row in budget_rows(database, sweep_id=sweep_id)
     ]
 
 
-def raising(limit: str | None, sweep: Mapping[str, Any]) -> tuple[str, str | None]:
+def raising(limit: str | None, sweep: SweepRow) -> tuple[str, str | None]:
     """How to go on past a limit: what to add to `wtb resume SWEEP`, and the command before it where there is one."""
     if limit is None:
         return "", None
     scope, _, kind = limit.rpartition(" ")
     option = f"--{kind.replace('_', '-')} MORE"
     if scope == "session":
-        return "", f"wtb session change {sweep['session']} {option}"
+        return "", f"wtb session change {sweep.session} {option}"
     if scope == "project":
-        return "", f"wtb budget set --project {sweep['project']} {option}"
+        return "", f"wtb budget set --project {sweep.project} {option}"
     return f" --limits {limit}=MORE", None
 
 

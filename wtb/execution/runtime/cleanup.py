@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -22,6 +21,7 @@ from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
 from wtb.store.process_identity import state_of
+from wtb.store.rows import RunnerRow
 from wtb.store.runs.leases import runner_ids, runner_rows
 
 UNKNOWN_S = 3600.0  # a directory of a runner that the database does not know is removed when it is so old
@@ -54,9 +54,9 @@ def clean(database: Database, workspaces_root: Path, *, dry: bool = False) -> Cl
     known = runner_rows(database, wanted) if wanted else {}
     dead = {id: row for id, row in known.items() if state_of(row) == "dead"}
     killed = sum(len(carried[id]) for id in dead.keys() & carried.keys()) if dry else _kill_all(database, carried, dead)
-    gone = [folder for folder in folders if _is_forsaken(folder, known.get(folder.name), dead, carried)]
+    gone = [folder for folder in folders if _is_orphaned(folder, known.get(folder.name), dead, carried)]
     gone += _old_layout(workspaces_root.parent / "attempts")
-    left = [] if dry else [str(folder) for folder in gone if not _removed(folder)]
+    left = [] if dry else [str(folder) for folder in gone if not _remove(folder)]
     if not dry:
         _remove_empty(workspaces_root, {folder.parent for folder in gone})
     return Cleaned(len(gone) - len(left), killed, tuple(left))
@@ -66,7 +66,7 @@ def clean_files(database: Database, files: FileStore) -> int:
     """Remove what dead runners, and those that have ended, had not finished adding to a store. Returns how many."""
     owners = {name.partition(".")[0] for name in files.unfinished() if "." in name}
     known = runner_rows(database, owners) if owners else {}
-    gone = [id for id, row in known.items() if row["ended_at"] is not None or state_of(row) == "dead"]
+    gone = [id for id, row in known.items() if row.ended_at is not None or state_of(row) == "dead"]
     return sum(files.remove_unfinished(f"{id}.") for id in gone)
 
 
@@ -85,11 +85,10 @@ def _folders(place: Path) -> list[Path]:
         return []
 
 
-def _is_forsaken(
-    folder: Path, row: Mapping[str, Any] | None, dead: Mapping[str, Any], carried: Mapping[str, Any]
-) -> bool:
+def _is_orphaned(folder: Path, row: RunnerRow | None, dead: Container[str], carried: Container[str]) -> bool:
+    """Return whether the directory of a runner can go: the runner is dead, has ended, or has been unknown for long."""
     if row is not None:
-        return row["id"] in dead or row["ended_at"] is not None
+        return row.id in dead or row.ended_at is not None
     # Of another database that keeps its files here too, or of a sweep that was deleted with its runner.
     return folder.name not in carried and _newest(folder) < time.time() - UNKNOWN_S
 
@@ -108,7 +107,7 @@ def _old_layout(attempts: Path) -> list[Path]:
     return [folder for folder in _folders(attempts) if _newest(folder) < before]
 
 
-def _removed(folder: Path) -> bool:
+def _remove(folder: Path) -> bool:
     remove_tree(folder)
     return not os.path.lexists(folder)
 
@@ -127,6 +126,7 @@ def _remove_empty(root: Path, emptied: set[Path]) -> None:
 
 
 def _remove_if_empty(folder: Path, before: float, now: bool) -> bool:
+    """Remove a directory at once, or only if it is old. Returns True if it was empty and is gone."""
     try:
         if now or folder.lstat().st_mtime < before:
             folder.rmdir()
@@ -138,25 +138,26 @@ def _remove_if_empty(folder: Path, before: float, now: bool) -> bool:
 
 def _node_processes(database: Database) -> dict[str, list[int]]:
     """Runner id -> the processes of this user that carry its mark."""
-    found = {runner: set(pids) for runner, pids in tagged(RUNNER).items()}
-    named = set().union(*found.values())
+    by_runner = {runner: set(pids) for runner, pids in tagged(RUNNER).items()}
+    named = set().union(*by_runner.values())
     if unnamed := {number: pids for number, pids in limited().items() if not named.issuperset(pids)}:
         for runner in runner_ids(database):  # what gave up its environment says only a number
             if pids := unnamed.get(limit_of("", runner)[1]):
-                found.setdefault(runner, set()).update(pids)
+                by_runner.setdefault(runner, set()).update(pids)
     ours = {os.getpid()}
     if RUNNER in os.environ:  # we were started by a node: what we are a part of stays
         ours |= {parent.pid for parent in psutil.Process().parents()}
-    return {runner: sorted(left) for runner, pids in found.items() if (left := pids - ours)}
+    return {runner: sorted(left) for runner, pids in by_runner.items() if (left := pids - ours)}
 
 
-def _kill_all(database: Database, carried: Mapping[str, list[int]], dead: Mapping[str, Mapping[str, Any]]) -> int:
+def _kill_all(database: Database, carried: Mapping[str, list[int]], dead: Mapping[str, RunnerRow]) -> int:
+    """Kill the node processes of dead runners, and what those start meanwhile. Returns how many were killed."""
     killed: set[int] = set()
     for _ in range(_ROUNDS):
         ending = []
         for runner in dead.keys() & carried.keys():
             for pid in carried[runner]:
-                handle = kill(pid, partial(_is_meant, dead[runner]))
+                handle = kill(pid, partial(_belongs_to, dead[runner]))
                 if handle is not None:
                     ending.append(handle)
                     killed.add(pid)
@@ -167,9 +168,10 @@ def _kill_all(database: Database, carried: Mapping[str, list[int]], dead: Mappin
     return len(killed)
 
 
-def _is_meant(runner: Mapping[str, Any], pid: int) -> bool:
+def _belongs_to(runner: RunnerRow, pid: int) -> bool:
+    """Return whether a process is a dead runner's, not an unrelated one that reuses the number."""
     try:
         started = psutil.Process(pid).create_time()
     except psutil.Error:
         return False
-    return is_of_runner(pid, runner["id"]) and started > runner["process_started_at"] - 1.0
+    return is_of_runner(pid, runner.id) and started > runner.process_started_at - 1.0

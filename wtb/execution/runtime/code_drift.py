@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from wtb.authoring.graph import reachable, successors
 from wtb.core.errors import ConflictError
 from wtb.planning.binding import Bound
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.rows import SweepRow
 from wtb.store.runs import leases
 
 
-def changed_ahead(database: Database, sweep: Mapping[str, Any], bound: Bound) -> list[tuple[str, str]]:
+def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tuple[str, str]]:
     """(node, variant) whose code differs from what the sweep records, of nodes that have yet to run."""
     after = successors(bound.workflow)
     ahead: set[str] = set()
-    for _, position in queries.heads(database, sweep["id"]):
+    for _, position in queries.heads(database, sweep.id):
         ahead |= reachable(after, bound.workflow.entries if position is None else position["next"])
-    recorded = sweep["fingerprints"]
+    recorded = sweep.fingerprints
     return [
         (node, variant)
         for node, variants in bound.fingerprints.items()
@@ -29,29 +27,30 @@ def changed_ahead(database: Database, sweep: Mapping[str, Any], bound: Bound) ->
     ]
 
 
-def _gone(database: Database, sweep: Mapping[str, Any], bound: Bound) -> list[str]:
+def _gone(database: Database, sweep: SweepRow, bound: Bound) -> list[str]:
     """The nodes that come next somewhere and are not in the workflow: they were renamed or removed."""
-    ahead = [position["next"] for _, position in queries.heads(database, sweep["id"]) if position is not None]
+    ahead = [position["next"] for _, position in queries.heads(database, sweep.id) if position is not None]
     return list(dict.fromkeys(node for nodes in ahead for node in nodes if node not in bound.workflow.nodes))
 
 
-def accept_code(database: Database, sweep: Mapping[str, Any], bound: Bound, *, allow: bool) -> list[tuple[str, str]]:
+def accept_code(database: Database, sweep: SweepRow, bound: Bound, *, allow: bool) -> list[tuple[str, str]]:
     """Record the code that is there now.
 
     Raises ConflictError where it changed and `allow` does not say so, and where the node that comes next is gone.
     """
     if gone := _gone(database, sweep, bound):
         raise ConflictError(
-            f"sweep {sweep['id']}: executions of it are to go on with {', '.join(map(repr, gone))}, which the workflow "
-            f"no longer has; bring the old code back and try again, or `wtb fork` them from an earlier checkpoint"
+            f"sweep {sweep.id}: its executions are to continue with {', '.join(map(repr, gone))}, which the "
+            f"workflow no longer has; bring the old code back, or `wtb fork` them from an earlier checkpoint"
         )
     changed = changed_ahead(database, sweep, bound)
     if changed and not allow:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
         raise ConflictError(
-            f"sweep {sweep['id']}: the code of {names} has changed since it was submitted (or a library that it uses), "
-            f"so its cells would not be comparable; submit it anew with `wtb run`, or pass --allow-code-change"
+            f"sweep {sweep.id}: the code of {names} has changed since it was submitted (or a library that it uses), "
+            f"so its cells would not be comparable; submit it anew with `wtb run`, or allow the change of code",
+            argument="allow_code_change",
         )
     if changed:
-        leases.record_code(database, sweep["id"], bound.fingerprints)
+        leases.record_code(database, sweep.id, bound.fingerprints)
     return changed

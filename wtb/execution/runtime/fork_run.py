@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from wtb.core.errors import WTBError
 from wtb.execution.execution import Execution
@@ -13,25 +12,25 @@ from wtb.execution.runtime.sweep_run import Ended, SweepRun
 from wtb.planning.binding import Bound
 from wtb.store.control.forks import claim_fork
 from wtb.store.database import Database
-from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import may_live
-from wtb.store.read.queries import find_execution, find_sweep
+from wtb.store.read.queries import find_execution
+from wtb.store.rows import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.slots import LEASE_S
 
 
 class ForkRun(SweepRun):
-    """A run of one execution that owns no cell. The sweep keeps its status, and whoever runs the sweep goes on."""
+    """A run of one execution that owns no cell. The sweep keeps its status, and whoever runs the sweep continues."""
 
     def __init__(
-        self, database: Database, execution_id: str, row: Mapping[str, Any], bound: Bound, workspaces: Workspaces
+        self, database: Database, execution_id: str, row: SweepRow, bound: Bound, workspaces: Workspaces
     ) -> None:
         self.execution_id = execution_id
-        self._status = row["status"]
+        self._status = row.status
         super().__init__(database, row, bound, workspaces=workspaces)
 
-    def _take_over(self, row: Mapping[str, Any]) -> None:
+    def _take_over(self, row: SweepRow) -> None:
         """Does nothing: this run does not own the sweep."""
 
     def begin(self) -> None:
@@ -45,23 +44,18 @@ class ForkRun(SweepRun):
     def finish(self) -> Ended:
         """Commit what is left, and release the execution if it has not ended."""
         try:
-            try:
-                self.pool.check()
-            finally:
-                self.journal.close()
-            self._heartbeat.end()
-            self.caller.close()
+            stuck = self._end_slots()
         finally:
             with suppress(WTBError):
-                leases.release_all(self.database, self.sweep.runner_id)
+                leases.release_all(self.database, self.sweep.ids.runner_id)
             self._clean_up()
         row = find_execution(self.database, self.execution_id)
-        return Ended(row["status"], row["reason"])
+        return Ended(row.status, row.reason or self.stop.reason, stuck=stuck)
 
     def _claim(self) -> Sequence[Execution]:
-        claimed = claim_fork(self.database, self.execution_id, self.sweep.runner_id, LEASE_S)
+        claimed = claim_fork(self.database, self.execution_id, self.sweep.ids.runner_id, LEASE_S)
         for row in claimed:
-            self.journal.adopt_claim(row["id"], row["token"])
+            self.journal.adopt_claim(row.id, row.token)
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _see_decision(self) -> None:
@@ -71,17 +65,8 @@ class ForkRun(SweepRun):
             self.code.close()
 
 
-def is_being_run(database: Database, sweep: Mapping[str, Any]) -> bool:
+def is_being_run(database: Database, sweep: SweepRow) -> bool:
     """Return whether a live process runs a sweep, and so claims its pending executions."""
-    return any(map(may_live, (one for one in leases.owners(database, sweep["id"]) if one["id"] == sweep["runner_id"])))
-
-
-def run_fork(database: Database, execution_id: str, bound: Bound) -> str:
-    """Run a pending execution that owns no cell, unless another process runs its sweep. Returns a line for people."""
-    execution = find_execution(database, execution_id)
-    sweep = find_sweep(database, execution["sweep_id"])
-    if is_being_run(database, sweep):
-        return f"execution {execution_id} is for the process that runs the sweep; see: wtb show {execution_id}"
-    ended = ForkRun(database, execution_id, sweep, bound, workspaces_of(database)).run_here()
-    why = f" ({ended.reason})" if ended.reason else ""
-    return f"execution {execution_id} is {ended.status}{why}; see: wtb show {execution_id}"
+    return any(
+        may_live(one, expired=one.expired) for one in leases.owners(database, sweep.id) if one.id == sweep.runner_id
+    )

@@ -53,6 +53,7 @@ class Heartbeat:
             self._thread.join(END_S)
 
     def _beat(self) -> None:
+        """The body of the thread. Calls `stopped` unless it was asked to end."""
         every = self._lease_s / 3
         try:
             renewed = due = time.monotonic()

@@ -86,6 +86,7 @@ class _Permit:
 
     @contextmanager
     def _first_in_line(self, stop: Stop, wanting: int) -> Iterator[threading.Event]:
+        """Wait in the line of this process; the block runs while the caller is first. Raises Stopped."""
         woken = threading.Event()
         with self._line_changes:
             self._line.append(woken)
@@ -109,6 +110,7 @@ class _Permit:
                 self._line[0].set()
 
     def _pass(self, limit: int | None, spacing_s: float | None, stop: Stop, woken: threading.Event) -> None:
+        """As first in line, ask for a permit until there is one, then wait for the turn. Raises Stopped, StoreError."""
         pause = FIRST_PAUSE_S
         while (turn_s := self._ask(limit, spacing_s)) is None:
             pause = FIRST_PAUSE_S if woken.wait(pause) else min(LONGEST_PAUSE_S, pause * GROWTH)
@@ -123,6 +125,7 @@ class _Permit:
             raise
 
     def _ask(self, limit: int | None, spacing_s: float | None) -> float | None:
+        """Ask the database once. Returns the seconds until the turn, or None if no permit is free."""
         with self._writes:
             if limit is not None and self._held >= limit:
                 return None
@@ -154,6 +157,7 @@ class _Permit:
                 self._write()
 
     def _write(self) -> None:
+        """Write how many permits this runner holds; if that fails, retry it later."""
         try:
             hold(self._database, self._place, self._held, waiting=self._wanting > 0)
         except StoreError:
@@ -168,6 +172,7 @@ class _Permit:
             threading.Thread(target=self._make_good, name="wtb-permit", daemon=True).start()
 
     def _make_good(self) -> None:
+        """The body of the thread that retries until the database has the right count."""
         while self._unsure:
             time.sleep(AGAIN_S)
             with self._writes:

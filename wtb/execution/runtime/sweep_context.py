@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.config.yaml_reader import Located
+from wtb.core.errors import StoreError
 from wtb.core.stop import Disk, Stop
 from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.execution import Execution
+from wtb.execution.journal import Journal
 from wtb.execution.pauses.holds import Holds
+from wtb.execution.runner import Dispatcher, Runner
 from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.runtime.disk_space import NoRoom, Room
+from wtb.execution.runtime.node_limits import Permits
 from wtb.execution.sandbox.pool import InProcesses
-from wtb.execution.state import Progress, RunningSweep
+from wtb.execution.state import Combinations, Limits, Progress, RunningSweep, SweepIds
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_nodes
 from wtb.store.control import executions
@@ -28,8 +32,9 @@ from wtb.store.limits.budgets import open_budgets
 from wtb.store.limits.sessions import Quota, quota_of
 from wtb.store.limits.usage import disk_used
 from wtb.store.read.queries import choices
-
-Row = Mapping[str, Any]
+from wtb.store.rows import SweepRow
+from wtb.store.runs.flush import flush
+from wtb.store.runs.slots import LEASE_S
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class SweepContext:
     def __init__(
         self,
         database: Database,
-        row: Row,
+        row: SweepRow,
         bound: Bound,
         runner_id: str,
         stop: Stop,
@@ -67,32 +72,60 @@ class SweepContext:
         limits: Mapping[str, Any] | None = None,
     ) -> None:
         self._database = database
-        self._session = row["session_id"]
+        self._session = row.session_id
         self._quota = quota_of(database, self._session)
-        check_nodes(bound.workflow, limits or {}, Located(where="--limits"))
+        check_nodes(bound.workflow, limits or {}, Located(where="limits"))
         open_budgets(database, row, self._quota.budgets(self._session), limits or {})
         wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
         used = _disk_used(database, self._session, self._quota)
-        self.sweep = RunningSweep(
-            id=row["id"],
-            session_id=self._session,
-            runner_id=runner_id,
-            bound=bound,
-            choices=choices(database, row["id"]),
-            budgets=Budgets(database, row, runner_id, bound.workflow, stop, wall=wall),
-            disk=Disk(self._quota.disk, used, lambda new: missing_files(database, self._session, new)),
-            stop=stop,
-            progress=progress,
-            database=database,
-            holds=Holds(bound, row["breakpoints"] or ()),
-            room=room,
-            single=row["kind"] == "single",
+        limited = Limits(
+            stop,
+            Budgets(database, row, runner_id, bound.workflow, stop, wall=wall),
+            Permits(bound.workflow, stop, database, runner_id),
+            Disk(self._quota.disk, used, lambda new: missing_files(database, self._session, new)),
+            room,
         )
+        self.sweep = RunningSweep(
+            SweepIds(self._session, row.id, runner_id),
+            bound,
+            Combinations(bound, choices(database, row.id)),
+            Holds(bound, row.breakpoints or ()),
+            limited,
+            progress,
+            database,
+            single=row.kind == "single",
+        )
+
+    def runner(
+        self,
+        code: CodeExecutor,
+        workspaces: Workspaces,
+        dispatcher: Dispatcher,
+        *,
+        sync: bool = False,
+        waits: Callable[[StoreError], bool] = lambda error: False,
+    ) -> Runner:
+        """Make the runner of the sweep, with a journal that starts now.
+
+        Args:
+            code: Runs the code of the sweep.
+            workspaces: Where its attempts get their files.
+            dispatcher: Takes the executions that fork off.
+            sync: Whether to commit every step at once, whatever the sweep asks for.
+            waits: See `Journal`.
+        """
+        durability = "sync" if sync else self.sweep.bound.spec.run.durability
+        journal = Journal(
+            lambda batch: flush(self._database, batch, LEASE_S, journal.reopen),
+            0.0 if durability == "sync" else float(durability),
+            waits,
+        )
+        return Runner(self.sweep, code, journal, workspaces, dispatcher)
 
     def refresh_usage(self) -> None:
         """Read what others have used of the session's disk quota and of the budgets."""
-        self.sweep.budgets.look()
-        self.sweep.disk.seen(_disk_used(self._database, self._session, self._quota))
+        self.sweep.limits.budgets.look()
+        self.sweep.limits.disk.seen(_disk_used(self._database, self._session, self._quota))
 
     def poll_requests(self, code: CodeExecutor, waiting: Sequence[Execution]) -> PendingRequests:
         """Read what people ask for, and kill the nodes of executions that were taken away.
@@ -100,10 +133,10 @@ class SweepContext:
         waiting: executions that wait for a slot in this process.
         """
         sweep = self.sweep
-        seen = executions.read_requests(self._database, sweep.id, sweep.runner_id)
+        seen = executions.read_requests(self._database, sweep.ids.id, sweep.ids.runner_id)
         sweep.holds.refresh(seen.asked, seen.breakpoints)
         claimed = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
-        gone = executions.lost_claims(self._database, sweep.runner_id, claimed) if claimed else set()
+        gone = executions.lost_claims(self._database, sweep.ids.runner_id, claimed) if claimed else set()
         for execution, token in gone:
             code.end_attempt(execution, token)
         return PendingRequests(gone, seen.pending, sweep.holds)

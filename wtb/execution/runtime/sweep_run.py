@@ -13,9 +13,7 @@ from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
 from wtb.execution.execution import Execution
-from wtb.execution.journal import Journal
 from wtb.execution.load import load_executions
-from wtb.execution.runner import Runner
 from wtb.execution.runtime.alerts import Alerts
 from wtb.execution.runtime.cleanup import clean, clean_files
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S, Room, disks
@@ -34,8 +32,8 @@ from wtb.store.housekeeping.deletion import delete_sweep
 from wtb.store.housekeeping.files import mark
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
+from wtb.store.rows import SweepRow
 from wtb.store.runs import leases
-from wtb.store.runs.flush import flush
 from wtb.store.runs.leases import record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
 
@@ -69,7 +67,7 @@ class SweepRun:
     def __init__(
         self,
         database: Database,
-        row: Mapping[str, Any],
+        row: SweepRow,
         bound: Bound,
         *,
         workspaces: Workspaces,
@@ -79,7 +77,7 @@ class SweepRun:
     ) -> None:
         self.database = database
         self._only = only
-        self.sweep_id: str = row["id"]
+        self.sweep_id: str = row.id
         self._row = row
         self.stop = Stop()
         self.caller = Debugged() if pdb else Caller()
@@ -92,36 +90,32 @@ class SweepRun:
         runner = identity()
         run = bound.spec.run
         self._grace = run.grace
-        root = workspaces.root / row["session"] / self.sweep_id / runner["id"]
+        root = workspaces.root / row.session / self.sweep_id / runner.id
         self.workspaces = Workspaces(
-            workspaces.files.owned(f"{runner['id']}."), root, Bounds(**run.workspace.model_dump())
+            workspaces.files.owned(f"{runner.id}."), root, Bounds(**run.workspace.model_dump())
         )
         counts = cell_counts(database, self.sweep_id)
-        self.progress = Progress(row["cells"])
+        self.progress = Progress(row.cells, self.sweep_id)
         self.progress.add(**ended_cells(counts))
         room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
-        self.context = SweepContext(database, row, bound, runner["id"], self.stop, self.progress, room, limits=limits)
+        self.context = SweepContext(database, row, bound, runner.id, self.stop, self.progress, room, limits=limits)
         self.sweep = self.context.sweep
-        self.slots = take_slots(database, runner, row["session_id"], run.concurrency, LEASE_S, alive=is_not_dead)
+        self.slots = take_slots(database, runner, row.session_id, run.concurrency, LEASE_S, alive=is_not_dead)
         self.code = (
-            in_processes(bound, self.workspaces, runner["id"], self.slots)
+            in_processes(bound, self.workspaces, runner.id, self.slots)
             if bound.pool == "process" and not pdb
             else on_threads(bound, self.workspaces, self.caller)
         )
-        self.journal = Journal(
-            lambda batch: flush(database, batch, LEASE_S, self.journal.reopen),
-            0.0 if run.durability == "sync" else float(run.durability),
-            self._waits_for_room,
-        )
         self.pool = LocalPool(self.slots, self._claim, self.stop)
-        self.runner = Runner(self.sweep, self.code, self.journal, self.workspaces, self.pool)
-        self._heartbeat = Heartbeat(database, runner["id"], LEASE_S, look=self._look, stopped=self._stopped)
-        self._alerts = None if row["notify"] is None else Alerts(database, self.sweep_id)
+        self.runner = self.context.runner(self.code, self.workspaces, self.pool, waits=self._waits_for_room)
+        self.journal = self.runner.journal
+        self._heartbeat = Heartbeat(database, runner.id, LEASE_S, look=self._look, stopped=self._stopped)
+        self._alerts = None if row.notify is None else Alerts(database, self.sweep_id)
         self._stopping = Stopping(database, row)
 
-    def _take_over(self, row: Mapping[str, Any]) -> None:
+    def _take_over(self, row: SweepRow) -> None:
         take_over(self.database, self.sweep_id)
-        if row["status"] != "pending":  # it ran before, and may have been damaged since
+        if row.status != "pending":  # it ran before, and may have been damaged since
             repair_sweep(self.database, row)
 
     def start(self) -> None:
@@ -137,10 +131,10 @@ class SweepRun:
 
     def begin(self) -> None:
         """The first half of `start`: everything but the work."""
-        leases.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.runner_id)
+        leases.move_sweep(self.database, self.sweep_id, "running", runner_id=self.sweep.ids.runner_id)
         self._heartbeat.start()
         try:
-            self.code.prepare()
+            self.code.prepare(min(self.slots, self.progress.cells - self.progress.done))
         except WTBError as error:
             self._heartbeat.end()
             leases.move_sweep(self.database, self.sweep_id, "failed", reason=str(error))
@@ -160,13 +154,30 @@ class SweepRun:
             return self._finish()
         except Exception as error:
             with suppress(WTBError):  # the database may be what is wrong
-                leases.release_runners(self.database, self.sweep_id, [self.sweep.runner_id])
+                leases.release_runners(self.database, self.sweep_id, [self.sweep.ids.runner_id])
                 leases.move_sweep(self.database, self.sweep_id, "paused", reason=str(error))
             raise
         finally:
             self._clean_up()
 
     def _finish(self) -> Ended:
+        """Commit, release what is left, and decide the status of the sweep."""
+        stuck = self._end_slots()
+        leases.release_runners(self.database, self.sweep_id, [self.sweep.ids.runner_id])
+        point("finish.given_back")
+        self._see_decision()
+        if self.stop.decided is not None:
+            return Ended(self.stop.decided, self.stop.reason, stuck=stuck)
+        if self.stop.requested:
+            return self._pause(self.stop.reason or "stopped", stuck)
+        if left := executions.complete(self.database, self.sweep_id):
+            if "running" in left:
+                return Ended("running", "others still work on it", stuck=stuck)
+            return self._pause(executions.standstill(self.database, self.sweep_id, left), stuck)
+        return Ended("completed", stuck=stuck)
+
+    def _end_slots(self) -> int:
+        """End what still runs, and commit what is left. Returns how many threads did not end."""
         if any(thread.is_alive() for thread in self.pool.threads) and self.code.close():  # they had their time
             self.pool.wait_all(CLOSING_S)
         stuck = sum(thread.is_alive() for thread in self.pool.threads)
@@ -177,21 +188,14 @@ class SweepRun:
         self._heartbeat.end()
         if not stuck:
             self.caller.close()
-        leases.release_runners(self.database, self.sweep_id, [self.sweep.runner_id])
-        point("finish.given_back")
-        self._see_decision()
-        if self.stop.decided is not None:
-            return Ended(self.stop.decided, self.stop.reason, stuck=stuck)
-        if self.stop.requested:
-            leases.move_sweep(self.database, self.sweep_id, "paused", reason=self.stop.reason)
-            return Ended("paused", self.stop.reason, self.stop.limit, stuck)
-        if left := executions.complete(self.database, self.sweep_id):
-            if "running" in left:
-                return Ended("running", "others still work on it", stuck=stuck)
-            reason = executions.standstill(self.database, self.sweep_id, left)
-            leases.move_sweep(self.database, self.sweep_id, "paused", reason=reason)
-            return Ended("paused", reason, stuck=stuck)
-        return Ended("completed", stuck=stuck)
+        return stuck
+
+    def _pause(self, reason: str, stuck: int) -> Ended:
+        """Pause the sweep, unless a person or its own rule ended it at this very moment."""
+        if leases.pause(self.database, self.sweep_id, reason, by="wtb"):
+            return Ended("paused", reason, self.stop.limit, stuck)
+        status, why = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
+        return Ended(status, why, stuck=stuck)
 
     def _clean_up(self) -> None:
         """Stop everything that was started for this run, and remove its directories."""
@@ -205,22 +209,25 @@ class SweepRun:
             with suppress(OSError):  # somebody else works there
                 folder.rmdir()
         with suppress(WTBError):
-            end_runner(self.database, self.sweep.runner_id)
+            end_runner(self.database, self.sweep.ids.runner_id)
         if self._alerts is not None:
             self._alerts.finish(ALERTS_S)
 
     def _claim(self) -> Sequence[Execution]:
-        only = None if self._only is None else [row["id"] for row in executions.line_of(self.database, self._only)]
+        """Claim more pending executions, and load them. Waits while the disk of the database is full."""
+        only = None if self._only is None else [row.id for row in executions.line_of(self.database, self._only)]
         while True:
             try:
-                claimed = leases.claim(self.database, self.sweep_id, self.sweep.runner_id, AT_ONCE, LEASE_S, only=only)
+                claimed = leases.claim(
+                    self.database, self.sweep_id, self.sweep.ids.runner_id, AT_ONCE, LEASE_S, only=only
+                )
                 break
             except StoreError as error:
                 if not self._waits_for_room(error):
                     raise
         point("claim.committed")
         for row in claimed:
-            self.journal.adopt_claim(row["id"], row["token"])
+            self.journal.adopt_claim(row.id, row.token)
         return load_executions(self.database, self.sweep_id, claimed)
 
     def _look(self) -> None:
@@ -241,6 +248,7 @@ class SweepRun:
             self.pool.look_again()
 
     def _see_decision(self) -> None:
+        """Stop if somebody else changed the status of the sweep; unless it is paused, end its nodes, too."""
         status, reason = leases.sweep_statuses(self.database, [self.sweep_id]).get(self.sweep_id, ("deleted", None))
         if status != "running" and not self.stop.requested:
             self.stop.request(reason or f"the sweep was {status}", decided=status)
@@ -254,7 +262,7 @@ class SweepRun:
 
     def _has_room(self) -> None:
         if not self.stop.requested:
-            self.progress.add_notice("there is room again: going on")
+            self.progress.add_notice("there is room again: continuing")
             with suppress(StoreError):
                 record_room(self.database, self._row)
 
@@ -263,7 +271,7 @@ class SweepRun:
         if not is_disk_full(error):
             return False
         places = () if self.database.path is None else (self.database.path.parent,)
-        why = f"the disk of the database is full ({error}): make room, and it goes on by itself"
+        why = f"the disk of the database is full ({error}): make room, and it continues by itself"
         try:
             Room(disks(*places), self.stop, self._is_full, self._has_room).wait(why, blind_s=DATABASE_BLIND_S)
         except Stopped:
@@ -288,15 +296,15 @@ def take_over(database: Database, sweep_id: str) -> None:
     """Take over a sweep whose owners are provably dead. Raises ConflictError naming an owner that may be alive."""
     dead = []
     for owner in leases.owners(database, sweep_id):
-        if may_live(owner):
-            where = f"process {owner['pid']} on {owner['host']}"
+        if may_live(owner, expired=owner.expired):
+            where = f"process {owner.pid} on {owner.host}"
             seen = state_of(owner) == "alive"
             what = "is running it" if seen else "holds it, and whether it lives cannot be seen from here"
             raise ConflictError(
                 f"sweep {sweep_id}: {where} {what}; stop that process first"
                 + ("" if seen else f", or wait {LEASE_S:.0f} s for its lease to end")
             )
-        dead.append(owner["id"])
+        dead.append(owner.id)
     if dead:
         leases.release_runners(database, sweep_id, dead)
         leases.pause(database, sweep_id, PROCESS_DIED, by="wtb")  # not one at its end, where only a fork ran on

@@ -160,6 +160,7 @@ class LocalPool:
                 self._lock.notify_all()
 
     def _take(self) -> Job[object] | Execution | None:
+        """Wait for a job, else an execution. Returns None when nothing is left to do."""
         with self._lock:
             while self._error is None:
                 if self._jobs:

@@ -27,7 +27,7 @@ from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.tree.checkpoints import Position, Totals
 from wtb.core.units import LONGEST_S
 from wtb.core.values import Value, Values
-from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
+from wtb.execution.engine.protocol import Joined, Result, Root, Settings, Task, Writes
 from wtb.execution.sandbox.framing import Frame
 
 T = TypeVar("T")
@@ -70,8 +70,8 @@ def _sent_fields(record: type[Any], *omitted: str) -> dict[str, Any]:
     }
 
 
-# A node process has the parameters already, and needs to know neither the claim nor who listens.
-_TASK = _sent_fields(Task, "params", "execution", "token", "on_event")
+# The root goes without its parameters, which a node process has; neither the claim nor who listens concerns it.
+_TASK = _sent_fields(Task, "root", "execution", "token", "on_event")
 # The record was reported as it happened, and the runner captures the output itself.
 _RESULT = _sent_fields(Result, "record", "stdout", "stderr")
 
@@ -83,7 +83,7 @@ def _head(record: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 def task(given: Task) -> dict[str, Any]:
     """The head of a frame for an attempt."""
     head = _head(given, _TASK)
-    head["case"], head["state"] = _case(given.case), _values(given.state)
+    head["root"], head["state"] = _root(given.root), _values(given.state)
     if given.saved:
         head["saved"] = _values(given.saved)
     if given.previous is not None:
@@ -98,7 +98,7 @@ def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
     for name, read in _READ_TASK.items():
         if name in sent:
             sent[name] = read(sent[name], frame.blobs)
-    return Task(**sent, params=params)
+    return Task(root=_as_root(frame.head["root"], frame.blobs, params), **sent)
 
 
 def _as_previous(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Previous:
@@ -114,7 +114,7 @@ _READ_TASK: Mapping[str, Callable[[Any, Sequence[bytes]], Any]] = {
     "state": _as_values,
     "saved": _as_values,
     "position": lambda data, blobs: Position.read(data),
-    "case": _as_case,
+    "settings": lambda data, blobs: Settings(**data),
     "previous": _as_previous,
     "allowance": lambda data, blobs: Allowance(data["usd"], data["tokens"], tuple(data["declared"])),
     "answers": lambda data, blobs: {key: Answer(**answer) for key, answer in data.items()},
@@ -322,13 +322,14 @@ def reported_scores(what: str, data: Any) -> list[Score]:
 
 
 def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
+    """Read one score: a value or an error, with how its metric is read. Raises Malformed."""
     sent = Measure(**measure)
     is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
     if not is_measure or not isinstance(sent.declared, bool) or (value is None) == (error is None):
-        raise Malformed("a score that is none")
+        raise Malformed("an invalid score")
     low, high = boundary.optional(_score_number, sent.low), boundary.optional(_score_number, sent.high)
     if low is not high and (low is None or high is None or not low < high):
-        raise Malformed("a scale that is none")
+        raise Malformed("an invalid scale")
     on_failure = sent.on_failure
     if on_failure != LEFT_OUT:
         on_failure = boundary.optional(_score_number, on_failure)

@@ -32,7 +32,7 @@ from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
 
 CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
-NO_MESSAGE = "ended, since it sent what is no message ({})"  # as user code that writes into its connection does
+NO_MESSAGE = "ended, since what it sent is not a message ({})"  # as user code that writes into its connection does
 LEFT_READS = 1000  # of what an ended process has left, at most
 CLOSED_S = 1.0  # for a process that closed its channel to end
 PATIENCE_S = 10.0  # for a reaper to end its descendants
@@ -105,6 +105,12 @@ def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
         inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
     armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
     return {**inherited, **armed, RUNNER: owner}
+
+
+def show(output: str) -> None:
+    """Show what user code printed that belongs to no attempt."""
+    if output:
+        print(output, end="", file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -238,6 +244,7 @@ class NodeProcess:
         return "".join(output.take() or "" for output in self.output.values())
 
     def _ask(self, data: bytes, on_report: Callable[[str, Any], None], clock: Clock) -> Frame:
+        """Send a request, handle reports and phases, and return the frame that answers it."""
         unsent = self._send(memoryview(data))
         while True:
             left = clock.left
@@ -293,6 +300,7 @@ class NodeProcess:
             self.end()
 
     def _send(self, unsent: memoryview) -> memoryview:
+        """Send what the channel takes now. Returns the rest, to be sent once the channel is ready."""
         try:
             rest = unsent[self._channel.send(unsent) :]
         except BlockingIOError:

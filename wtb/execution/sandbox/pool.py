@@ -1,16 +1,17 @@
-"""User code in node processes: a pool of warm ones, started as they are needed."""
+"""User code in node processes: pools of warm ones, started as they are needed."""
 
 from __future__ import annotations
 
+import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.code.recipe import Recipe
@@ -30,6 +31,7 @@ from wtb.execution.journal import Lost
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import JOIN_S, Clock
 from wtb.execution.sandbox.framing import Frame
+from wtb.execution.sandbox.isolation import Isolation, RunKey
 from wtb.execution.sandbox.node_process import (
     NO_MESSAGE,
     PATIENCE_S,
@@ -38,39 +40,45 @@ from wtb.execution.sandbox.node_process import (
     Request,
     Setup,
     environment,
+    show,
 )
+from wtb.execution.sandbox.shared_process import AttemptLost, SharedProcess, SharedRun
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
+P = TypeVar("P", bound=NodeProcess)
 STARTS = 3  # in a row that may die
+SUSPECTS = 8  # that run alone at a time: the guilty one is soon known, and a process for each would take much memory
 
 
-class Pool:
-    """Node processes, each for one thread at a time; it is replaced when it is spent or has died.
+class Pool(Generic[P]):
+    """Node processes, each for so many threads at a time; it is replaced when it is spent or has died.
 
     Args:
         start: Starts a process, which may not be ready yet.
         most: How many processes there may be at a time.
         runs: After how many requests a process is replaced.
+        places: How many threads may use a process at a time.
     """
 
-    def __init__(self, start: Callable[[], NodeProcess], most: int, runs: int) -> None:
+    def __init__(self, start: Callable[[], P], most: int, runs: int, places: int = 1) -> None:
         self._start = start
         self._most = most
         self._runs = runs
+        self._places_each = places
         self._at_once = max(1, os.cpu_count() or 1)  # that start: more would only make all of them late
         self._changed = threading.Condition()
-        self._idle: list[NodeProcess] = []
-        self._all: set[NodeProcess] = set()
-        self._places = 0  # of processes that are there or on the way
+        self._free: dict[P, None] = {}  # those that have a place left, in order of use
+        self._users: dict[P, int] = {}  # of every process that is there
+        self._count = 0  # of processes that are there or on the way
         self._starting = 0
         self._waiting = 0
         self._error: WTBError | None = None
         self.closed = False
 
     @contextmanager
-    def one(self) -> Iterator[NodeProcess]:
-        """Lend a process for the duration of the block.
+    def one(self) -> Iterator[P]:
+        """Lend a place in a process for the duration of the block. A process for one thread ends with an exception.
 
         Raises:
             WTBError: None can start.
@@ -78,35 +86,55 @@ class Pool:
         """
         process = self._take()
         while not process.lives():  # it ended while nobody used it: no attempt is to blame
-            self._drop(process)
+            process.spent = True
+            self._give(process)
             process = self._take()
         try:
             yield process
         except BaseException:
-            self._drop(process)
+            process.spent = process.spent or self._places_each == 1
             raise
-        if process.spent or process.asked >= self._runs:
-            self._drop(process)
-        else:
+        finally:
             self._give(process)
 
-    def _take(self) -> NodeProcess:
+    def start_for(self, users: int) -> None:
+        """Start as many processes at once as so many threads will need, and may be started at a time."""
+        with self._changed:
+            wanted = min(math.ceil(users / self._places_each), self._most, self._at_once)
+            for _ in range(wanted - self._count):
+                self._start_another()
+
+    def _start_another(self) -> None:
+        self._count += 1
+        self._starting += 1
+        threading.Thread(target=self._begin, name="wtb-start", daemon=True).start()
+
+    def _take(self) -> P:
+        """Wait for a free place; processes are started as needed. Raises the error of one that could not start."""
         with self._changed:
             self._waiting += 1
             try:
                 while True:
                     self.check()
-                    if self._idle:
-                        return self._idle.pop()
+                    if self._free:
+                        return self._take_place()
                     if self._error is not None:
                         raise self._error
-                    if self._places < self._most and self._starting < min(self._at_once, self._waiting):
-                        self._places += 1
-                        self._starting += 1
-                        threading.Thread(target=self._begin, name="wtb-start", daemon=True).start()
+                    needed = math.ceil(self._waiting / self._places_each)
+                    if self._count < self._most and self._starting < min(self._at_once, needed):
+                        self._start_another()
                     self._changed.wait()
             finally:
                 self._waiting -= 1
+
+    def _take_place(self) -> P:
+        """Take a place in the process that was used last, or in the one with the fewest users."""
+        newest = next(reversed(self._free))
+        process = newest if self._places_each == 1 else min(self._free, key=self._users.__getitem__)
+        self._users[process] += 1
+        if self._users[process] == self._places_each:
+            del self._free[process]
+        return process
 
     def check(self) -> None:
         """Raises Stopped once the pool was closed."""
@@ -123,59 +151,82 @@ class Pool:
         with self._changed:
             self._starting -= 1
             if started is not None and not self.closed:
-                self._idle.append(started)
+                self._free[started] = None
                 started = None
             elif started is None:
-                self._places -= 1
+                self._count -= 1
                 self._error = self._error or error
             self._changed.notify_all()
         if started is not None:
             self._drop(started)
 
-    def _try(self) -> tuple[NodeProcess | None, WTBError | None]:
+    def _try(self) -> tuple[P | None, WTBError | None]:
+        """Start one process, and wait until it is ready. Returns it, or why it is not."""
         try:
             process = self._start()
         except OSError as error:
             return None, WTBError(f"a node process cannot start: {error}")
         with self._changed:
-            self._all.add(process)
+            self._users[process] = 0
         try:
             process.ready()
         except WTBError as error:
             process.close()
             with self._changed:
-                self._all.discard(process)
+                self._users.pop(process)
             return None, error
         return process, None
 
-    def _give(self, process: NodeProcess) -> None:
+    def _give(self, process: P) -> None:
+        """Return a place. A process that is spent is ended by its last user, and so is each if the pool was closed."""
         with self._changed:
-            if not self.closed:
-                self._idle.append(process)
+            self._users[process] -= 1
+            is_over = self.closed or process.spent or process.asked >= self._runs
+            if is_over:
+                self._free.pop(process, None)
+            else:
+                self._free[process] = None
                 self._changed.notify()
-                return
-        self._drop(process)
+            is_last = not self._users[process]
+        if is_over and is_last:
+            self._drop(process)
 
-    def _drop(self, process: NodeProcess) -> None:
+    def _drop(self, process: P) -> None:
+        """End a process, and make room for another one."""
         process.close()
         with self._changed:
-            self._all.discard(process)
-            self._places -= 1
+            self._users.pop(process)
+            self._count -= 1
             self._changed.notify_all()
 
     def close(self) -> None:
         """End all processes, with their running attempts; the threads that use them get Stopped."""
         with self._changed:
             self.closed = True
-            idle, self._idle = self._idle, []
-            busy = self._all - set(idle)
+            idle = [process for process in self._free if not self._users[process]]
+            self._free.clear()
+            busy = self._users.keys() - set(idle)
             self._changed.notify_all()
         for process in busy:
             process.end()
         for process in idle:
             self._drop(process)
         with self._changed:
-            self._changed.wait_for(lambda: not self._places, PATIENCE_S)
+            self._changed.wait_for(lambda: not self._count, PATIENCE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a process is shared: by so many runs at a time, of async nodes or of sync ones on threads."""
+
+    places: int
+    is_async: bool
+
+
+class Endable(Protocol):
+    """A node process, or an attempt in one."""
+
+    def end(self) -> None: ...
 
 
 class InProcesses:
@@ -201,28 +252,114 @@ class InProcesses:
         self._evaluators = list(evaluators)
         self._tries = run.set_aside_after
         head = {"recipe": recipe.text(), **code, "files": workspaces.files.place(), "growth": run.recycle.memory}
-        head["bounds"] = asdict(workspaces.bounds)
+        head |= {"bounds": asdict(workspaces.bounds), "places": 1}
         inherited = environment(run.env, owner)
         setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
+        self._isolation = Isolation()
+        self._suspects = threading.Semaphore(SUSPECTS)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
+        self._sharing = _sharing(engine, run)
+        self._shared = {
+            shape: Pool(partial(self._start_shared, setup, shape), most, run.recycle.runs, shape.places)
+            for shape in set(self._sharing.values())
+        }
         self._attempts = threading.Lock()
-        self._running_attempts: dict[NodeProcess, tuple[str, int]] = {}
-        self._taken_away: set[NodeProcess] = set()
+        self._running_attempts: dict[Endable, tuple[str, int]] = {}
+        self._taken_away: set[Endable] = set()
 
-    def prepare(self) -> None:
-        with self.pool.one():
+    def prepare(self, runs: int = 1) -> None:
+        """Start a process, which checks the code, and others with it. Raises WTBError."""
+        shared = next(iter(self._shared.values()), None)
+        if shared is not None:
+            shared.start_for(runs)
+        with self.pool.one() if shared is None else shared.one():
             pass
+
+    def _start_shared(self, setup: Setup, shape: Shape) -> SharedProcess:
+        head = {**setup.head, "places": shape.places, "async": shape.is_async}
+        return SharedProcess(replace(setup, head=head), self._isolation)
 
     def begin(self, state: Values, root: Root) -> Joined | Failure:
         assert self._engine is not None, "only evaluators were asked for"
         here = self._engine.begins_here
-        return begin(self._engine, state, root) if here else self._joined("begin", messages.beginning(state, root))
+        return (
+            begin(self._engine, state, root) if here else self._ask_for_step("begin", messages.beginning(state, root))
+        )
 
     def run(self, task: Task) -> Result:
         """Run an attempt. The end of its process is its failure.
 
         Raises Stopped where that was asked for, Lost where its execution was taken away.
         """
+        if not self.shares(task.node, task.variant):
+            return self._run_alone(task)
+        key = RunKey.of(task)
+        if self._isolation.is_alone(key):
+            with self._suspects if self._isolation.is_suspect(key) else nullcontext():
+                if self._isolation.is_alone(key):  # still, after a wait for the others
+                    return self._run_isolated(task, key)
+        return self._run_shared(task, key)
+
+    def _run_isolated(self, task: Task, key: RunKey) -> Result:
+        """Run an attempt alone, and note whether it ends its process. Raises as `run` does."""
+        result = self._run_alone(task)
+        if result.failure is not None and result.failure.kind == "killed":
+            self._isolation.convict(key)
+        else:
+            self._isolation.acquit(key)
+        return result
+
+    def shares(self, node: str, variant: str) -> bool:
+        """Return whether runs of a node under a variant may share a process."""
+        return (node, variant) in self._sharing
+
+    def _run_shared(self, task: Task, key: RunKey) -> Result:
+        """Run an attempt in a process that others use, too. Raises as `run` does."""
+        record = Record(on_event=task.on_event)
+        with (
+            self._shared[self._sharing[task.node, task.variant]].one() as process,
+            sampler.sampling(process.pid, task.on_event, whole=True, shared=True),
+        ):
+            task.begun()
+            begun, clock = time.time(), time.perf_counter()
+            request = Request("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
+            try:
+                run = process.begin(key, request, task.timeout)
+            except AttemptLost as error:
+                self.pool.check()
+                return _failed(task, record, begun, clock, _lost(error))
+            with self._noted(run, task):
+                answer = self._answered(process, run, record)
+            if isinstance(answer, Failure):
+                answer = _failed(task, record, begun, clock, replace(answer, node=task.node))
+            answer.stdout, answer.stderr = (output.take() for output in run.output.values())
+        return answer
+
+    def _answered(self, process: SharedProcess, run: SharedRun, record: Record) -> Result | Failure:
+        """Wait for the answer of an attempt in a shared process. What ends it is a failure."""
+        try:
+            frame = run.answer()
+            try:
+                result = self._checked(messages.as_result(frame, record))
+            except Malformed as error:
+                process.refuse(error)
+                raise ProcessDied(NO_MESSAGE.format(error)) from error
+        except AttemptLost as error:
+            self.pool.check()
+            process.spent = True
+            return _lost(error)
+        except (ProcessDied, NodeTimeout) as error:
+            self.pool.check()
+            process.spent = True
+            return _ended(error)
+        if result.failure is not None and result.failure.type == "MemoryError":
+            self._isolation.suspect([run.key])  # whoever needed the memory: alone it shows
+            process.spent = True
+            return _lost(AttemptLost("there was no memory left in the process, which it shared"))
+        return result
+
+    def _run_alone(self, task: Task) -> Result:
+        """Run an attempt in a process of its own. Raises as `run` does."""
         record = Record(on_event=task.on_event)
         with (
             self.pool.one() as process,
@@ -234,8 +371,7 @@ class InProcesses:
             request = Request("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
             answer = self._exchange(process, request, lambda frame: self._checked(messages.as_result(frame, record)))
             if isinstance(answer, Failure):
-                failure, took = replace(answer, node=task.node), time.perf_counter() - clock
-                answer = Result(begun, took, record, failure=failure, workspace=task.workspace)
+                answer = _failed(task, record, begun, clock, replace(answer, node=task.node))
             answer.stdout, answer.stderr = (output.take() for output in process.output.values())
         return answer
 
@@ -251,8 +387,7 @@ class InProcesses:
         except (ProcessDied, NodeTimeout) as error:
             self.pool.check()  # it was ended since the pool is closed: no attempt is to blame
             process.spent = True
-            kind = "killed" if isinstance(error, ProcessDied) else "timeout"
-            return Failure(kind, type(error).__name__, str(error))
+            return _ended(error)
 
     def _checked(self, result: Result) -> Result:
         if result.joined is not None:
@@ -268,8 +403,8 @@ class InProcesses:
         return joined
 
     @contextmanager
-    def _noted(self, process: NodeProcess, task: Task) -> Iterator[None]:
-        """Register the process of an attempt for `end_attempt`. Raises Lost if that has ended it."""
+    def _noted(self, process: Endable, task: Task) -> Iterator[None]:
+        """Register what `end_attempt` has to end for an attempt. Raises Lost if that has ended it."""
         with self._attempts:
             self._running_attempts[process] = (task.execution, task.token)
         try:
@@ -294,22 +429,49 @@ class InProcesses:
             process.end()
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
-        return self._joined("join", messages.step(state, position, writes, root))
+        return self._ask_for_step("join", messages.step(state, position, writes, root))
 
-    def _joined(self, kind: str, head: Any) -> Joined | Failure:
-        def read(frame: Frame) -> Joined | Failure:
-            return self._checked_next(messages.as_joined(frame))
+    def _ask_for_step(self, kind: str, head: Any) -> Joined | Failure:
+        """Begin, or join a step: beside the node runs where these share a process, else in a process of its own."""
+        key = RunKey("", 0, kind, kind, "")
+        if self._shared and not self._isolation.is_alone(key):
+            with suppress(AttemptLost, ProcessDied):  # then alone
+                return self._step_beside(key, kind, head)
+        joined = self._ask(kind, head, self._read_step, tries=self._tries, limit=JOIN_S)
+        if isinstance(joined, Failure) and joined.kind == "killed":
+            self._isolation.convict(key)
+        else:
+            self._isolation.acquit(key)
+        return joined
 
-        return self._ask(kind, head, read, tries=self._tries, limit=JOIN_S)
+    def _read_step(self, frame: Frame) -> Joined | Failure:
+        return self._checked_next(messages.as_joined(frame))
+
+    def _step_beside(self, key: RunKey, kind: str, head: Any) -> Joined | Failure:
+        """Begin or join in a process that node runs share. Raises AttemptLost and ProcessDied."""
+        with next(iter(self._shared.values())).one() as process:
+            run = process.begin(key, Request(kind, head, clock=Clock({}, JOIN_S)), JOIN_S)
+            try:
+                frame = run.answer()
+                try:
+                    return self._read_step(frame)
+                except Malformed as error:
+                    process.refuse(error)
+                    raise ProcessDied(NO_MESSAGE.format(error)) from error
+            except NodeTimeout as error:
+                self.pool.check()
+                return _ended(error)
+            finally:
+                show("".join(output.take() or "" for output in run.output.values()))
 
     def score(self, task: EvaluationTask) -> list[Score]:
         if not self._evaluators:
             return []
-        found: list[Score] = []
+        scores_read: list[Score] = []
         done = tried = 0
         while done < len(self._evaluators):
             scored, failure = self._scored(task, done)
-            found += [score for scores in scored for score in scores]
+            scores_read += [score for scores in scored for score in scores]
             done += len(scored)
             if failure is None:
                 continue
@@ -317,9 +479,9 @@ class InProcesses:
                 raise disk_fault(failure)
             tried = 1 if scored else tried + 1
             if failure.kind == "timeout" or tried >= self._tries:
-                found.append(unscored(self._evaluators[done], failure))
+                scores_read.append(unscored(self._evaluators[done], failure))
                 done, tried = done + 1, 0
-        return found
+        return scores_read
 
     def _scored(self, task: EvaluationTask, first: int) -> tuple[list[list[Score]], Failure | None]:
         """The scores of each evaluator from `first` on, until one ends its process, or is at its deadline."""
@@ -343,7 +505,7 @@ class InProcesses:
 
         with self.pool.one() as process:
             failure = self._exchange(process, Request("score", messages.evaluation(task, first), take, clock), read)
-            _show(process.output_text())
+            show(process.output_text())
         return scored, failure
 
     def call_tool(self, call: ToolCall) -> str | Failure:
@@ -358,17 +520,41 @@ class InProcesses:
                 answer = self._exchange(process, Request(kind, head, clock=Clock({}, limit)), read)
                 text = process.output_text()
             if not isinstance(answer, Failure) or answer.kind != "killed":
-                _show(text)
+                show(text)
                 break
             answer = replace(answer, trace=text[-2000:])
         return answer
 
     def close(self) -> bool:
-        self.pool.close()
+        self.pool.close()  # first, so that those whose shared process ends see that they were stopped
+        for shared in self._shared.values():
+            shared.close()
         return True
 
 
-def _show(output: str) -> None:
-    """Show what user code printed that belongs to no attempt."""
-    if output:
-        print(output, end="", file=sys.stderr, flush=True)
+def _sharing(engine: Engine | None, run: Run) -> dict[tuple[str, str], Shape]:
+    """Return how (node, variant) share processes: those that do, and lose nothing if they start again."""
+    if engine is None or any(tool.reverse is None for tool in engine.workflow.tools.values()):
+        return {}
+    shapes = {}
+    for name, node in engine.workflow.nodes.items():
+        for variant in node.variants:
+            is_async = engine.is_async(name, variant)
+            places = min(run.per_process if is_async else node.rules.threads, run.recycle.runs)
+            if places > 1 and not node.rules.durable:
+                shapes[name, variant] = Shape(places, is_async)
+    return shapes
+
+
+def _failed(task: Task, record: Record, begun: float, clock: float, failure: Failure) -> Result:
+    """The result of an attempt that came to none."""
+    return Result(begun, time.perf_counter() - clock, record, failure=failure, workspace=task.workspace)
+
+
+def _ended(error: WTBError) -> Failure:
+    kind = "killed" if isinstance(error, ProcessDied) else "timeout"
+    return Failure(kind, type(error).__name__, str(error))
+
+
+def _lost(error: AttemptLost) -> Failure:
+    return Failure("lost", type(error).__name__, str(error))

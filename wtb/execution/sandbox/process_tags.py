@@ -79,6 +79,7 @@ def kill_process(process: str) -> None:
 
 
 def _kill_all(is_meant: Callable[[int], bool]) -> None:
+    """Kill matching processes until none is found, for at most PATIENCE_S seconds."""
     ends = time.monotonic() + PATIENCE_S
     while True:
         ending = [handle for pid in _others() if is_meant(pid) and (handle := kill(pid, is_meant)) is not None]
@@ -119,6 +120,7 @@ def wait_for(ending: list[int], patience_s: float) -> None:
 
 
 def _others() -> Iterator[int]:
+    """Yield the ids of all processes but this one; nothing outside of Linux."""
     if sys.platform == "linux":
         own = os.getpid()
         for name in os.listdir("/proc"):

@@ -9,6 +9,7 @@ its descendants. Limits are no sandbox: what user code may do, its processes may
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -54,6 +55,7 @@ def main() -> None:
 
 
 def _become_worker(options: dict[str, Any], reaper_pid: int, closed: tuple[int, ...]) -> None:
+    """Turn this fork into the node process: it dies with its reaper, and has the limits of the run."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for descriptor in closed:
@@ -68,6 +70,7 @@ def _become_worker(options: dict[str, Any], reaper_pid: int, closed: tuple[int, 
             hard = resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (wanted, wanted) if hard == resource.RLIM_INFINITY else (min(wanted, hard),) * 2)
     sys.path[:] = options["path"]
+    gc.disable()  # until everything is imported, which stays
     from wtb.execution.sandbox import worker_main as worker
 
     worker.main(options["channel"])
@@ -108,16 +111,16 @@ def _cpu(pid: int) -> int:
 
 def reap(child: int) -> int | None:
     """Take note of all that have ended. Returns the wait status of this child, if it is among them."""
-    found = None
+    worker_status = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return worker_status
         if pid == 0:
-            return found
+            return worker_status
         if pid == child:
-            found = status
+            worker_status = status
 
 
 def _end_all(worker: int, status: int | None) -> int | None:

@@ -1,4 +1,6 @@
-"""A node process: it makes the workflow from its recipe, then does what the runner asks, one thing at a time.
+"""A node process: it makes the workflow from its recipe, then does what the runner asks.
+
+It does one thing at a time, unless it is shared: see wtb/execution/sandbox/shared_worker.py.
 
 It imports neither the database nor anything else of the runner, so that it starts quickly and holds nothing that
 user code could damage.
@@ -32,11 +34,12 @@ from wtb.core.scoring.measure import Score
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, begin, engine_of, join
 from wtb.execution.engine.warmup import warm_up
+from wtb.execution.engine.working_directory import Entered
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import COROUTINE, FILES, NODE
 from wtb.execution.sandbox.framing import Channel, Frame
 from wtb.store.files.shared_store import store_at
-from wtb.store.files.workspaces import Bounds, Snapshot, Workspace, Workspaces
+from wtb.store.files.workspaces import Bounds, Workspaces
 
 if TYPE_CHECKING:
     from wtb.authoring.code.calling import Caller
@@ -53,6 +56,11 @@ def main(descriptor: int) -> None:
     setup = channel.receive()
     if setup is None:
         return
+    shared = setup.head["places"] > 1
+    if shared:
+        from wtb.execution.sandbox.shared_worker import route_output
+
+        route_output()
     try:
         worker = Worker(channel, setup.head)
     except WTBError as error:
@@ -60,8 +68,12 @@ def main(descriptor: int) -> None:
         return
     gc.collect()
     gc.freeze()  # what was imported stays: no collection needs to look at it again
+    gc.enable()
     channel.send("ready", None)
-    worker.serve()
+    if shared:
+        worker.serve_many(setup.head["places"], is_async=setup.head["async"])
+    else:
+        worker.serve()
 
 
 class Worker:
@@ -84,7 +96,8 @@ class Worker:
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
         if workflow is not None and self._engine is not None:
             warm_up(workflow, self._engine, self._surroundings)
-        self._condition = Condition(setup["growth"])
+        self._growth: int = setup["growth"]
+        self._condition = Condition(self._growth)
 
     def serve(self) -> None:
         while (frame := self._channel.receive()) is not None:
@@ -93,10 +106,22 @@ class Worker:
             spent = self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
             self._channel.send(kind, [spent, head])
 
+    def serve_many(self, places: int, *, is_async: bool) -> None:
+        """Serve so many attempts at a time, of nodes that are all async, or all sync."""
+        from wtb.execution.sandbox.shared_worker import SharedServer
+
+        assert self._engine is not None, "only nodes share a process"
+        loop, engine = self._calls.caller().running_loop(), self._engine
+        about = engine, self._params, self._surroundings, loop, lambda: self._condition.is_poor(), places
+        server = SharedServer(self._channel, *about, is_async=is_async)
+        self._condition = Condition(self._growth)  # what the server has put in the place of Python's own is no change
+        server.serve()
+
     def _scored(self, made: list[Score]) -> None:
         self._channel.send("report", [self._channel.received - 1, "scored", made])
 
     def _answer(self, frame: Frame) -> tuple[str, Any]:
+        """Do what a frame asks for. Returns the kind and the head of the answer."""
         if frame.kind == "score":
             evaluators = self._evaluators[frame.head["first"] :]
             try:
@@ -135,6 +160,7 @@ def _compare(setup: Mapping[str, Any], workflow: Workflow) -> None:
 
 
 def _flush_output() -> None:
+    """Flush stdout and stderr, whatever user code has made of them."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -165,6 +191,7 @@ class Condition:
         return signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
 
     def _has_grown(self) -> bool:
+        """Return whether resident memory has grown beyond the bound since it was first measured."""
         if self._statm < 0:
             return False
         resident = int(os.pread(self._statm, 200, 0).split()[1]) * self._page
@@ -204,67 +231,28 @@ class Deadlines:
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         asynchronous = inspect.iscoroutinefunction(fn)
         if timeout is None:
-            return self._called(fn, args, kwargs, None, asynchronous)
+            return self._call_function(fn, args, kwargs, None, asynchronous)
         self._channel.send("phase", COROUTINE if asynchronous else NODE)
         try:
-            return self._called(fn, args, kwargs, timeout, asynchronous)
+            return self._call_function(fn, args, kwargs, timeout, asynchronous)
         finally:
             self._channel.send("phase", FILES)
 
-    def _called(self, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None, asynchronous: bool) -> Any:
+    def _call_function(
+        self, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None, asynchronous: bool
+    ) -> Any:
         if asynchronous:
-            return self._caller().call(fn, *args, timeout=timeout, **kwargs)
+            return self.caller().call(fn, *args, timeout=timeout, **kwargs)
         returned = fn(*args, **kwargs)
-        return self._caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
+        return self.caller().call(lambda: returned, timeout=None) if inspect.iscoroutine(returned) else returned
 
-    def _caller(self) -> Caller:
+    def caller(self) -> Caller:
+        """Calls what is async; there is none before the first call."""
         if self._asynchronous is None:
             from wtb.authoring.code.calling import Caller
 
             self._asynchronous = Caller()
         return self._asynchronous
-
-
-class Entered:
-    """The workspace of an attempt, as the working directory while it lasts. `keep`: takes it where it was left empty.
-
-    Making and removing a directory takes longer than a quick node; one in which nothing was left is as good as new.
-    """
-
-    def __init__(self, workspace: Workspace, home: str, keep: Callable[[Entered], None]) -> None:
-        self._workspace = workspace
-        self._home = home
-        self._keep = keep
-        self._owner = os.getpid()
-        self.path = workspace.path
-        self._name = str(self.path)
-        self._identity = self._present()
-
-    def enter(self) -> Entered:
-        os.chdir(self._name)
-        return self
-
-    def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
-        return self._workspace.take(allowed=allowed, until=until)
-
-    def close(self, *, keep: bool, allowed: int | None = None, until: float | None = None) -> Snapshot:
-        if os.getpid() != self._owner:  # a copy that user code forked, and that came back: the files are not its own
-            os._exit(70)
-        os.chdir(self._home)
-        if self._workspace.snapshot is None and self._is_untouched():
-            self._keep(self)
-            return Snapshot(None)
-        return self._workspace.close(keep=keep, allowed=allowed, until=until)
-
-    def _present(self) -> tuple[int, int, int]:
-        found = os.lstat(self._name)
-        return found.st_dev, found.st_ino, found.st_mode
-
-    def _is_untouched(self) -> bool:
-        try:
-            return self._present() == self._identity and not os.listdir(self._name)
-        except FileNotFoundError:
-            return False
 
 
 class NodeSurroundings(Surroundings):
@@ -296,7 +284,7 @@ class NodeSurroundings(Surroundings):
             return super().workspace(snapshot)
         entered, self._empty = (self._empty, None) if snapshot is None else (None, self._empty)
         if entered is None:
-            entered = Entered(self._workspaces.open(snapshot), self._home, self._keep)
+            entered = Entered(self.workspaces.open(snapshot), self._home, self._keep)
             self._place = self._place or self._present()
         return entered.enter()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Check = dict[str, Any]
+from wtb.core.documents.administration import CheckDocument
 
 
-def check(name: str, found: str, fix: str = "", *, ok: bool) -> Check:
+def check(name: str, found: str, fix: str = "", *, ok: bool) -> CheckDocument:
     """A finding: ok, or a problem with how to fix it."""
     return {"name": name, "status": "ok" if ok else "problem", "found": found, "fix": None if ok else fix}

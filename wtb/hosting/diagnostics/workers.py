@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.config.broker import Broker, has_client
 from wtb.config.distribution import pip_install
+from wtb.core.documents.administration import CheckDocument
 from wtb.core.errors import WTBError
 from wtb.core.texts import plural
 from wtb.core.version import __version__
 from wtb.display.views.progress import crew, without_worker, worker_command
-from wtb.hosting.diagnostics.finding import Check, check
+from wtb.hosting.diagnostics.finding import check
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, sharing, workspaces_of
 from wtb.store.runs import workers
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.queue import DEFAULT_QUEUE, demand
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.sweeps import WorkerDocument
+
 
 ROUNDS = 3  # of the scheduler, within which a reclaim must have happened
 AGAIN_S = 0.5  # between two looks at what waits beside free slots
 FAR_OFF_S = 1.0
 
 
-def broker_checks(url: str) -> Iterator[Check]:
+def broker_checks(url: str) -> Iterator[CheckDocument]:
     """Whether the broker is there, answers, and takes the password."""
     if not has_client():
         yield check("broker", "the packages of workers are not installed", pip_install("workers"), ok=False)
@@ -45,31 +48,31 @@ def broker_checks(url: str) -> Iterator[Check]:
         broker.close()
 
 
-def worker_checks(database: Database) -> Iterator[Check]:
+def worker_checks(database: Database) -> Iterator[CheckDocument]:
     """Workers and what waits for them, by their rows in the database. Raises StoreError."""
-    found = crew(database)
+    workers_seen = crew(database)
     pending = workers.waiting(database)
-    yield from _workers(found)
-    for queue in without_worker(pending, found):
+    yield from _workers(workers_seen)
+    for queue in without_worker(pending, workers_seen):
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]
         text = f"{plural(count, 'execution')} wait, and no worker takes from it"
         yield check(f"queue {queue}", text, f"start one: {worker_command(queue)}", ok=False)
     yield _scheduler(database, pending)
-    yield _clocks(database, found)
-    yield _versions(found)
+    yield _clocks(database, workers_seen)
+    yield _versions(workers_seen)
 
 
-def _workers(found: list[Row]) -> Iterator[Check]:
+def _workers(found: list[WorkerDocument]) -> Iterator[CheckDocument]:
     if not found:
         yield check("workers", "none", "start one: wtb worker", ok=False)
     for worker in found:
         slots = f"{worker['busy']:,} of {plural(worker['slots'], 'slot')} busy"
         queues = ", ".join(worker["queues"])
-        text = f"{slots} ({worker['pool']}), queues {queues}, seen {worker['seen_s']:.0f} s ago"
+        text = f"{slots}, queues {queues}, seen {worker['seen_s']:.0f} s ago"
         yield check(f"worker {worker['name']}", text, ok=True)
 
 
-def _scheduler(database: Database, pending: dict[str, int]) -> Check:
+def _scheduler(database: Database, pending: dict[str, int]) -> CheckDocument:
     """By what it leaves undone: itself it keeps no record."""
     fix = "no scheduler is running: start one with `wtb scheduler`"
     patience = ROUNDS * SCHEDULER_INTERVAL_S
@@ -92,7 +95,7 @@ def _overdue(database: Database, patience: float) -> set[str]:
     return workers.overdue(database, free, patience) if free else set()
 
 
-def _clocks(database: Database, found: list[Row]) -> Check:
+def _clocks(database: Database, found: list[WorkerDocument]) -> CheckDocument:
     ahead = {"this machine": workers.clock_ahead(database)}
     ahead |= {worker["name"]: worker["clock_s"] for worker in found if worker["clock_s"] is not None}
     off = [f"{name} by {seconds:+.1f} s" for name, seconds in ahead.items() if abs(seconds) > FAR_OFF_S]
@@ -104,7 +107,7 @@ def _clocks(database: Database, found: list[Row]) -> Check:
     return check("clocks", f"within {max(map(abs, ahead.values())):.2f} s of the database's", ok=True)
 
 
-def _versions(found: list[Row]) -> Check:
+def _versions(found: list[WorkerDocument]) -> CheckDocument:
     others = [f"{worker['name']} has {worker['version']}" for worker in found if worker["version"] != __version__]
     if others:
         fix = f"install WTB {__version__} there, or theirs here, and start the workers again"
@@ -112,7 +115,7 @@ def _versions(found: list[Row]) -> Check:
     return check("versions", f"WTB {__version__} everywhere", ok=True)
 
 
-def file_checks(database: Database) -> Iterator[Check]:
+def file_checks(database: Database) -> Iterator[CheckDocument]:
     """The directory that workers share for files."""
     try:
         shared = sharing()

@@ -26,7 +26,7 @@ def _execute(url: str, statement: sql.Composed) -> None:
         with connect(url) as connection:
             connection.execute(statement)
     except psycopg.Error as error:
-        raise StoreError(f"PostgreSQL did not do {statement.as_string()}: {error}") from error
+        raise StoreError(f"PostgreSQL failed at {statement.as_string()}: {error}") from error
 
 
 def connect(url: str) -> psycopg.Connection:

@@ -90,6 +90,7 @@ class PostgresServer(Server):
             self._set_up_roles(self._binaries, self._data)
 
     def _initialise(self, binaries: Binaries) -> None:
+        """Make the data directory, complete or not at all."""
         # Under another name until it is complete, so that a killed start leaves nothing half made.
         new = self.directory / "data.new"
         shutil.rmtree(new, ignore_errors=True)

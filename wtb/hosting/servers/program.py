@@ -130,6 +130,7 @@ class Program:
         self._reader.start()
 
     def _read(self) -> None:
+        """The body of the thread that reads the output, until its end."""
         assert self._process.stdout is not None, "it is a pipe"
         with self._process.stdout as output:
             for data in output:

@@ -146,6 +146,7 @@ class Server(Program, ABC):
         return "\n".join([problem, *self.tail]) if problem else ""
 
     def _await_answer(self, port: int, deadline: float) -> str:
+        """Wait until the server answers. Returns what is wrong if it has not by the deadline, or has ended."""
         problem = "it was not ready in time"
         while time.monotonic() < deadline:
             if self.is_announced:  # else whoever listens on this port instead would be sent the password

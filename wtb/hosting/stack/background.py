@@ -49,10 +49,10 @@ def start_detached(folder: Path, options: Sequence[str], report: Callable[[str],
         )
         try:
             while True:
-                code = background.poll()
+                # The log is read last: what was written before the stack was ready, or ended, is reported.
+                code, stack = background.poll(), find_stack(folder)
                 for line in lines:
                     report(line.decode("utf-8", "replace").rstrip("\n"))
-                stack = find_stack(folder)
                 if stack is not None and stack.ready and stack.pid == background.pid:
                     return 0
                 if code is not None:

@@ -162,30 +162,32 @@ class Supervisor:
                     self._report(f"{program.name} was killed: it had not ended yet")
         self._supervised.clear()
 
-    def _plan_restart(self, one: _Supervised, how: str) -> None:
+    def _plan_restart(self, supervised: _Supervised, how: str) -> None:
+        """Plan when to start an ended program again. Raises WTBError if it has never become ready, too often."""
         self._changed()
-        name, now = one.program.name, time.monotonic()
-        if not one.was_ready and one.attempts >= ATTEMPTS:
-            raise WTBError(f"{name} {how}, {one.attempts} times, before it was ready; see its output")
-        if now - one.started_at > STEADY_S:
-            one.delay = BACKOFF_S[0]
-        one.attempts += 1
-        one.reason = how
-        one.due_at = now + one.delay
-        self._report(f"{name} {how}; it is started again in {one.delay:g} s")
+        name, now = supervised.program.name, time.monotonic()
+        if not supervised.was_ready and supervised.attempts >= ATTEMPTS:
+            raise WTBError(f"{name} {how}, {supervised.attempts} times, before it was ready; see its output")
+        if now - supervised.started_at > STEADY_S:
+            supervised.delay = BACKOFF_S[0]
+        supervised.attempts += 1
+        supervised.reason = how
+        supervised.due_at = now + supervised.delay
+        self._report(f"{name} {how}; it is started again in {supervised.delay:g} s")
 
-    def _restart(self, one: _Supervised) -> None:
-        name = one.program.name
-        one.delay = min(2 * one.delay, BACKOFF_S[1])
-        one.started_at = time.monotonic()
+    def _restart(self, supervised: _Supervised) -> None:
+        """Start a program again; if it cannot be started, plan another try."""
+        name = supervised.program.name
+        supervised.delay = min(2 * supervised.delay, BACKOFF_S[1])
+        supervised.started_at = time.monotonic()
         try:
-            one.program.start()
+            supervised.program.start()
         except (WTBError, OSError) as error:
             self._report(f"{name} could not be started again: {error}")
-            one.due_at = time.monotonic() + one.delay
+            supervised.due_at = time.monotonic() + supervised.delay
             return
-        one.due_at = None
-        count = one.restart.count + 1 if one.restart is not None else 1
-        one.restart = Restart(name, count, time.time(), one.reason)
+        supervised.due_at = None
+        count = supervised.restart.count + 1 if supervised.restart is not None else 1
+        supervised.restart = Restart(name, count, time.time(), supervised.reason)
         self._changed()
         self._report(f"{name} was started again")

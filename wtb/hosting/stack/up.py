@@ -40,7 +40,6 @@ class StackOptions:
     """What the worker should be, and whether and where Flower runs. None: the default of the worker, or a free port."""
 
     concurrency: int | None = None
-    pool: str = "process"
     queues: str | None = None
     flower: bool = True
     flower_port: int | None = None
@@ -96,8 +95,8 @@ def run_stack(folder: Path, options: StackOptions, line: Line, ready: Callable[[
             supervisor.start(program)
         if not supervisor.wait_until_ready(READY_S):
             return
-        note(ready=True)
         ready(stack, time.monotonic() - began)
+        note(ready=True)  # after the line that says so: `wtb up --detach` reads no further
         supervisor.run()
         report("stopping: the worker finishes or gives back what it does; press Ctrl-C again to be quick")
 
@@ -123,6 +122,7 @@ def _conflict(folder: Path) -> str:
 
 
 def _bring_up_to_date(url: str, report: Callable[[str], None]) -> None:
+    """Create the tables of an empty database, or upgrade an older one."""
     from wtb.store.database import Database
     from wtb.store.tables.schema import REVISION
 
@@ -161,12 +161,13 @@ def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Pr
 
 
 def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> Iterator[Program]:
+    """The programs that run beside the servers: a worker and a scheduler."""
     common: dict[str, Any] = {
         "folder": folder,
         "credentials": {DATABASE_URL: stack.database_url, BROKER_URL: stack.broker_url},
         "line": line,
     }
-    given = {"--pool": options.pool, "--concurrency": options.concurrency, "--queues": options.queues}
+    given = {"--concurrency": options.concurrency, "--queues": options.queues}
     arguments = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     started = time.time()  # the clock of the database, too, which is on this machine
     yield _program("worker", arguments, check=lambda: _worker_runs(stack.database_url, started), **common)

@@ -56,7 +56,7 @@ def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options
 
 def _required_model(client: Any, model: str | None) -> str:
     if not model:
-        raise InputError(f"a {type(client).__name__} has to be told which model to ask: give model=")
+        raise InputError(f"a {type(client).__name__} needs to know which model to ask: give model=")
     return model
 
 

@@ -108,18 +108,18 @@ class _Recorded:
         raise AttributeError("the class of a recorded client cannot be changed")
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._wtb_real, name)
+        real = getattr(self._wtb_real, name)
         path: Path = self._wtb_path
         if name in _RAW:
-            return _Recorded(found, path, True, self._wtb_tariff)
+            return _Recorded(real, path, True, self._wtb_tariff)
         if not path and name in _ANOTHER_CLIENT:
-            return _record_copies(found, self._wtb_tariff.prices)
+            return _record_copies(real, self._wtb_tariff.prices)
         if path in _RESOURCES:
-            return _record(found, self._wtb_raw, self._wtb_tariff) if name in _METHODS else found
+            return _record(real, self._wtb_raw, self._wtb_tariff) if name in _METHODS else real
         further = (*path, name)
         if any(known[: len(further)] == further for known in _RESOURCES):
-            return _Recorded(found, further, self._wtb_raw, self._wtb_tariff)
-        return found
+            return _Recorded(real, further, self._wtb_raw, self._wtb_tariff)
+        return real
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._wtb_real, name, value)

@@ -101,22 +101,27 @@ def reply(answer: Any) -> Reply:
     return Reply(model if isinstance(model, str) else None, _content(found), usage(found.get("usage")))
 
 
-def usage(found: Any) -> Usage | None:
+def usage(reported: Any) -> Usage | None:
     """The tokens that an answer says it took, as OpenAI or Anthropic count them."""
-    found = found if isinstance(found, dict) else plain(found)
-    if not isinstance(found, dict):
+    reported = reported if isinstance(reported, dict) else plain(reported)
+    if not isinstance(reported, dict):
         return None
-    if "prompt_tokens" in found:
-        details = found.get("prompt_tokens_details") or {}
-        return _usage(found["prompt_tokens"], found.get("completion_tokens"), details)
-    if "input_tokens" not in found:
+    if "prompt_tokens" in reported:
+        details = reported.get("prompt_tokens_details") or {}
+        return _usage(reported["prompt_tokens"], reported.get("completion_tokens"), details)
+    if "input_tokens" not in reported:
         return None
-    if "input_tokens_details" in found or "total_tokens" in found:
-        return _usage(found["input_tokens"], found.get("output_tokens"), found.get("input_tokens_details") or {})
+    if "input_tokens_details" in reported or "total_tokens" in reported:
+        return _usage(
+            reported["input_tokens"], reported.get("output_tokens"), reported.get("input_tokens_details") or {}
+        )
     # Anthropic counts what has to do with its cache apart from the rest of the input.
-    cached, written = _count(found.get("cache_read_input_tokens")), _count(found.get("cache_creation_input_tokens"))
-    went_out = found.get("output_tokens")
-    whole = _count(found["input_tokens"]) + cached + written
+    cached, written = (
+        _count(reported.get("cache_read_input_tokens")),
+        _count(reported.get("cache_creation_input_tokens")),
+    )
+    went_out = reported.get("output_tokens")
+    whole = _count(reported["input_tokens"]) + cached + written
     return Usage(whole, _count(went_out), cached, written, went_out is not None)
 
 

@@ -6,23 +6,29 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
+from wtb.core.arguments.checking import checked
+from wtb.core.documents.administration import ExportedDocument
 from wtb.core.errors import InputError, WTBError
 from wtb.core.version import __version__
 from wtb.operations.archive.manifest import FORMAT, VERSION
 from wtb.operations.archive.row_schemas import TABLES, Row, columns
 from wtb.operations.archive.zip_file import HEAD, Writing
+from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.store import archive as stored
 from wtb.store.database import Database
 from wtb.store.files.manifest import decode
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
+from wtb.store.read.references import find_one
+from wtb.store.rows import ExecutionRow, MetricRow
 
 # By which column a table's rows are found, and among whose ids.
 _KEYS = {
@@ -38,45 +44,52 @@ _KEYS = {
 }
 
 
-def export_execution(database: Database, row: Mapping[str, Any], files: FileStore, target: Path) -> dict[str, Any]:
+@checked
+def export_execution(context: Context, ref: str, file: Path | None = None, *, force: bool = False) -> ExportedDocument:
     """Write an execution with its history, values and files to a file, whole or not at all.
 
     Args:
-        database: The database that it is in.
-        row: Its row, of `find_execution`.
-        files: The store of its files.
-        target: The file to write.
+        context: Where it is.
+        ref: Its id, the beginning of it, or that of a single execution.
+        file: The file to write; by default `EXECUTION.wtb` in the working directory.
+        force: Replace a file that is there.
 
     Returns:
-        What was written: execution, case, choices, others (the number of cells beside that of these choices),
-        checkpoints, values, files, bytes.
+        What was written.
 
     Raises:
         StoreError: If a part of it is missing or damaged.
-        InputError: If there is no folder for the file.
+        InputError: If there is no such execution, no folder for the file, or a file already.
         WTBError: If the file cannot be written.
     """
+    database = context.database
+    row = find_one(database, ref)
+    target = file or Path(f"{row.id}.wtb")
+    if target.is_dir():
+        raise InputError(f"{target} is a directory; give the name of a file in it")
+    if target.exists() and not force:
+        raise InputError(f"{target} is there already; give another name, or force it to be replaced", argument="force")
     if not target.parent.is_dir():
         raise InputError(f"{target}: there is no folder {target.parent}; make it first, or name another")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         try:
             with Writing(temporary) as out, database.read(long=True) as connection:
-                summary = _write(database, connection, row, files, out)
+                written = _write(database, connection, row, context.workspaces.files, out)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise WTBError(f"{target}: cannot be written ({error.strerror or error})") from error
-    return {**summary, "file": str(target), "bytes": target.stat().st_size}
+    return {**written, "file": str(target), "bytes": target.stat().st_size}
 
 
 def _write(
-    database: Database, connection: sa.Connection, row: Mapping[str, Any], files: FileStore, out: Writing
-) -> dict[str, Any]:
-    sweep = queries.find_sweep(database, row["sweep_id"])
-    graph = queries.workflow_graph(database, sweep["workflow_id"])
-    case = queries.case_rows(database, sweep["id"], [row["case_number"]])[row["case_number"]]
+    database: Database, connection: sa.Connection, row: ExecutionRow, files: FileStore, out: Writing
+) -> ExportedDocument:
+    sweep = queries.find_sweep(database, row.sweep_id)
+    graph = queries.workflow_graph(database, sweep.workflow_id)
+    case = queries.case_rows(database, sweep.id, [row.case_number])[row.case_number]
     choices, combination = _chosen(database, row)
     defaults = {node["name"]: node["default"] for node in graph["nodes"]}
     line = stored.line_ids(connection, row)
@@ -86,80 +99,86 @@ def _write(
         "node_runs": stored.node_run_ids(connection, row, line, {**defaults, **choices}),
     }
     cell = None if combination is None else stored.cell_of(connection, row, combination)
-    values = set(case["input"].values())
-    snapshots = {case["workspace"]}
+    values = set(case.input.values())
+    snapshots = {case.workspace}
     for name, table in TABLES.items():
         rows = _rows(connection, table, row, ids, cell, combination)
         out.rows(name, _noting(name, rows, values, snapshots))
     for key in sorted(values):
         out.add(f"values/{key}", (data for _, data in stored.value_contents(database, connection, [key])))
-    contents = _write_files(out, files, snapshots - {None})
-    measured = queries.metric_rows(database, sweep["id"]) if cell is not None else []
+    contents = _write_files(out, files, {one for one in snapshots if one is not None})
+    measured = queries.metric_rows(database, sweep.id) if cell is not None else []
     head = {
         "format": FORMAT,
         "version": VERSION,
         "wtb": __version__,
         "exported_at": time.time(),
         "host": socket.gethostname(),
-        "execution": row["id"],
-        "sweep": sweep["id"],
-        "name": sweep["name"],
-        "project": sweep["project"],
-        "spec": _spec(sweep["spec"], sweep["kind"], choices),
-        "fingerprints": sweep["fingerprints"],
+        "execution": row.id,
+        "sweep": sweep.id,
+        "name": sweep.name,
+        "project": sweep.project,
+        "spec": _spec(sweep.spec, sweep.kind, choices),
+        "fingerprints": sweep.fingerprints,
         "graph": graph,
-        "case": {name: case[name] for name in ("id", "input", "expected", "tags", "workspace", "cluster")},
-        "repeat": row["repeat"],
+        "case": {name: getattr(case, name) for name in ("id", "input", "expected", "tags", "workspace", "cluster")},
+        "repeat": row.repeat,
         "choices": choices,
-        "edited": row["edited"],
+        "edited": row.edited,
         "cell": cell and {name: cell[name] for name in CELL},
-        "metrics": [{str(name): value for name, value in one.items() if name != "sweep_id"} for one in measured],
+        "metrics": [_without_sweep(one) for one in measured],
         "history": {name: member.model_dump() for name, member in out.history.items()},
     }
     out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)])
     return {
-        "execution": row["id"],
-        "case": case["id"],
+        "execution": row.id,
+        "case": case.id,
         "choices": choices,
-        "others": max(0, len(row["combinations"]) - 1),
+        "others": max(0, len(row.combinations) - 1),
         "checkpoints": len(line),
         "values": len(values),
         "files": contents,
+        "file": "",
+        "bytes": 0,
     }
+
+
+def _without_sweep(metric: MetricRow) -> dict[str, Any]:
+    return {name: value for name, value in asdict(metric).items() if name != "sweep_id"}
 
 
 CELL = ("status", "elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs", "failure", "finished_at")
 
 
-def _chosen(database: Database, row: Mapping[str, Any]) -> tuple[dict[str, str], int | None]:
+def _chosen(database: Database, row: ExecutionRow) -> tuple[dict[str, str], int | None]:
     """The variants of the first combination that an execution stands for, and that one's number."""
-    if row["choices"] is not None:
-        return dict(row["choices"]), None
-    first = row["combinations"][0]
-    return dict(queries.choices(database, row["sweep_id"])[first]), first
+    if row.choices is not None:
+        return dict(row.choices), None
+    first = row.combinations[0]
+    return dict(queries.choices(database, row.sweep_id)[first]), first
 
 
 def _rows(
     connection: sa.Connection,
     table: sa.Table,
-    row: Mapping[str, Any],
+    row: ExecutionRow,
     ids: Mapping[str, Sequence[str]],
     cell: Row | None,
     combination: int | None,
 ) -> Iterable[Row]:
     kept = columns(table)
     if table.name == "events":
-        return _events(stored.events_of(connection, kept, row["sweep_id"], ids["executions"]), combination)
+        return _events(stored.events_of(connection, kept, row.sweep_id, ids["executions"]), combination)
     if table.name == "scores":
         return [] if cell is None else stored.scores_of(connection, kept, cell)
     key, whose = _KEYS[table.name]
-    rows = stored.rows_of(connection, table, kept, key, [row["id"]] if table.name == "rollbacks" else ids[whose])
+    rows = stored.rows_of(connection, table, kept, key, [row.id] if table.name == "rollbacks" else ids[whose])
     if table.name == "approvals":
         return (one for one in rows if one["answer"] is not None)
     if table.name == "node_runs":  # of a fork that went on from the head, too
         there = set(ids["executions"])
         return (
-            {**one, "execution_id": one["execution_id"] if one["execution_id"] in there else row["id"]} for one in rows
+            {**one, "execution_id": one["execution_id"] if one["execution_id"] in there else row.id} for one in rows
         )
     return rows
 

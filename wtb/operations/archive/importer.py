@@ -10,12 +10,16 @@ from typing import Any
 
 import orjson
 
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Whole
+from wtb.core.documents.administration import ImportedDocument
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import new_id, short_id
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.operations.archive.exporter import CELL, named_values
-from wtb.operations.archive.row_schemas import REFERS, TABLES, Row, check_value, checked, columns
+from wtb.operations.archive.row_schemas import REFERS, TABLES, Row, check_value, columns, read_row
 from wtb.operations.archive.zip_file import Reading, naming
+from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
 from wtb.store import archive as stored
@@ -26,9 +30,10 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.limits.usage import disk_used
-from wtb.store.tables.schema import cells, events
+from wtb.store.log import insert_events
+from wtb.store.tables.schema import cells
 
-MOST = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
+MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
 # What tells the rows of a table from each other; events have nothing of the kind.
 _KEYS: Mapping[str, tuple[str, ...]] = {
     name: tuple(column.name for column in table.primary_key if column in columns(table))
@@ -37,57 +42,66 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 _ENDED_CELLS = {"completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
 
 
+@checked
 def import_execution(
-    database: Database,
-    file: Path,
-    files: FileStore,
-    *,
-    session: str,
-    by: str,
-    name: str | None = None,
-    most: int = MOST,
-) -> dict[str, Any]:
+    context: Context, file: Path, *, session: str | None = None, name: str | None = None, max_bytes: Whole = MAX_BYTES
+) -> ImportedDocument:
     """Read an archive into a session, whole or not at all.
 
     An execution that had not ended is paused at its head.
 
     Args:
-        database: The database to import into.
+        context: The database to import into, and who does, for the event log.
         file: The archive.
-        files: The store for its files.
-        session: The session's name.
-        by: Who imports it, for the event log.
+        session: The session's name; None for the context's, else that of the environment.
         name: What to call it; None for its old name.
-        most: Bytes that it may unpack to.
+        max_bytes: Whole that it may unpack to.
 
     Returns:
-        id (of the single execution), execution, name, case, status, and counts of checkpoints, values and files.
+        What was read. An execution that had not ended is `paused`.
 
     Raises:
-        InputError: If the archive is damaged or not one.
+        InputError: If the archive is damaged or not one, or the name is too long.
         ConflictError: If the session accepts no more.
     """
-    with Reading(file, most) as archive:
+    database, files = context.database, context.workspaces.files
+    session = context.session_name(session)
+    check_file(file)
+    if name is not None and not 0 < len(name) <= 200:
+        raise InputError("name: expected 1 to 200 characters")
+    with Reading(file, max_bytes) as archive:
         with naming(file):
             plan = _Plan(archive)
             manifests = _check_values_and_files(archive, plan)
         found = find_session(database, session)
-        _check_quota(database, found["id"], archive, manifests)
+        _check_quota(database, found.id, archive, manifests)
         _store_files(archive, files)
         contents = archive.contents("files")
+        called = name or archive.head.name
         with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
             owner = session_to_submit_to(connection, session)
             insert_values(connection, _values(archive))
             add_files(connection, owner, contents.items())
-            inserted = _insert(connection, archive, plan, owner, name or archive.head.name, by)
+            status = _insert(connection, archive, plan, owner, called, context.by)
     return {
-        **inserted,
+        "id": plan.sweep_id,
+        "name": called,
+        "execution": plan.renamed[archive.head.execution],
+        "status": status,
         "from": archive.head.execution,
         "case": archive.head.case.id,
         "checkpoints": archive.head.history["checkpoints"].rows,
         "values": len(archive.contents("values")),
         "files": len(contents.keys() - manifests.keys()),
     }
+
+
+def check_file(file: Path) -> None:
+    """Refuse what is no file, before anything is made for it. Raises InputError."""
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; expected a file that `wtb export` wrote")
+    if not file.is_file():
+        raise InputError(f"there is no file {file}")
 
 
 class _Plan:
@@ -132,7 +146,7 @@ class _Plan:
 
     def _rows(self, name: str) -> Iterator[tuple[int, Row]]:
         for number, line in enumerate(self.archive.lines(name), 1):
-            yield number, checked(TABLES[name], line, f"history/{name}.jsonl, line {number}")
+            yield number, read_row(TABLES[name], line, f"history/{name}.jsonl, line {number}")
 
     def _check_references(self, name: str, row: Row, where: str) -> None:
         """What a row refers to comes before it, so that no line of checkpoints leads back to itself."""
@@ -155,7 +169,7 @@ class _Plan:
                     raise InputError(f"{where}: it succeeded, and writes is missing")
                 node, _, part = row["task"].rpartition("|") if row["task"] != row["node"] else (row["task"], "", "0")
                 if node != row["node"] or not (part.isascii() and part.isdigit()):
-                    raise InputError(f"{where}: task {row['task']!r:.100} is none of node {row['node']!r:.100}")
+                    raise InputError(f"{where}: task {row['task']!r:.100} does not belong to node {row['node']!r:.100}")
             case "attempts" | "calls" | "invocations":
                 number = row["number" if name == "attempts" else "attempt"]
                 attempts = self._attempts[row["node_run_id"]]
@@ -166,7 +180,7 @@ class _Plan:
                     self._must_come(row[column], "checkpoints", f"{where}: {column}")
             case "scores":
                 if row["metric"] not in self._metrics:
-                    raise InputError(f"{where}: metric {row['metric']!r:.100} is none of those in execution.json")
+                    raise InputError(f"{where}: metric {row['metric']!r:.100} is not among those in execution.json")
 
     def _check_ancestry(self) -> None:
         """An execution comes after the one that it came from, so that none came from itself."""
@@ -266,7 +280,8 @@ def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
         yield digest, b"".join(archive.content("values", digest))
 
 
-def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> dict[str, Any]:
+def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> str:
+    """Insert an archive's rows. Returns the status of its execution."""
     head, execution = archive.head, plan.execution
     assert execution is not None, "a plan has found the execution"
     sweep_id = plan.sweep_id
@@ -316,8 +331,8 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
             insert_rows(connection, cells, [_cell(archive, sweep_id, new, status)])
     data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
     event = {**owner, "execution_id": new, "kind": "execution.imported", "severity": "info", "at": now, "data": data}
-    insert_rows(connection, events, [event])
-    return {"id": sweep_id, "name": name, "execution": new, "status": status}
+    insert_events(connection, [event])
+    return status
 
 
 def _standing(row: Row, target: str, status: str, reason: str | None) -> Row:

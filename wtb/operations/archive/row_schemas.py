@@ -55,6 +55,8 @@ TABLES: Final = {
 # Columns that belong to the database an execution is in, or to who works on it there.
 _LEFT_OUT: Final = {
     *("sweep_id", "session_id", "case_number", "repeat", "combination", "combinations", "choices", "cells", "pinned"),
+    *("created_transaction", "created_event", "started_transaction", "started_event"),
+    *("ended_transaction", "ended_event", "ended_at"),  # of events, which the archive has
     *("owner_id", "token", "lease_until", "kills", "losses", "queue", "asked", "stalled_at", "transaction"),
 }
 # Columns that hold ids, and of which table; events and answers hold ids within their data.
@@ -231,7 +233,7 @@ def _model(table: sa.Table) -> type[Strict]:
 _MODELS: Final = {name: _model(table) for name, table in TABLES.items()}
 
 
-def checked(table: sa.Table, line: bytes, where: str) -> Row:
+def read_row(table: sa.Table, line: bytes, where: str) -> Row:
     """Read a row of the history.
 
     Args:

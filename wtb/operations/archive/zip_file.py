@@ -143,7 +143,8 @@ class Reading:
         total = sum(info.file_size for info in infos)
         if total > max_bytes:
             raise InputError(
-                f"{self.file}: it unpacks to {total:,} bytes; at most {max_bytes:,} are taken (--max-size raises that)"
+                f"{self.file}: it unpacks to {total:,} bytes; max_bytes allows {max_bytes:,} at most",
+                argument="max_bytes",
             )
         for info in infos:
             name = info.filename

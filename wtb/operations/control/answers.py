@@ -1,244 +1,372 @@
-"""Answering questions: what was typed is held against what was asked, then it is noted once, for all who wait."""
+"""Answering questions: an answer is checked against what was asked, then it is recorded once, for all who wait."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyText
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean
-from wtb.core.questions import ACTIONS
+from wtb.core.questions import ACTIONS, GivenAction, how_to_answer, ways
 from wtb.core.serialization.codec import encode
-from wtb.core.serialization.plain_json import iso, readable, storable
-from wtb.core.tree.checkpoints import shown
-from wtb.display.views.sweeps import find
-from wtb.operations.control.state_edits import check_reach, checked_changes, read_changes
+from wtb.core.serialization.plain_json import storable
+from wtb.core.texts import plural
+from wtb.display.views.questions import readable_value
+from wtb.operations.context import Context
+from wtb.operations.control.continuation import Continuation, RunBy, check_runs_here, continue_sweeps, run_here
+from wtb.operations.control.questions import find_question
+from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.running.local import RunHere
+from wtb.planning.binding import Bound, bind
+from wtb.planning.prepare import stored_spec
 from wtb.store.control import approvals, questions
-from wtb.store.database import Database
-from wtb.store.read.queries import find_sweep, line, load_values
+from wtb.store.read.queries import find_sweep
+from wtb.store.rows import ListedQuestion, SameQuestion
 
-if TYPE_CHECKING:
-    from wtb.planning.binding import Bound
-
-Row = Mapping[str, Any]
 FEEDBACK = 100_000  # characters
 VALUE = 1_000_000  # bytes of JSON
+_Asked = ListedQuestion | SameQuestion
+
 MOST_NAMED = 5  # of questions that an answer does not fit
 
 
+@dataclass(frozen=True)
+class Answered:
+    """An answer that was accepted.
+
+    Attributes:
+        approval: The id of the question.
+        sweep: The id of its sweep.
+        action: `approve`, `reject` or `modify`.
+        choice: The option that was chosen.
+        feedback: Text for the node, as it is stored.
+        value: What the node is given, as plain JSON.
+        set: The keys of the state that were changed.
+        by: Who answered.
+        executions: Ids of the executions that waited for it alone, which are pending now.
+        queued: Whether workers run the sweep.
+        single: Whether it is a single execution, and no sweep.
+        continuation: Who continues with the executions; None if there are none.
+    """
+
+    approval: str
+    sweep: str
+    action: GivenAction
+    choice: str | None
+    feedback: str | None
+    value: Any
+    set: tuple[str, ...]
+    by: str
+    executions: tuple[str, ...]
+    queued: bool
+    single: bool
+    continuation: Continuation | None = None
+
+
+@checked
 def answer(
-    database: Database,
-    approval_id: str,
-    action: str,
+    context: Context,
+    ref: str,
+    action: str | None = None,
     *,
     choice: str | None = None,
-    feedback: str | None = None,
+    feedback: AnyText | None = None,
     value: Any = ...,
-    set: Mapping[str, Any] | Sequence[str] = (),
+    set: Mapping[str, Any] | None = None,
     bound: Bound | None = None,
-    by: str,
-) -> dict[str, Any]:
+    run: RunHere | None = None,
+) -> Answered:
     """Answer a question, for all executions that wait for it; they are pending then.
 
     Args:
-        database: The database that it is in.
-        approval_id: Its id or the beginning of it; or an execution or a sweep that waits for this answer only.
-        action: `approve`, `reject` or `modify`; or one of its options, which is then the choice.
+        context: Where, and who answers.
+        ref: The question's id or the beginning of it; or an execution or a sweep that waits for this answer only.
+        action: `approve`, `reject` or `modify`; or one of its options, which is then the choice. With a value it is
+            `approve` if None.
         choice: One of its options.
         feedback: Text for the node.
         value: What the node that asked is given: anything that can be stored in the state; `...` for nothing.
-        set: With `modify`: values by key of the state, or `key=value` texts.
+        set: With `modify`: values by key of the state.
         bound: The sweep's code, which checks values; imported if None.
-        by: Who answers.
+        run: Runs a single execution on that no other process runs. If None, the caller may (`run_here`).
 
     Returns:
-        approval, sweep, action, choice, feedback, value, set, by, executions (their ids), queued and single.
+        What was recorded, and who continues.
 
     Raises:
-        InputError: If the answer does not fit the question.
-        ConflictError: If somebody else was first.
+        InputError: If the answer does not fit the question, or code that would run is not there.
+        ConflictError: If somebody else was first, or code that would run has changed.
     """
-    approvals.expire(database)
-    row = find_question(database, approval_id)
-    action, choice = _taken(row, action, choice)
-    if row["status"] == "open":  # else the transaction says who was first
-        _check(row, action, choice, feedback, bool(set))
-        if value is not ...:
-            _check_valued(row, action)
-    encoded = None if value is ... else _encoded(value)
+    approvals.expire(context.database)
+    row = find_question(context.database, ref)
+    if action is None and value is ...:
+        how = how_to_answer(row.id, row.kind, row.options)
+        raise InputError(f"how to answer is missing; expected: {how}")
+    reply = _Reply(action or "approve", choice, feedback, value)
+    if run is not None:
+        check_runs_here(context, row.sweep_id, bound)
+    given = _record(context, row, reply, set or {}, bound)
+    going = continue_sweeps(context, {given.sweep: given.executions})
+    _run_on(context, going, bound, run)
+    return replace(given, continuation=next(iter(going), None))
+
+
+def _run_on(context: Context, continuations: Sequence[Continuation], bound: Bound | None, run: RunHere | None) -> None:
+    """Run single executions on that no other process runs, if something is given that runs them."""
+    for going in continuations:
+        if run is not None and going.run_by is RunBy.here:
+            run_here(context, going, bound=bound, run=run)
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """What somebody answers; `value` is `...` for none."""
+
+    action: str
+    choice: str | None
+    feedback: str | None
+    value: Any
+
+    def to(self, row: _Asked) -> _Reply:
+        """Return it as the reply to a question: an option by itself approves."""
+        if self.action not in ACTIONS and self.choice is None and self.action in (row.options or ()):
+            return replace(self, action="approve", choice=self.action)
+        return self
+
+
+def _record(
+    context: Context, row: ListedQuestion, reply: _Reply, set: Mapping[str, Any], bound: Bound | None = None
+) -> Answered:
+    database, reply = context.database, reply.to(row)
+    if row.status == "open":  # else the transaction says who was first
+        _check(row, reply, bool(set))
+    encoded = None if reply.value is ... else _encoded(reply.value)
     changes = {}
     if set:
-        bound = bound or _bound(database, row["sweep_id"])
-        changes = checked_changes(bound, set) if isinstance(set, Mapping) else read_changes(bound, set)
-        check_reach(database, bound, row["checkpoint_id"], changes)
-    stored_feedback = None if feedback is None else storable(feedback, FEEDBACK)
+        bound = bound or bind(stored_spec(find_sweep(database, row.sweep_id)))
+        changes = checked_changes(bound, set)
+        check_reach(database, bound, row.checkpoint_id, changes)
+    feedback = None if reply.feedback is None else storable(reply.feedback, FEEDBACK)
     recorded = approvals.give(
         database,
-        row["id"],
-        action=action,
-        choice=choice,
-        feedback=stored_feedback,
+        row.id,
+        action=cast(GivenAction, reply.action),
+        choice=reply.choice,
+        feedback=feedback,
         value=encoded,
         changes=changes,
-        by=storable(by, 200),
+        by=storable(context.by, 200),
     )
-    return {
-        "approval": row["id"],
-        "sweep": row["sweep_id"],
-        "action": action,
-        "choice": choice,
-        "feedback": stored_feedback,
-        "value": _shown(encoded),
-        "set": sorted(changes),
-        "by": recorded.row["answered_by"],
-        "executions": list(recorded.woken),
-        "queued": bool(row["queued"]),
-        "single": row["sweep_kind"] == "single",
-    }
+    return Answered(
+        approval=row.id,
+        sweep=row.sweep_id,
+        action=cast(GivenAction, reply.action),  # `_check` has seen it
+        choice=reply.choice,
+        feedback=feedback,
+        value=readable_value(encoded),
+        set=tuple(sorted(changes)),
+        by=recorded.row.answered_by or context.by,
+        executions=tuple(recorded.woken),
+        queued=bool(row.queued),
+        single=row.sweep_kind == "single",
+    )
 
 
+@dataclass(frozen=True)
+class Preview:
+    """Open questions that are to be answered alike.
+
+    Attributes:
+        action: `approve`, `reject` or `modify`, or one of their options.
+        rows: The questions, of `store.control.questions.alike`.
+    """
+
+    action: str
+    rows: Sequence[SameQuestion]
+
+    @property
+    def texts(self) -> list[str]:
+        """What they ask, each text once."""
+        return list(dict.fromkeys(row.question for row in self.rows))
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A question that somebody else answered meanwhile.
+
+    Attributes:
+        approval: Its id.
+        because: Who was quicker.
+    """
+
+    approval: str
+    because: str
+
+
+@dataclass(frozen=True)
+class AnsweredMany:
+    """Several questions that were answered alike.
+
+    Attributes:
+        answers: Those that were accepted.
+        conflicts: Those that came too late.
+        continuations: Who continues with the executions that waited, by sweep.
+    """
+
+    answers: tuple[Answered, ...]
+    conflicts: tuple[Conflict, ...]
+    continuations: tuple[Continuation, ...]
+
+
+@checked
+def preview_answers(
+    context: Context,
+    action: str | None,
+    *,
+    sweep: str | None = None,
+    node: str | None = None,
+    question: str | None = None,
+) -> Preview:
+    """Find the open questions that `answer_all` is to answer, for who has to confirm it.
+
+    Args:
+        context: Where.
+        action: `approve`, `reject` or `modify`, or one of their options.
+        sweep: Only those of a sweep: its id, the beginning of it, or its name.
+        node: Only those of a node.
+        question: Only those that ask the same as this one, by its id; or that have this text in them.
+
+    Returns:
+        The action and the questions.
+
+    Raises:
+        InputError: If no question is left, or the action is missing.
+    """
+    database = context.database
+    approvals.expire(database)
+    sweep_id = None if sweep is None else find_sweep(database, sweep).id
+    same, text = None, question
+    if question is not None:
+        try:
+            same, text = questions.find_approval(database, question), None
+        except InputError:  # no id, but what is asked
+            same = None
+    rows = questions.alike(database, sweep_id=sweep_id, node=node, question=same, text=text)
+    if not rows:
+        raise InputError("no open question is left to be answered; `wtb approvals` lists what is asked")
+    if action is None:
+        raise InputError(f"how to answer {plural(len(rows), 'question')} is missing; expected: {_common_ways(rows)}")
+    return Preview(action, rows)
+
+
+def _common_ways(rows: Sequence[SameQuestion]) -> str:
+    """How the questions can be answered, where all of them can be answered so."""
+    common = [set(ways(row.kind, row.options)) - {"modify"} for row in rows]
+    every = [one for one in ways(rows[0].kind, rows[0].options) if all(one in way for way in common)]
+    return "|".join(every) or "a narrower choice of questions, since they have no answer in common"
+
+
+@checked
 def answer_all(
-    database: Database,
-    rows: Sequence[Row],
-    action: str,
+    context: Context,
+    preview: Preview,
     *,
     choice: str | None = None,
-    feedback: str | None = None,
+    feedback: AnyText | None = None,
     value: Any = ...,
-    by: str,
-) -> dict[str, Any]:
+    run: RunHere | None = None,
+) -> AnsweredMany:
     """Answer several open questions alike.
 
     Args:
-        database: The database that they are in.
-        rows: Their rows, of `alike`.
-        action: As of `answer`, as are the other arguments.
+        context: Where they are, and who answers.
+        preview: The action and the questions, of `preview_answers`.
         choice: One of the options.
         feedback: Text for the nodes.
         value: What the nodes are given; `...` for nothing.
-        by: Who answers.
+        run: Runs single executions on that no other process runs. If None, the caller may (`run_here`).
 
     Returns:
-        answers (each as of `answer`), and conflicts (approval, because): those that somebody else answered meanwhile.
+        What was recorded, and who continues.
 
     Raises:
-        InputError: If the answer does not fit one of them; then none is answered.
+        InputError: If the answer does not fit one of them, or code that would run is not there; none is answered then.
+        ConflictError: If code that would run has changed; none is answered then.
     """
+    reply = _Reply(preview.action, choice, feedback, value)
+    _check_all(preview.rows, reply)
+    for sweep_id in dict.fromkeys(row.sweep_id for row in preview.rows if run is not None):
+        check_runs_here(context, sweep_id, None)
+    answers, conflicts = [], []
+    for row in preview.rows:
+        try:
+            asked = find_question(context.database, row.id)
+            answers.append(_record(context, asked, reply, {}))
+        except ConflictError as error:
+            conflicts.append(Conflict(row.id, str(error)))
+    woken: dict[str, list[str]] = {}
+    for given in answers:
+        woken.setdefault(given.sweep, []).extend(given.executions)
+    going = continue_sweeps(context, woken)
+    _run_on(context, going, None, run)
+    return AnsweredMany(tuple(answers), tuple(conflicts), going)
+
+
+def _check_all(rows: Sequence[SameQuestion], reply: _Reply) -> None:
     problems: list[str] = []
     for row in rows:
-        taken, chosen = _taken(row, action, choice)
         try:
-            _check(row, taken, chosen, feedback, changes=False)
-            if value is not ...:
-                _check_valued(row, taken)
+            _check(row, reply.to(row))
         except InputError as error:
             problems += error.problems
     if problems:
         more = [f"and {len(problems) - MOST_NAMED:,} more like that"] if len(problems) > MOST_NAMED else []
         raise InputError("nothing was answered", *problems[:MOST_NAMED], *more)
-    answers, conflicts = [], []
-    for row in rows:
-        try:
-            answers.append(answer(database, row["id"], action, choice=choice, feedback=feedback, value=value, by=by))
-        except ConflictError as error:
-            conflicts.append({"approval": row["id"], "because": str(error)})
-    return {"answers": answers, "conflicts": conflicts}
 
 
-def _taken(row: Row, action: str, choice: str | None) -> tuple[str, str | None]:
-    """The action and the choice that were typed: an option by itself approves."""
-    if action not in ACTIONS and choice is None and action in (row["options"] or ()):
-        return "approve", action
-    return action, choice
-
-
-def group_document(row: Row) -> dict[str, Any]:
-    """Return questions that ask the same, as a document; the row is one of `question_groups`."""
-    return {
-        "id": row["id"],
-        "questions": row["questions"],
-        "executions": int(row["executions"]),
-        "kind": row["kind"],
-        "question": row["question"],
-        "options": row["options"],
-        "node": row["node"],
-        "sweep": {"id": row["sweep_id"], "name": row["sweep"], "kind": row["sweep_kind"]},
-        "workflow": row["workflow"],
-        "case": row["case"],
-        "cases": row["cases"],
-        "asked_at": iso(row["asked_at"]),
-        "expires_at": iso(row["expires_at"]),
-    }
-
-
-def find_question(database: Database, ref: str) -> dict[str, Any]:
-    """Return a question by its id, or the only open one of an execution or a sweep. Raises InputError."""
-    try:
-        return questions.find_approval(database, ref)
-    except InputError as error:
-        try:
-            kind, found = find(database, ref)
-        except InputError:
-            raise error from None
-    which = {f"{kind}_id": found["id"]}
-    rows = questions.approval_rows(database, **which)
-    if len(rows) == 1:
-        return rows[0]
-    over = [] if rows else questions.approval_rows(database, **which, closed=True)
-    if over and over[-1]["status"] == "expired":  # `give` says when, and what came of it
-        return over[-1]
-    asked = ", ".join(row["id"] for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
-    waits = f"waits for {len(rows):,} answers ({asked}): name one of the questions" if rows else "waits for no answer"
-    raise InputError(f"{kind} {found['id']} {waits}; `wtb approvals` lists what is asked")
-
-
-def _bound(database: Database, sweep_id: str) -> Bound:
-    from wtb.planning.binding import bind
-    from wtb.planning.prepare import stored_spec
-
-    return bind(stored_spec(find_sweep(database, sweep_id)))
-
-
-def _check(row: Row, action: str, choice: str | None, feedback: str | None, changes: bool) -> None:
-    """Raises InputError where an answer does not fit the question."""
-    options = row["options"] or []
+def _check(row: _Asked, reply: _Reply, changes: bool = False) -> None:
+    """Raise InputError if an answer does not fit the question."""
+    action, choice, options = reply.action, reply.choice, row.options or []
     if action in options and choice is not None:
         raise InputError(
-            f"question {row['id']} is answered with the option {action!r} and with --choose {choice}; "
+            f"question {row.id} is answered with the option {action!r} and with the choice {choice!r}; "
             f"expected one of them"
         )
     if action not in ACTIONS:
         known = (*options, *ACTIONS)
         raise InputError(
-            f"question {row['id']} cannot be answered with {action!r}{did_you_mean(action, known)}; expected one of: "
+            f"question {row.id} cannot be answered with {action!r}{did_you_mean(action, known)}; expected one of: "
             + ", ".join(known)
         )
     if choice is not None and action == "reject":
-        raise InputError(f"{choice!r} cannot be chosen and rejected at once; reject with --feedback, or approve")
+        raise InputError(f"{choice!r} cannot be chosen and rejected at once; reject with feedback, or approve")
     if choice is not None and choice not in options:
         offered = f"it has: {', '.join(options)}" if options else "it has none: answer approve, reject or modify"
-        raise InputError(f"question {row['id']} has no option {choice!r}{did_you_mean(choice, options)}; {offered}")
+        raise InputError(f"question {row.id} has no option {choice!r}{did_you_mean(choice, options)}; {offered}")
     if action != "reject" and options and choice is None:
-        raise InputError(f"question {row['id']} asks to choose; {_chosen(action, options)}")
-    if action == "approve" and row["kind"] == "action" and not options and not (feedback or "").strip():
-        raise InputError(f"question {row['id']} asks for a response: give it with --feedback or --feedback-file")
+        raise InputError(f"question {row.id} asks to choose; {_chosen(action, options)}")
+    if action == "approve" and row.kind == "action" and not options and not (reply.feedback or "").strip():
+        raise InputError(f"question {row.id} asks for a response: give it as feedback")
     if changes and action != "modify":
-        raise InputError(f"--set changes the state, and {action} does not; expected it with modify")
+        raise InputError(f"values for the state are given, and {action} does not change it; expected them with modify")
     if action == "modify" and not changes:
-        raise InputError("modify changes the state; expected what to change, as --set key=value")
+        raise InputError("modify changes the state; expected what to change: values by key")
+    if reply.value is not ...:
+        _check_valued(row, action)
 
 
-def _check_valued(row: Row, action: str) -> None:
+def _check_valued(row: _Asked, action: str) -> None:
     """Raise InputError if an answer cannot have a value, since nothing would read it."""
     if action == "reject":
+        raise InputError("a value cannot be given and the question rejected at once; reject with feedback, or approve")
+    if row.kind == "action":
+        raise InputError(f"question {row.id} asks for a response, which is text: give it as feedback")
+    if row.kind != "ask":
         raise InputError(
-            "a value cannot be given and the question rejected at once; reject with --feedback, or approve"
-        )
-    if row["kind"] == "action":
-        raise InputError(f"question {row['id']} asks for a response, which is text: give it with --feedback")
-    if row["kind"] != "ask":
-        raise InputError(
-            f"question {row['id']} is not asked by a node, so that nothing would take a value; expected --feedback, "
-            f"or modify --set key=value"
+            f"question {row.id} is not asked by a node, so that nothing would take a value; expected feedback, or "
+            f"modify with values by key"
         )
 
 
@@ -247,78 +375,17 @@ def _encoded(value: Any) -> str:
     try:
         data = encode(value)
     except StateError as error:
-        raise InputError(f"--value: {error}") from None
+        raise InputError(f"the value cannot be stored: {error}") from None
     if len(data) > VALUE:
         raise InputError(
             f"the value has {len(data):,} bytes of JSON; expected at most {VALUE:,}: put more into the state, with "
-            f"modify --set key=@file"
+            f"modify"
         )
     return data.decode()
-
-
-def _shown(value: str | None) -> Any:
-    return None if value is None else readable(value.encode())
 
 
 def _chosen(action: str, options: Sequence[str]) -> str:
     offered = ", ".join(options)
     if action == "approve":
-        return f"answer with one of: {offered} (or approve --choose OPTION)"
-    return f"give --choose with one of: {offered}"
-
-
-def document(database: Database, row: Row, *, whole: bool = False) -> dict[str, Any]:
-    """Return a question as a document, without anything that would show the variants behind it.
-
-    Args:
-        database: The database that it is in.
-        row: Its row.
-        whole: Add the context: for a question about a step, its state.
-    """
-    reply = row["answer"]
-    shown_question = {
-        "id": row["id"],
-        "status": row["status"],
-        "kind": row["kind"],
-        "question": row["question"],
-        "options": row["options"] or [],
-        "default": None if row["default"] is None else row["default"]["choice"],
-        "node": row["node"],
-        "sweep": {"id": row["sweep_id"], "name": row["sweep"], "kind": row["sweep_kind"]},
-        "workflow": row["workflow"],
-        "case": row["case"],
-        "executions": row["executions"],
-        "asked_at": iso(row["asked_at"]),
-        "expires_at": iso(row["expires_at"]),
-        "answer": None,
-    }
-    if reply is not None:
-        shown_question["answer"] = {
-            "action": reply["action"],
-            "choice": reply["choice"],
-            "feedback": reply["feedback"],
-            "value": _shown(reply.get("value")),
-            "set": sorted(reply["set"]),
-            "by": row["answered_by"],
-            "at": iso(row["answered_at"]),
-        }
-    if whole:
-        shown_question["context"] = _context(database, row)
-    return shown_question
-
-
-def _context(database: Database, row: Row) -> Any:
-    """What there is to look at, as plain JSON; None where it is not kept any more."""
-    if row["context"] is not None:
-        return readable(row["context"].encode())
-    if row["kind"] not in ("before", "after"):
-        return None
-    checkpoints = line(database, row["checkpoint_id"])
-    if not checkpoints:
-        return None
-    state = shown(checkpoints[-1].state)
-    if row["kind"] == "after":
-        before = checkpoints[-2].state if len(checkpoints) > 1 else {}
-        state = {name: key for name, key in state.items() if before.get(name) != key}
-    stored = load_values(database, state.values())
-    return {name: readable(stored[key].data) for name, key in state.items()}
+        return f"answer with one of: {offered} (or approve with a choice)"
+    return f"expected a choice with {action}, one of: {offered}"

@@ -1,59 +1,127 @@
-"""Decisions of people about one execution, for the command line and Python."""
+"""Pausing and cancelling sweeps and executions."""
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from wtb.core.errors import ConflictError
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Reason
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.operations.context import Context
 from wtb.store.control import executions as store
+from wtb.store.control import sweeps
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
+from wtb.store.read.references import ExecutionTarget, Target, find_target
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 from wtb.store.runs.retry import AGAIN
 from wtb.store.runs.retry import retry as retry_cells
 
-Row = Mapping[str, Any]
-
 PATIENCE_S = 10.0  # for an execution to pause before its next step
 LOOK_S = 0.05
 
 
-def user() -> str:
-    """Return the user at this machine, who decides."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+@dataclass(frozen=True)
+class Running:
+    """An execution that has been asked to pause and is still in a node.
+
+    Attributes:
+        execution: Its id.
+        nodes: What it is in: node, and for how many seconds.
+    """
+
+    execution: str
+    nodes: tuple[tuple[str, float], ...]
 
 
-def because(by: str, reason: str | None) -> str:
-    """Return a person and their reason for a change, for the event log."""
-    return f"by {by}" + (f": {reason}" if reason else "")
+@dataclass(frozen=True)
+class Paused:
+    """What `pause` did.
+
+    Attributes:
+        target: What was to be paused.
+        already: Why it had been paused before; None if it was not.
+        paused: Ids of executions that are paused now, of an execution and what it forked into; empty for a sweep.
+        running: Those that pause as soon as their nodes have ended.
+        status: How the target stands now. Of an execution that was quicker it is the status in which it ended.
+    """
+
+    target: Target
+    status: str
+    already: str | None = None
+    paused: tuple[str, ...] = ()
+    running: tuple[Running, ...] = ()
 
 
-def pause(
-    database: Database,
+@checked
+def pause(context: Context, ref: str, *, reason: Reason | None = None, now: bool = False) -> Paused:
+    """Pause a sweep or an execution until it is resumed. Of an execution it returns when that has paused.
+
+    Args:
+        context: Where, and who pauses it.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+        reason: A reason for people.
+        now: Of an execution: end the node that it is in, which runs again on resume.
+
+    Returns:
+        What is paused now, and what will be.
+
+    Raises:
+        InputError: If there is no such sweep or execution, or `now` is given for a sweep.
+        ConflictError: If it cannot be paused, as it has ended or has not begun.
+    """
+    target = find_target(context.database, ref)
+    if target.kind == "execution":
+        return _pause_execution(context, target, reason, now)
+    row = target.row
+    if now:
+        raise InputError(f"only the nodes of one execution can be ended at once, and {ref!r} is a sweep; cancel it")
+    if row.status == "paused":
+        return Paused(target, "paused", already=row.reason)
+    if row.status not in ("pending", "running"):
+        raise ConflictError(f"{target} is {row.status}: there is nothing to pause")
+    if row.status == "pending" and not row.queued:
+        raise ConflictError(f"{target} has not begun: there is nothing to pause")
+    sweeps.pause(context.database, target.id, reason=context.because(reason), by=context.by)
+    return Paused(target, "paused")
+
+
+def _pause_execution(context: Context, target: ExecutionTarget, reason: str | None, now: bool) -> Paused:
+    if target.row.status == "paused":
+        return Paused(target, "paused", already=target.row.reason)
+    line = pause_and_wait(context, target.id, reason=reason, at_once=now)
+    return Paused(
+        target,
+        line[0].status,
+        paused=tuple(row.id for row in line if row.status == "paused"),
+        running=tuple(_running(context.database, row.id) for row in line if row.status == "running"),
+    )
+
+
+def _running(database: Database, execution_id: str) -> Running:
+    runs = store.node_runs_under_way(database, execution_id)
+    return Running(execution_id, tuple((run.node, run.for_s) for run in runs))
+
+
+def pause_and_wait(
+    context: Context,
     execution_id: str,
     *,
-    by: str,
     reason: str | None = None,
     at_once: bool = False,
     patience_s: float = PATIENCE_S,
-) -> list[dict[str, Any]]:
+) -> list[ExecutionRow]:
     """Pause an execution, and wait until it is: its process ends the node first.
 
     Args:
-        database: The database that it is in.
+        context: Where it is, and who pauses it.
         execution_id: Its id.
-        by: Who pauses it.
         reason: A reason for people.
         at_once: Take it from its process, as from one that is dead.
         patience_s: Seconds to wait at most.
@@ -64,7 +132,7 @@ def pause(
     Raises:
         ConflictError: If it cannot be paused.
     """
-    words = because(by, reason)
+    database, by, words = context.database, context.by, context.because(reason)
     lost = _held_by_the_dead(database, [queries.find_execution(database, execution_id)])
     store.pause(database, execution_id, reason=words, by=by, at_once=at_once, lost=lost.get(execution_id))
     ends = time.monotonic() + patience_s
@@ -72,25 +140,88 @@ def pause(
         line = store.line_of(database, execution_id)
         lost = _held_by_the_dead(database, line)
         for row in line:
-            waits = row["asked"] is not None and row["status"] == "waiting"
-            if row["status"] == "pending" or waits or row["id"] in lost:
+            waits = row.asked is not None and row.status == "waiting"
+            if row.status == "pending" or waits or row.id in lost:
                 try:  # its runner released it, or died
-                    store.pause(database, row["id"], reason=words, by=by, lost=lost.get(row["id"]))
+                    store.pause(database, row.id, reason=words, by=by, lost=lost.get(row.id))
                 except ConflictError:
                     continue
-        if not any(row["status"] in ("pending", "running") for row in line) or time.monotonic() > ends:
+        if not any(row.status in ("pending", "running") for row in line) or time.monotonic() > ends:
             return line
         time.sleep(LOOK_S)
 
 
-def _held_by_the_dead(database: Database, rows: Sequence[Row]) -> dict[str, str]:
+def _held_by_the_dead(database: Database, rows: Sequence[ExecutionRow]) -> dict[str, str]:
     """Execution -> its runner, for executions whose runners are provably dead."""
-    owners = {row["id"]: row["owner_id"] for row in rows if row["status"] == "running" and row["owner_id"]}
+    owners = {row.id: row.owner_id for row in rows if row.status == "running" and row.owner_id}
     dead = {id for id, owner in leases.runner_rows(database, set(owners.values())).items() if not is_not_dead(owner)}
     return {execution: owner for execution, owner in owners.items() if owner in dead}
 
 
-def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
+@dataclass(frozen=True)
+class Cancelled:
+    """What `cancel` did, or would do.
+
+    Attributes:
+        target: What is cancelled.
+        cells: How many cells have no other outcome any more; of a fork, which owns none, 0.
+        is_fork: Whether it is an execution that a person forked.
+        already: Why it had been cancelled before; None if it was not.
+    """
+
+    target: Target
+    cells: int
+    is_fork: bool = False
+    already: str | None = None
+
+
+@checked
+def preview_cancel(context: Context, ref: str) -> Cancelled:
+    """Return what `cancel` would do, for who has to confirm it.
+
+    Raises:
+        InputError: If there is no such sweep or execution.
+        ConflictError: If it has ended.
+    """
+    target = find_target(context.database, ref)
+    if target.kind == "execution":
+        execution = target.row
+        if execution.status not in OPEN_EXECUTIONS:
+            raise store.impossible(execution, "cancelled")
+        return Cancelled(target, len(execution.combinations), is_fork=execution.choices is not None)
+    row = target.row
+    if row.status == "completed":
+        raise ConflictError(f"{target} is completed: there is nothing to cancel (`wtb delete` removes it)")
+    counts = queries.cell_counts(context.database, target.id)
+    cells = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
+    return Cancelled(target, cells, already=row.reason if row.status == "cancelled" else None)
+
+
+@checked
+def cancel(context: Context, ref: str, *, reason: Reason | None = None) -> Cancelled:
+    """End a sweep or an execution for good, wherever it runs. Its results so far stay.
+
+    Args:
+        context: Where, and who cancels it.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+        reason: A reason for people.
+
+    Returns:
+        How many cells were cancelled.
+
+    Raises:
+        InputError: If there is no such sweep or execution.
+        ConflictError: If it has ended.
+    """
+    found = preview_cancel(context, ref)
+    if found.already is not None:
+        return found
+    end = sweeps.cancel if found.target.kind == "sweep" else store.cancel
+    cells = end(context.database, found.target.id, reason=context.because(reason), by=context.by)
+    return replace(found, cells=cells)
+
+
+def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False) -> str:
     """Give the failed cells of an execution a new one.
 
     Args:
@@ -104,10 +235,10 @@ def retry(database: Database, row: Row, *, failed_only: bool = False) -> str:
     Raises:
         ConflictError: If it has no such cells, or if its sweep is cancelled.
     """
-    sweep = queries.find_sweep(database, row["sweep_id"])
-    if sweep["status"] == "cancelled":
-        raise ConflictError(f"sweep {sweep['id']} is cancelled for good; start a new one")
-    if not retry_cells(database, sweep["id"], ("failed",) if failed_only else AGAIN, execution_id=row["id"]):
-        abandoned = row["status"] in ("pending", "running") and not runs_now(database, sweep)
+    sweep = queries.find_sweep(database, row.sweep_id)
+    if sweep.status == "cancelled":
+        raise ConflictError(f"sweep {sweep.id} is cancelled for good; start a new one")
+    if not retry_cells(database, sweep.id, ("failed",) if failed_only else AGAIN, execution_id=row.id):
+        abandoned = row.status in ("pending", "running") and not runs_now(database, sweep)
         raise store.impossible(row, "retried: none of its cells has failed", left=abandoned)
-    return store.newest_retry(database, row["id"])
+    return store.newest_retry(database, row.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +23,32 @@ _LINE = re.compile(r":[0-9]+: ")  # of the text around a value
 _OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
 
 
-def read_changes(bound: Bound, texts: Sequence[str]) -> dict[str, Value]:
-    """Return the values of `--set key=value` and `--set key=@file` by key. Raises InputError with everything wrong."""
-    changes = parse_changes(texts)
-    return checked_changes(bound, changes, as_written(texts))
+@dataclass(frozen=True)
+class Typed:
+    """A value that a person typed for a key of the state.
+
+    Attributes:
+        value: As YAML reads it.
+        text: As it was typed: `42` is the text "42" if the key holds text.
+    """
+
+    value: Any
+    text: str
+
+
+def typed_changes(texts: Sequence[str]) -> dict[str, Typed]:
+    """Return the values of texts KEY=VALUE and KEY=@FILE by key, not yet checked. Raises InputError."""
+    written = as_written(texts)
+    return {name: Typed(value, written[name]) for name, value in parse_changes(texts).items()}
 
 
 def as_written(texts: Sequence[str]) -> dict[str, str]:
-    """Return each value of `--set key=value` as it was typed, by key."""
+    """Return each value of texts KEY=VALUE as it was typed, by key."""
     return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
 
 
 def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the values of `--set` by key, not yet checked against a schema.
+    """Return the values of such texts by key, not yet checked against a schema.
 
     A value is YAML, and so is a file whose name ends in .json, .yaml or .yml; any other file is text.
     """
@@ -44,9 +57,9 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            problems.append(f"--set {text!r}: expected key=value, or key=@file")
+            problems.append(f"set {text!r}: expected key=value, or key=@file")
         elif name in changes:
-            problems.append(f"--set {name}: given twice; expected each key once")
+            problems.append(f"set {name}: given twice; expected each key once")
         else:
             try:
                 changes[name] = _from_file(name, value[1:]) if value.startswith("@") else _from_text(name, value)
@@ -57,15 +70,12 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def checked_changes(
-    bound: Bound, changes: Mapping[str, Any], written: Mapping[str, str] | None = None
-) -> dict[str, Value]:
+def checked_changes(bound: Bound, changes: Mapping[str, Any]) -> dict[str, Value]:
     """Check values that a person gives to keys of the state.
 
     Args:
         bound: The sweep's code, whose schema decides.
-        changes: Values by key.
-        written: Each value as it was typed: `42` is the text "42" if the key holds text.
+        changes: Values by key; `Typed` ones are read as the types of their keys.
 
     Returns:
         The values as they are stored, by key.
@@ -76,7 +86,8 @@ def checked_changes(
     schema = bound.workflow.schema
     found: dict[str, Value] = {}
     problems: list[str] = []
-    for name, value in changes.items():
+    for name, given in changes.items():
+        value, text = (given.value, given.text) if isinstance(given, Typed) else (given, None)
         if is_hidden(name):
             problems.append(f"key {name!r} is the engine's own; expected a key that `wtb show` lists")
             continue
@@ -91,7 +102,7 @@ def checked_changes(
             if isinstance(value, Value):  # checked already
                 found[name] = value
                 continue
-            coerced = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
+            coerced = value if key is None else _fitting(replace(key, name=name), value, text)
             found[name] = Value.of(coerced)
         except InputError as error:
             problems += error.problems
@@ -156,7 +167,7 @@ def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[st
 
 def _from_text(name: str, text: str) -> Any:
     try:
-        return _parsed(text.encode("utf-8", "surrogatepass"), f"--set {name}", opening=b"value: ")
+        return _parsed(text.encode("utf-8", "surrogatepass"), f"set {name}", opening=b"value: ")
     except InputError:
         if text and text[0] not in _OPENING:
             return text  # such as `note=What next: this?`
@@ -169,16 +180,16 @@ def _from_file(name: str, path: str) -> Any:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InputError(f"--set {name}: {path!r} cannot be read ({why}); expected a file") from None
+        raise InputError(f"set {name}: {path!r} cannot be read ({why}); expected a file") from None
     if len(content) > MAX_BYTES:
-        raise InputError(f"--set {name}: {path} has more than {MAX_BYTES:,} bytes; expected at most that many")
+        raise InputError(f"set {name}: {path} has more than {MAX_BYTES:,} bytes; expected at most that many")
     if Path(path).suffix.lower() in (".json", ".yaml", ".yml"):
-        return _parsed(content.removeprefix(b"\xef\xbb\xbf").removeprefix(b"---\n"), f"--set {name}: {path}")
+        return _parsed(content.removeprefix(b"\xef\xbb\xbf").removeprefix(b"---\n"), f"set {name}: {path}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"--set {name}: {path}: byte 0x{content[error.start]:02x} is not UTF-8; expected a text file in UTF-8"
+            f"set {name}: {path}: byte 0x{content[error.start]:02x} is not UTF-8; expected a text file in UTF-8"
         ) from None
 
 

@@ -8,13 +8,15 @@ order that leaves nothing half-removed behind; a collection that was killed is s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from wtb.config.retention_policy import LEAST_GRACE_S, Policy
-from wtb.core.serialization.plain_json import iso
+import sqlalchemy as sa
+
+from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
+from wtb.core.arguments.checking import checked
 from wtb.execution.runtime.cleanup import clean
+from wtb.operations.context import Context
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
@@ -23,52 +25,79 @@ from wtb.store.housekeeping import deletion, references, superseded, unreference
 from wtb.store.housekeeping.retention import expired_sweeps, settled_sweeps
 from wtb.store.threads.rows import remove_writes_without_session
 
+REPORT_EVERY_S = 2.0
 PASS = 200_000  # values that are looked at in one go
 _COUNTED = ("sweeps", "checkpoints", "node_runs")
 _SIZED = ("outputs", "values", "files")
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-@dataclass
+@dataclass(frozen=True)
+class Removed:
+    """What of one kind was removed, or would be.
+
+    Attributes:
+        count: How many.
+        bytes: Their size; None if that is unknown.
+    """
+
+    count: int
+    bytes: int | None
+
+
+@dataclass(frozen=True)
 class Collected:
-    """What was removed, or would be: by kind how many, and bytes (None if unknown)."""
+    """What a collection removed, or would remove.
 
-    dry: bool
-    policy: Policy
+    Attributes:
+        dry_run: Whether nothing was removed.
+        at: When, in seconds since the epoch: ages are counted from then.
+        policy: How long things are kept.
+        removed: By kind, such as `sweeps` or `files`.
+        notes: Why something stays that the policy does not keep.
+    """
+
+    dry_run: bool
     at: float
-    removed: dict[str, list[int | None]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.removed |= {kind: [0, None] for kind in _COUNTED} | {kind: [0, 0] for kind in _SIZED}
-
-    def add(self, kind: str, count: int, size: int | None = None) -> None:
-        row = self.removed.setdefault(kind, [0, None])
-        row[0] = (row[0] or 0) + count
-        if size is not None:
-            row[1] = (row[1] or 0) + size
-
-    def before(self, seconds: float) -> float:
-        return self.at - seconds
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "dry_run": self.dry,
-            "at": iso(self.at),
-            "policy": asdict(self.policy),
-            "removed": {kind: {"count": count, "bytes": size} for kind, (count, size) in self.removed.items()},
-            "notes": self.notes,
-        }
+    policy: Policy
+    removed: Mapping[str, Removed]
+    notes: tuple[str, ...]
 
 
-def collect(
+@checked
+def collect(context: Context, policy: Policy | None = None, *, dry_run: bool = False) -> Collected:
+    """Remove what nothing reaches, and what is older than a policy allows. Progress is reported every two seconds.
+
+    Args:
+        context: Where, with the store of its files.
+        policy: How long things are kept; None for the project's settings.
+        dry_run: Only list what would be removed, and write nothing.
+
+    Returns:
+        What was removed, or would be.
+
+    Raises:
+        InputError: If the project's settings are wrong.
+    """
+    report = _every(REPORT_EVERY_S, context.report)
+    return apply_policy(
+        context.database, context.workspaces.files, policy or read_policy(), dry_run=dry_run, report=report
+    )
+
+
+def free_unreferenced(context: Context) -> Collected:
+    """Remove stored values and files that nothing refers to any more, and nothing that is only old."""
+    return apply_policy(context.database, context.workspaces.files, Policy(outputs=None, superseded=None, sweeps=None))
+
+
+def apply_policy(
     database: Database,
     files: FileStore,
     policy: Policy,
     *,
-    dry: bool = False,
-    say: Say = lambda text: None,
+    dry_run: bool = False,
+    report: Report = lambda text: None,
     at: float | None = None,
 ) -> Collected:
     """Remove what a retention policy allows.
@@ -77,121 +106,152 @@ def collect(
         database: The database to clean.
         files: The store of its files.
         policy: How long things are kept.
-        dry: Only list what would be removed, and write nothing.
-        say: Called with messages about the progress.
+        dry_run: Only list what would be removed, and write nothing.
+        report: Called with messages about the progress.
         at: The time that ages are counted from, in seconds since the epoch; now by default.
 
     Returns:
         What was removed, or would be.
     """
-    found = Collected(dry, policy, time.time() if at is None else at)
-    if dry:
-        _imagine(database, files, found, say)
+    collection = _Collection(database, files, policy, report, time.time() if at is None else at)
+    if dry_run:
+        collection.imagine()
     else:
-        _remove_sweeps(database, found, say)
-        _remove_superseded(database, found, say)
-        _remove_outputs(database, found, say)
-        _remove_values(database, found, say)
-        _remove_files(database, files, found, say)
-    cleaned = clean(database, home_of(database) / "sessions", dry=dry)
-    found.add("directories", cleaned.directories)
-    found.add("processes", cleaned.processes)
-    found.notes += [f"the directory {folder} could not be removed" for folder in cleaned.left]
-    return found
+        collection.remove()
+    cleaned = clean(database, home_of(database) / "sessions", dry=dry_run)
+    collection.add("directories", cleaned.directories)
+    collection.add("processes", cleaned.processes)
+    collection.notes += [f"the directory {folder} could not be removed" for folder in cleaned.left]
+    return Collected(dry_run, collection.at, policy, collection.removed, tuple(collection.notes))
 
 
-def _expired(found: Collected) -> tuple[float | None, int]:
-    policy = found.policy
-    return None if policy.sweeps is None else found.before(policy.sweeps), policy.keep
+def _every(seconds: float, report: Report) -> Report:
+    """Return a function that passes a message on if the one before was passed on that long ago."""
+    last = time.monotonic()
+
+    def pass_on(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > seconds:
+            last = time.monotonic()
+            report(text)
+
+    return pass_on
 
 
-def _remove_sweeps(database: Database, found: Collected, say: Say) -> None:
-    with database.read(long=True) as connection:
-        expired = expired_sweeps(connection, *_expired(found))
-    for sweep_id in expired:
-        if deletion.begin_removal(database, sweep_id):
-            deletion.remove_sweep(database, sweep_id)
-            found.add("sweeps", 1)
-            say(f"{found.removed['sweeps'][0]:,} of {len(expired):,} sweeps removed")
+class _Collection:
+    """One collection, and what it has removed so far."""
 
+    def __init__(self, database: Database, files: FileStore, policy: Policy, report: Report, at: float) -> None:
+        self._database = database
+        self._files = files
+        self._policy = policy
+        self._report = report
+        self.at = at
+        self.removed = {kind: Removed(0, None) for kind in _COUNTED} | {kind: Removed(0, 0) for kind in _SIZED}
+        self.notes: list[str] = []
 
-def _remove_superseded(database: Database, found: Collected, say: Say) -> None:
-    if found.policy.superseded is None:
-        return
-    before = found.before(found.policy.superseded)
-    with database.read(long=True) as connection:
-        settled = settled_sweeps(connection, before)
-    for sweep_id in settled:
-        if not superseded.has_superseded(database, sweep_id, before):  # most have none: no lock for those
-            continue
-        while (removed := superseded.remove_superseded(database, sweep_id, before)).checkpoints:
-            found.add("checkpoints", removed.checkpoints)
-            found.add("node_runs", removed.node_runs)
-            say(f"{found.removed['checkpoints'][0]:,} checkpoints removed")
+    def add(self, kind: str, count: int, size: int | None = None) -> None:
+        """Count what was removed."""
+        before = self.removed.get(kind, Removed(0, None))
+        self.removed[kind] = Removed(before.count + count, before.bytes if size is None else (before.bytes or 0) + size)
 
+    def remove(self) -> None:
+        """Remove what the policy allows."""
+        self._remove_sweeps()
+        self._remove_superseded()
+        self._remove_outputs()
+        self._remove_values()
+        self._remove_files()
 
-def _remove_outputs(database: Database, found: Collected, say: Say) -> None:
-    if found.policy.outputs is None:
-        return
-    while part := unreferenced.old_outputs(database, found.before(found.policy.outputs)):
-        unreferenced.remove_outputs(database, part)
-        found.add("outputs", len(part), sum(size for _, _, size in part))
-        say(f"outputs of {found.removed['outputs'][0]:,} attempts removed")
+    def _before(self, age: float) -> float:
+        return self.at - age
 
+    def _expired_sweeps(self, connection: sa.Connection) -> list[str]:
+        age = self._policy.sweeps
+        return expired_sweeps(connection, None if age is None else self._before(age), self._policy.keep)
 
-def _remove_values(database: Database, found: Collected, say: Say) -> None:
-    remove_writes_without_session(database)
-    while True:
-        candidates = unreferenced.unreferenced(database, PASS)
-        before = found.removed["values"][0]
-        for start in range(0, len(candidates.digests), unreferenced.PART):
-            try:
-                count, size = unreferenced.remove_values(database, candidates, start)
-            except unreferenced.Busy as busy:
-                found.notes.append(str(busy))
-                return
-            found.add("values", count, size)
-            say(f"{found.removed['values'][0]:,} values removed")
-        if len(candidates.digests) < PASS or found.removed["values"][0] == before:
-            return
-
-
-def _remove_files(database: Database, files: FileStore, found: Collected, say: Say) -> None:
-    before = found.before(found.policy.files) + files.clock_ahead()
-    with database.read(long=True) as connection:
-        seen = orphan_files.survey(connection, files)
-    if not seen.unreadable:
-        orphan_files.settle_notes(database, files, seen, before, say)
-    if refusal := orphan_files.refusal(database, files, seen):
-        found.notes.append(refusal)
-        return
-    for count, size in orphan_files.remove_orphans(database, files, seen, before):
-        found.add("files", count, size)
-        say(f"{found.removed['files'][0]:,} stored files removed")
-    files.remove_leftovers(max(LEAST_GRACE_S, found.policy.files))
-
-
-def _imagine(database: Database, files: FileStore, found: Collected, say: Say) -> None:
-    """The same steps on the database as it would be after each of them."""
-    policy = found.policy
-    with references.imagining(database) as connection:
-        expired = expired_sweeps(connection, *_expired(found))
+    def _remove_sweeps(self) -> None:
+        with self._database.read(long=True) as connection:
+            expired = self._expired_sweeps(connection)
         for sweep_id in expired:
-            references.imagine_sweep_gone(connection, sweep_id)
-        found.add("sweeps", len(expired))
-        if policy.superseded is not None:
-            before = found.before(policy.superseded)
-            for sweep_id in sorted(set(settled_sweeps(connection, before)) - set(expired)):
-                removed = superseded.imagine_superseded_gone(connection, sweep_id, before)
-                found.add("checkpoints", removed.checkpoints)
-                found.add("node_runs", removed.node_runs)
-                say(f"{found.removed['checkpoints'][0]:,} superseded checkpoints found")
-        if policy.outputs is not None:
-            found.add("outputs", *unreferenced.count_outputs(connection, found.before(policy.outputs)))
-        found.add("values", *unreferenced.count_unreferenced(connection))
-        seen = orphan_files.survey(connection, files, imagined=True)
-    if refusal := orphan_files.refusal(database, files, seen):
-        found.notes.append(refusal)
-    else:
-        orphans = seen.orphans(found.before(policy.files))
-        found.add("files", len(orphans), sum(orphans.values()))
+            if deletion.begin_removal(self._database, sweep_id):
+                deletion.remove_sweep(self._database, sweep_id)
+                self.add("sweeps", 1)
+                self._report(f"{self.removed['sweeps'].count:,} of {len(expired):,} sweeps removed")
+
+    def _remove_superseded(self) -> None:
+        if self._policy.superseded is None:
+            return
+        before = self._before(self._policy.superseded)
+        with self._database.read(long=True) as connection:
+            settled = settled_sweeps(connection, before)
+        for sweep_id in settled:
+            if not superseded.has_superseded(self._database, sweep_id, before):  # most have none: no lock for those
+                continue
+            while (removed := superseded.remove_superseded(self._database, sweep_id, before)).checkpoints:
+                self.add("checkpoints", removed.checkpoints)
+                self.add("node_runs", removed.node_runs)
+                self._report(f"{self.removed['checkpoints'].count:,} checkpoints removed")
+
+    def _remove_outputs(self) -> None:
+        if self._policy.outputs is None:
+            return
+        while part := unreferenced.old_outputs(self._database, self._before(self._policy.outputs)):
+            unreferenced.remove_outputs(self._database, part)
+            self.add("outputs", len(part), sum(size for _, _, size in part))
+            self._report(f"outputs of {self.removed['outputs'].count:,} attempts removed")
+
+    def _remove_values(self) -> None:
+        remove_writes_without_session(self._database)
+        while True:
+            candidates = unreferenced.unreferenced(self._database, PASS)
+            before = self.removed["values"].count
+            for start in range(0, len(candidates.digests), unreferenced.PART):
+                try:
+                    count, size = unreferenced.remove_values(self._database, candidates, start)
+                except unreferenced.Busy as busy:
+                    self.notes.append(str(busy))
+                    return
+                self.add("values", count, size)
+                self._report(f"{self.removed['values'].count:,} values removed")
+            if len(candidates.digests) < PASS or self.removed["values"].count == before:
+                return
+
+    def _remove_files(self) -> None:
+        before = self._before(self._policy.files) + self._files.clock_ahead()
+        with self._database.read(long=True) as connection:
+            seen = orphan_files.survey(connection, self._files)
+        if not seen.unreadable:
+            orphan_files.settle_notes(self._database, self._files, seen, before, self._report)
+        if refusal := orphan_files.refusal(self._database, self._files, seen):
+            self.notes.append(refusal)
+            return
+        for count, size in orphan_files.remove_orphans(self._database, self._files, seen, before):
+            self.add("files", count, size)
+            self._report(f"{self.removed['files'].count:,} stored files removed")
+        self._files.remove_leftovers(max(LEAST_GRACE_S, self._policy.files))
+
+    def imagine(self) -> None:
+        """Count what `remove` would remove, on the database as it would be after each of its steps."""
+        policy = self._policy
+        with references.imagining(self._database) as connection:
+            expired = self._expired_sweeps(connection)
+            for sweep_id in expired:
+                references.imagine_sweep_gone(connection, sweep_id)
+            self.add("sweeps", len(expired))
+            if policy.superseded is not None:
+                before = self._before(policy.superseded)
+                for sweep_id in sorted(set(settled_sweeps(connection, before)) - set(expired)):
+                    removed = superseded.imagine_superseded_gone(connection, sweep_id, before)
+                    self.add("checkpoints", removed.checkpoints)
+                    self.add("node_runs", removed.node_runs)
+                    self._report(f"{self.removed['checkpoints'].count:,} superseded checkpoints found")
+            if policy.outputs is not None:
+                self.add("outputs", *unreferenced.count_outputs(connection, self._before(policy.outputs)))
+            self.add("values", *unreferenced.count_unreferenced(connection))
+            seen = orphan_files.survey(connection, self._files, imagined=True)
+        if refusal := orphan_files.refusal(self._database, self._files, seen):
+            self.notes.append(refusal)
+        else:
+            orphans = seen.orphans(self._before(policy.files))
+            self.add("files", len(orphans), sum(orphans.values()))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -21,25 +22,24 @@ from wtb.analysis.comparison.verdicts import WORSE, passes
 from wtb.analysis.gates import check_gates, judged
 from wtb.analysis.matrix.build import freeze
 from wtb.config.webhooks import NotificationError, send
-from wtb.core.cron import BAD, next_step
+from wtb.core.cron import BAD
+from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.serialization.plain_json import iso
 from wtb.display.matrix.gates import gate_text
 from wtb.execution.runtime.code_drift import accept_code
-from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
-from wtb.operations.sweep import prepare_file
-from wtb.planning.binding import Bound, bind
-from wtb.planning.checks import check_pool
-from wtb.planning.prepare import Prepared, stored_spec
+from wtb.execution.runtime.sweep_run import SweepRun, take_over
+from wtb.operations.context import Context
+from wtb.operations.running.local import ShowProgress, follow
+from wtb.operations.running.preparing import prepare_file, rebind
+from wtb.planning.prepare import Prepared
 from wtb.store import schedules as store
 from wtb.store.database import Database
-from wtb.store.files.locations import workspaces_of
 from wtb.store.read import aggregates, baselines, queries
+from wtb.store.rows import SweepRow
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.schedules import Claim
+from wtb.store.schedules import Claim, Fire
 
-Row = Mapping[str, Any]
-Work = Callable[[SweepRun, Bound], Ended]
 Say = Callable[[str], None]
 
 PAUSES_S = (5.0, 60.0, 300.0, 1_800.0, 7_200.0)  # between tries to send the notification
@@ -53,33 +53,34 @@ class _Later(Exception):
     """Another process is busy with it; the message says which."""
 
 
-def carry_out(database: Database, claimed: Claim, work: Work, say: Say) -> None:
+def carry_out(context: Context, claimed: Claim, *, progress: ShowProgress | None = None, signals: bool = True) -> None:
     """Take a fire as far as possible now.
 
     Args:
-        database: The database of the schedule.
+        context: Where the schedule is.
         claimed: The fire, with the token of its claim.
-        work: Runs a sweep to its end.
-        say: Takes messages for people.
+        progress: Called several times a second while its sweep runs here.
+        signals: The first SIGINT or SIGTERM stops new work of a sweep that runs here.
 
     Raises:
         StoreError: If the database is out of reach; the fire is continued later.
     """
+    database, say = context.database, context.report
     with _lease_renewed(database, claimed):
         while (fire := store.find_fire(database, claimed)) is not None:
-            match next_step(fire):
+            match fire.next_step:
                 case "submit":
-                    _submit(database, claimed, fire, say)
+                    _submit(context, claimed, fire)
                 case "run":
                     try:
-                        _run(database, claimed, fire, work, say)
+                        _run(context, claimed, fire, progress, signals)
                     except _Later as busy:
-                        say(f"{fire['schedule']}: {busy}")
+                        say(f"{fire.schedule}: {busy}")
                         store.release(database, claimed, after=LATER_S)
                         return
                 case "judge":
                     _judge(database, claimed, fire, say)
-                case "tell":
+                case "notify":
                     pause = _notify(database, claimed, fire, say)
                     if pause > WAITED_S:
                         store.release(database, claimed, after=pause)
@@ -109,18 +110,20 @@ def _lease_renewed(database: Database, claimed: Claim) -> Iterator[None]:
         thread.join()
 
 
-def _submit(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
+def _submit(context: Context, claimed: Claim, fire: Fire) -> None:
+    database = context.database
+
     def note(connection: sa.Connection, sweep_id: str) -> None:
         store.mark_submitted(connection, claimed, sweep_id)
 
     try:
-        prepared = prepared_for(database, Path(fire["file"]), fire["session"])
+        prepared = prepared_for(database, Path(fire.file), fire.session)
         priority = prepared.bound.spec.run.priority
-        prepared.submit(database, workspaces_of(database), queued=fire["queued"], priority=priority, also=note)
+        prepared.submit(database, context.workspaces, queued=fire.queued, priority=priority, also=note)
     except StoreError:
         raise
     except WTBError as error:
-        _fail(database, claimed, fire, f"its sweep was refused: {error}", say)
+        _fail(database, claimed, fire, f"its sweep was refused: {error}", context.report)
 
 
 def prepared_for(database: Database, file: Path, session: str | None) -> Prepared:
@@ -130,22 +133,22 @@ def prepared_for(database: Database, file: Path, session: str | None) -> Prepare
     return prepared
 
 
-def _run(database: Database, claimed: Claim, fire: Row, work: Work, say: Say) -> None:
+def _run(context: Context, claimed: Claim, fire: Fire, progress: ShowProgress | None, signals: bool) -> None:
     """Run its sweep here, or continue it if the process that ran it has died."""
+    database, say = context.database, context.report
     try:
-        row = queries.find_sweep(database, fire["sweep_id"])
-        bound = bind(stored_spec(row))
-        check_pool(bound)
+        row = queries.find_sweep(database, fire.sweep)
+        bound = rebind(row)
         with _others_busy():
-            take_over(database, row["id"])
+            take_over(database, row.id)
         accept_code(database, row, bound, allow=False)
         with _others_busy():
-            run = SweepRun(database, row, bound, workspaces=workspaces_of(database))
-        ended = work(run, bound)
+            run = SweepRun(database, row, bound, workspaces=context.workspaces)
+        ended = follow(context, run, bound.spec.run.grace, progress=progress, signals=signals).ended
     except StoreError:
         raise
     except WTBError as error:
-        _fail(database, claimed, fire, f"its sweep {fire['sweep_id']} cannot be run: {error}", say)
+        _fail(database, claimed, fire, f"its sweep {fire.sweep_id} cannot be run: {error}", say)
         return
     if ended.status == "running":
         raise _Later(ended.reason)
@@ -159,48 +162,59 @@ def _others_busy() -> Iterator[None]:
         raise _Later(str(error)) from error
 
 
-def _fail(database: Database, claimed: Claim, fire: Row, why: str, say: Say) -> None:
-    _end(database, claimed, fire, "failed", why.splitlines(), None, say)
+@dataclass(frozen=True)
+class Judgement:
+    """What came of a fire.
+
+    Attributes:
+        verdict: Of a comparison, or `failed`.
+        why: Sentences.
+        baseline: The id of the sweep that it was compared with; None if it was with none.
+    """
+
+    verdict: str
+    why: Sequence[str]
+    baseline: str | None = None
 
 
-def _end(
-    database: Database, claimed: Claim, fire: Row, verdict: str, why: list[str], baseline: str | None, say: Say
-) -> None:
+def _fail(database: Database, claimed: Claim, fire: Fire, why: str, say: Say) -> None:
+    _end(database, claimed, fire, Judgement("failed", why.splitlines()), say)
+
+
+def _end(database: Database, claimed: Claim, fire: Fire, judgement: Judgement, say: Say) -> None:
     """Record the verdict of a fire. A notification is sent if it is bad, or good again."""
-    tells = bool(fire["notify"]) and (verdict in BAD or _was_bad(database, fire))
-    if store.end_fire(database, claimed, verdict, [*(fire["why"] or []), *why], baseline=baseline, tell=tells):
-        say(f"{fire['schedule']}: {verdict}" + (f": {'; '.join(why)}" if why else ""))
+    verdict, why = judgement.verdict, judgement.why
+    notifies = bool(fire.notify) and (verdict in BAD or _was_bad(database, fire))
+    reasons = [*(fire.why or ()), *why]
+    if store.end_fire(database, claimed, verdict, reasons, baseline=judgement.baseline, notify=notifies):
+        say(f"{fire.schedule}: {verdict}" + (f": {'; '.join(why)}" if why else ""))
 
 
 # Judging
 
 
-def _judge(database: Database, claimed: Claim, fire: Row, say: Say) -> None:
-    if fire["sweep_status"] is None:
-        _fail(database, claimed, fire, f"its sweep {fire['sweep_id']} was deleted", say)
+def _judge(database: Database, claimed: Claim, fire: Fire, say: Say) -> None:
+    if fire.sweep_status is None:
+        _fail(database, claimed, fire, f"its sweep {fire.sweep_id} was deleted", say)
         return
-    sweep = queries.find_sweep(database, fire["sweep_id"])
-    freeze(database, sweep["id"])
-    verdict, why, baseline = _verdict(database, fire, sweep)
-    _end(database, claimed, fire, verdict, why, baseline, say)
+    sweep = queries.find_sweep(database, fire.sweep)
+    freeze(database, sweep.id)
+    _end(database, claimed, fire, _judged(database, fire, sweep), say)
 
 
-def _was_bad(database: Database, fire: Row) -> bool:
+def _was_bad(database: Database, fire: Fire) -> bool:
     """Return whether the previous fire ended badly; if a later one has ended already, it has sent the notification."""
-    last = store.last_ended(database, fire["schedule_id"])
-    if last is None or (fire["started_at"] or math.inf) < (last["started_at"] or last["finished_at"]):
+    last = store.last_ended(database, fire.schedule_id)
+    if last is None or (fire.started_at or math.inf) < (last.started_at or last.finished_at or 0.0):
         return False
-    return last["verdict"] in BAD
+    return last.verdict in BAD
 
 
-def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str], str | None]:
-    """The verdict on a fire's sweep, why, and the sweep that it was compared with."""
-    if sweep["status"] != "completed":
-        return (
-            "failed",
-            [f"its sweep was {sweep['status']}" + (f": {sweep['reason']}" if sweep["reason"] else "")],
-            None,
-        )
+def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
+    """Return what came of a fire whose sweep has ended."""
+    if sweep.status != "completed":
+        reason = f": {sweep.reason}" if sweep.reason else ""
+        return Judgement("failed", [f"its sweep was {sweep.status}{reason}"])
     matrix = judged(database, sweep)
     cells = matrix["cells"]
     wrong = [f"gate failed: {gate_text(gate)}" for gate in matrix["gates"] if not passes(gate)]
@@ -209,72 +223,86 @@ def _verdict(database: Database, fire: Row, sweep: Row) -> tuple[str, list[str],
     try:
         before = _baseline(database, fire)
     except InputError as error:
-        return "failed", [*wrong, str(error)], None
+        return Judgement("failed", [*wrong, str(error)])
     if before is None:
-        errors = aggregates.score_errors(database, sweep["id"])
+        errors = aggregates.score_errors(database, sweep.id)
         wrong += [f"{count:,} scores of {metric} failed, such as: {reason}" for metric, count, reason in errors]
-        why = ["it has no baseline" if fire["baseline"] is None else "no fire before it ended well, to compare it with"]
-        return ("failed", wrong, None) if wrong else ("cannot tell", why, None)
+        why = ["it has no baseline" if fire.baseline is None else "no fire before it ended well, to compare it with"]
+        return Judgement("failed", wrong) if wrong else Judgement("cannot tell", why)
     compared = _compared(database, fire, before, sweep)
     verdict = "failed" if wrong and compared["verdict"] != WORSE else compared["verdict"]
-    return verdict, [*wrong, *compared["because"]], before["id"]
+    return Judgement(verdict, [*wrong, *compared["because"]], before.id)
 
 
-def _baseline(database: Database, fire: Row) -> Row | None:
+def _baseline(database: Database, fire: Fire) -> SweepRow | None:
     """The sweep to compare with. Raises InputError where the baseline that was named is not there any more."""
-    if fire["baseline"] is None:
+    if fire.baseline is None:
         return None
-    if fire["baseline"] != baselines.LAST:
-        return baselines.named_baseline(database, fire["session"], fire["baseline"])
-    found = store.last_ended(database, fire["schedule_id"], well=True)
-    return None if found is None else queries.find_sweep(database, found["sweep_id"])
+    if fire.baseline != baselines.LAST:
+        return baselines.named_baseline(database, fire.session, fire.baseline)
+    found = store.last_ended(database, fire.schedule_id, well=True)
+    return None if found is None else queries.find_sweep(database, found.sweep)
 
 
-def _compared(database: Database, fire: Row, before: Row, sweep: Row) -> dict[str, Any]:
-    return compare_sweeps(database, before, sweep, fire["margin"])
+def _compared(database: Database, fire: Fire, before: SweepRow, sweep: SweepRow) -> ComparisonDocument:
+    return compare_sweeps(database, before, sweep, fire.margin)
 
 
 # Notifying
 
 
-def _notify(database: Database, claimed: Claim, fire: Row, say: Say) -> float:
+def _notify(database: Database, claimed: Claim, fire: Fire, say: Say) -> float:
     """Try to send the notification of a fire. Returns after how many seconds to try again, or None.
 
     It is sent at least once: if the process dies between sending and recording that, it is sent again.
     """
-    number = fire["notify_tries"] + 1
+    number = fire.notify_tries + 1
     if number > NOTIFY_TRIES:
-        store.end_telling(database, claimed, fire["notify_error"] or "its process died while it sent the notification")
+        store.record_notification(
+            database, claimed, fire.notify_error or "its process died while it sent the notification"
+        )
         return 0.0
-    if not store.begin_telling(database, claimed):
+    if not store.count_notification_try(database, claimed):
         return 0.0
     try:
-        send(fire["notify"], _message(database, fire), f"{fire['schedule_id']}-{fire['fire_at']:.3f}")
-    except NotificationError as error:
-        say(f"{fire['schedule']}: the notification was not sent (try {number} of {NOTIFY_TRIES}): {error}")
-        store.end_telling(database, claimed, str(error), again=number < NOTIFY_TRIES)
+        send(fire.notify, _message(database, fire), f"{fire.schedule_id}-{fire.fire_at:.3f}")
+    except NotificationError as failure:
+        say(f"{fire.schedule}: the notification was not sent (try {number} of {NOTIFY_TRIES}): {failure}")
+        store.record_notification(database, claimed, str(failure), again=number < NOTIFY_TRIES)
         return PAUSES_S[number - 1] if number < NOTIFY_TRIES else 0.0
-    store.end_telling(database, claimed, None)
+    store.record_notification(database, claimed, None)
     return 0.0
 
 
-def _message(database: Database, fire: Row) -> dict[str, Any]:
+class Notification(TypedDict):
+    """What a webhook or command is sent of a fire; cells: those that are worse, at most CELLS_NAMED."""
+
+    schedule: str
+    fire_at: str | None
+    verdict: str | None
+    because: list[str]
+    sweep: str | None
+    baseline: str | None
+    cells: list[ComparedCell]
+
+
+def _message(database: Database, fire: Fire) -> Notification:
     return {
-        "schedule": fire["schedule"],
-        "fire_at": iso(fire["fire_at"]),
-        "verdict": fire["verdict"],
-        "because": fire["why"] or [],
-        "sweep": fire["sweep_id"],
-        "baseline": fire["baseline_id"],
+        "schedule": fire.schedule,
+        "fire_at": iso(fire.fire_at),
+        "verdict": fire.verdict,
+        "because": list(fire.why or ()),
+        "sweep": fire.sweep_id,
+        "baseline": fire.baseline_id,
         "cells": _worse_cells(database, fire),
     }
 
 
-def _worse_cells(database: Database, fire: Row) -> list[dict[str, Any]]:
-    if fire["baseline_id"] is None or fire["sweep_status"] is None:
+def _worse_cells(database: Database, fire: Fire) -> list[ComparedCell]:
+    if fire.baseline_id is None or fire.sweep_status is None:
         return []
     try:
-        before, after = (queries.find_sweep(database, fire[key]) for key in ("baseline_id", "sweep_id"))
+        before, after = (queries.find_sweep(database, id) for id in (fire.baseline_id, fire.sweep))
     except InputError:  # the baseline was deleted meanwhile
         return []
     cells = _compared(database, fire, before, after)["cells"]

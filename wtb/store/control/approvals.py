@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
+from wtb.core.questions import GivenAction
 from wtb.core.serialization.plain_json import iso, storable
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Value
-from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing
+from wtb.store.bulk import Row, fetch_record, fetch_records, insert_missing
 from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
-from wtb.store.events import add_event, of_execution
+from wtb.store.events import add_event, subject
 from wtb.store.read.queries import as_bytes
+from wtb.store.rows import ExecutionRow, QuestionRow, StoredAnswer
 from wtb.store.tables.schema import approvals, awaiting, cells, executions, now, values
 
 
@@ -31,28 +32,29 @@ def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
         query = sa.select(approvals).where(
             approvals.c.checkpoint_id == row["checkpoint_id"], approvals.c.key == row["key"]
         )
-        (found,) = fetch_rows(connection, query.with_for_update())
-        insert_missing(connection, awaiting, [{"approval_id": found["id"], "execution_id": execution}])
+        (question,) = fetch_records(connection, QuestionRow, query.with_for_update())
+        insert_missing(connection, awaiting, [{"approval_id": question.id, "execution_id": execution}])
         query = sa.select(executions).where(executions.c.id == execution, executions.c.status == "waiting")
-        waits = fetch_row(connection, query)
+        waits = fetch_record(connection, ExecutionRow, query)
         if waits is None:
             continue
-        if found["id"] == row["id"] or found["status"] == "withdrawn" or _is_over(found, waits["created_at"]):
-            _open(connection, found, given["timeout"], execution)
-        elif found["status"] != "open":
-            _wake(connection, found, found["answer"], [waits])
+        if question.id == row["id"] or question.status == "withdrawn" or _is_over(question, waits.created_at):
+            _open(connection, question, given["timeout"], execution)
+        elif question.status != "open":
+            _wake(connection, question, _answer_of(question), [waits])
 
 
-def _is_over(found: Mapping[str, Any], born: float) -> bool:
+def _is_over(found: QuestionRow, born: float) -> bool:
     """Whether a question was rejected before the execution existed: a retry asks again."""
-    answer = found["answer"]
-    return answer is not None and answer["action"] == "reject" and (found["answered_at"] or 0.0) < born
+    answer = found.answer
+    return answer is not None and answer["action"] == "reject" and (found.answered_at or 0.0) < born
 
 
-def _open(connection: sa.Connection, found: Mapping[str, Any], timeout: float | None, execution: str) -> None:
+def _open(connection: sa.Connection, asked: QuestionRow, timeout: float | None, execution: str) -> None:
+    """Ask a question again: its answer is removed, and its time starts anew."""
     connection.execute(
         approvals.update()
-        .where(approvals.c.id == found["id"])
+        .where(approvals.c.id == asked.id)
         .values(
             status="open",
             answer=sa.null(),
@@ -62,19 +64,19 @@ def _open(connection: sa.Connection, found: Mapping[str, Any], timeout: float | 
             expires_at=None if timeout is None else now() + timeout,
         )
     )
-    data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "question": found["question"][:500]}
-    add_event(connection, _about(found, execution), "approval.asked", {**data, "timeout_s": timeout})
+    data = {"approval": asked.id, "kind": asked.kind, "node": asked.node, "question": asked.question[:500]}
+    add_event(connection, _about(asked, execution), "approval.asked", {**data, "timeout_s": timeout})
 
 
-def _about(question: Mapping[str, Any], execution: str | None) -> Row:
-    return of_execution({**question, "id": execution})
+def _about(question: QuestionRow, execution: str | None) -> Row:
+    return subject(question.session_id, question.sweep_id, execution)
 
 
 @dataclass(frozen=True)
 class Given:
     """An accepted answer: the row of its question, and the executions that continue with it."""
 
-    row: Mapping[str, Any]
+    row: QuestionRow
     woken: Sequence[str]
 
 
@@ -82,7 +84,7 @@ def give(
     database: Database,
     id: str,
     *,
-    action: str,
+    action: GivenAction,
     choice: str | None,
     feedback: str | None,
     value: str | None,
@@ -107,15 +109,21 @@ def give(
     Raises:
         ConflictError: If it is not open any more; it says who did what.
     """
-    answer: Row = {"action": action, "choice": choice, "feedback": feedback, "value": value}
-    answer |= {"set": {name: value.digest for name, value in changes.items()}, "heads": []}
+    answer: StoredAnswer = {
+        "action": action,
+        "choice": choice,
+        "feedback": feedback,
+        "value": value,
+        "set": {name: value.digest for name, value in changes.items()},
+        "heads": [],
+    }
     while True:
         with database.write() as connection:
             locked = _lock(connection, id)
             if locked is None:
                 continue
             found, waiting = locked
-            if found["status"] != "open":
+            if found.status != "open":
                 raise ConflictError(_answered(found))
             return Given(*_settle(connection, found, waiting, "answered", answer, by, changes))
 
@@ -128,82 +136,100 @@ def expire(database: Database) -> int:
     for id in ids:
         with database.write() as connection:
             locked = _lock(connection, id)
-            if locked is None or locked[0]["status"] != "open":  # the next look finds it, or somebody was quicker
+            if locked is None or locked[0].status != "open":  # the next look finds it, or somebody was quicker
                 continue
             found, waiting = locked
-            default = found["default"]
-            answer: Row = {"action": "expired", "choice": None} if default is None else {"action": "approve", **default}
-            answer |= {"feedback": None, "value": None, "set": {}, "heads": []}
+            default = found.default
+            answer: StoredAnswer = {
+                "action": "expired" if default is None else "approve",
+                "choice": None if default is None else default["choice"],
+                "feedback": None,
+                "value": None,
+                "set": {},
+                "heads": [],
+            }
             _settle(connection, found, waiting, "expired", answer, None, {})
             expired += 1
     return expired
 
 
-def _lock(connection: sa.Connection, id: str) -> tuple[Row, list[Row]] | None:
+def _lock(connection: sa.Connection, id: str) -> tuple[QuestionRow, list[ExecutionRow]] | None:
     """Lock a question and the executions that wait for it, or return None if more began to wait meanwhile."""
     # Executions before the question, as in a flush, so that the two never wait for each other in a circle.
     mine = sa.select(awaiting.c.execution_id).where(awaiting.c.approval_id == id)
     query = sa.select(executions).where(executions.c.id.in_(mine)).order_by(executions.c.id).with_for_update()
-    rows = fetch_rows(connection, query)
-    (found,) = fetch_rows(connection, sa.select(approvals).where(approvals.c.id == id).with_for_update())
-    return (found, rows) if set(connection.scalars(mine)) == {row["id"] for row in rows} else None
+    rows = fetch_records(connection, ExecutionRow, query)
+    (found,) = fetch_records(
+        connection, QuestionRow, sa.select(approvals).where(approvals.c.id == id).with_for_update()
+    )
+    return (found, rows) if set(connection.scalars(mine)) == {row.id for row in rows} else None
 
 
 def _settle(
     connection: sa.Connection,
-    found: Row,
-    waiting: Sequence[Row],
+    asked: QuestionRow,
+    waiting: Sequence[ExecutionRow],
     status: str,
-    answer: Row,
+    answer: StoredAnswer,
     by: str | None,
     changes: Mapping[str, Value],
-) -> tuple[Row, list[str]]:
+) -> tuple[QuestionRow, list[str]]:
     """Note an answer and wake who waited for it. Returns the question's row then, and the executions."""
     query = (
         approvals.update()
-        .where(approvals.c.id == found["id"], approvals.c.status == "open")
+        .where(approvals.c.id == asked.id, approvals.c.status == "open")
         .values(status=status, answer=answer, answered_by=by, answered_at=now())
         .returning(approvals)
     )
-    (found,) = fetch_rows(connection, query)
-    woken = _wake(connection, found, answer, waiting, changes)
-    data = {"approval": found["id"], "kind": found["kind"], "node": found["node"], "by": by}
-    data |= {"action": answer["action"], "choice": answer["choice"], "feedback": answer["feedback"]}
-    data |= {"value": answer["value"] and storable(answer["value"], 500)}
-    data |= {"keys": sorted(answer["set"]), "latency_s": round(found["answered_at"] - found["asked_at"], 3)}
-    data |= {"executions": len(waiting), "woken": woken}
-    only = waiting[0]["id"] if len(waiting) == 1 else None
-    add_event(connection, _about(found, only), f"approval.{status}", data)
-    return found, woken
+    (asked,) = fetch_records(connection, QuestionRow, query)
+    woken = _wake(connection, asked, answer, waiting, changes)
+    value, answered_at = answer.get("value"), asked.answered_at or asked.asked_at
+    data = {
+        "approval": asked.id,
+        "kind": asked.kind,
+        "node": asked.node,
+        "by": by,
+        "action": answer["action"],
+        "choice": answer["choice"],
+        "feedback": answer["feedback"],
+        "value": value and storable(value, 500),
+        "keys": sorted(answer["set"]),
+        "latency_s": round(answered_at - asked.asked_at, 3),
+        "executions": len(waiting),
+        "woken": woken,
+    }
+    only = waiting[0].id if len(waiting) == 1 else None
+    add_event(connection, _about(asked, only), f"approval.{status}", data)
+    return asked, woken
 
 
 def _wake(
     connection: sa.Connection,
-    found: Mapping[str, Any],
-    answer: Row,
-    waiting: Sequence[Row],
+    asked: QuestionRow,
+    answer: StoredAnswer,
+    waiting: Sequence[ExecutionRow],
     changes: Mapping[str, Value] | None = None,
 ) -> list[str]:
     """Make waiting executions pending with an answer, from a changed state if the answer has one. Returns their ids.
 
     One that somebody paused meanwhile stays paused; one that runs finds the answer when it asks.
     """
-    there = [row for row in waiting if row["status"] in ("waiting", "paused", "pending")]
+    there = [row for row in waiting if row.status in ("waiting", "paused", "pending")]
     if answer["set"]:
         changes = changes or _stored(connection, answer["set"])
         heads = list(answer["heads"])
         for row in there:
-            if row["head_id"] == found["checkpoint_id"]:
+            if row.head_id == asked.checkpoint_id:
                 heads.append(made := edited_head(connection, row, changes))
-                if row["passed_id"] == row["head_id"]:  # what held it up there does not do so again
-                    connection.execute(executions.update().where(executions.c.id == row["id"]).values(passed_id=made))
+                if row.passed_id == row.head_id:  # what held it up there does not do so again
+                    connection.execute(executions.update().where(executions.c.id == row.id).values(passed_id=made))
         answer = {**answer, "heads": heads}
-        connection.execute(approvals.update().where(approvals.c.id == found["id"]).values(answer=answer))
-        withdraw(connection, [row["id"] for row in there])  # what else was asked of the state as it was
+        connection.execute(approvals.update().where(approvals.c.id == asked.id).values(answer=answer))
+        withdraw(connection, [row.id for row in there])  # what else was asked of the state as it was
     reason = None
     if answer["action"] == "expired":
-        reason = f"question {found['id']} expired at {iso(found['answered_at'])}: nobody answered, and no default"
-    ids = [row["id"] for row in there if row["status"] == "waiting"]
+        reason = f"question {asked.id} expired at {iso(asked.answered_at)}: nobody answered, and no default"
+    ids = [row.id for row in there if row.status == "waiting"]
     connection.execute(
         executions.update()
         .where(executions.c.id.in_(ids), executions.c.status == "waiting")
@@ -221,21 +247,27 @@ def _stored(connection: sa.Connection, digests: Mapping[str, str]) -> dict[str, 
     return {name: Value(digest, data[digest]) for name, digest in digests.items()}
 
 
-def _answered(found: Mapping[str, Any]) -> str:
+def _answered(asked: QuestionRow) -> str:
     """Why it cannot be answered, as the present state."""
-    at = iso(found["answered_at"])
-    if found["status"] == "expired":
-        came = "it has no default, so that its node fails" if found["default"] is None else "its default counted"
-        return f"question {found['id']} expired: it was not answered in time ({at}); {came}"
-    if found["status"] == "withdrawn":
-        return f"question {found['id']} was withdrawn: nobody waits for its answer any more"
-    answer = found["answer"]
+    at = iso(asked.answered_at)
+    if asked.status == "expired":
+        came = "it has no default, so that its node fails" if asked.default is None else "its default counted"
+        return f"question {asked.id} expired: it was not answered in time ({at}); {came}"
+    if asked.status == "withdrawn":
+        return f"question {asked.id} was withdrawn: nobody waits for its answer any more"
+    answer = _answer_of(asked)
     chose = f" with {answer['choice']!r}" if answer["choice"] else ""
     feedback = f", saying {answer['feedback'][:200]!r}" if answer["feedback"] else ""
-    value = f", with the value {storable(answer['value'], 200)}" if answer.get("value") else ""
+    given = answer.get("value")
+    value = f", with the value {storable(given, 200)}" if given else ""
     did = {"approve": "approved", "reject": "rejected", "modify": "modified"}[answer["action"]]
-    outcome = f"{found['answered_by']} {did} it{chose}{value}{feedback}"
-    return f"question {found['id']} was answered already: {outcome} at {at}"
+    outcome = f"{asked.answered_by} {did} it{chose}{value}{feedback}"
+    return f"question {asked.id} was answered already: {outcome} at {at}"
+
+
+def _answer_of(asked: QuestionRow) -> StoredAnswer:
+    assert asked.answer is not None, "a question that is neither open nor withdrawn has an answer"
+    return asked.answer
 
 
 def withdraw(connection: sa.Connection, ids: Sequence[str]) -> None:
@@ -248,9 +280,9 @@ def withdraw(connection: sa.Connection, ids: Sequence[str]) -> None:
         executions.c.status.in_(OPEN_EXECUTIONS),
     )
     query = approvals.select().where(approvals.c.id.in_(asked), approvals.c.status == "open", ~others)
-    for found in fetch_rows(connection, query.order_by(approvals.c.id).with_for_update()):
-        connection.execute(approvals.update().where(approvals.c.id == found["id"]).values(status="withdrawn"))
-        data = {"approval": found["id"], "question": found["question"][:500]}
+    for found in fetch_records(connection, QuestionRow, query.order_by(approvals.c.id).with_for_update()):
+        connection.execute(approvals.update().where(approvals.c.id == found.id).values(status="withdrawn"))
+        data = {"approval": found.id, "question": found.question[:500]}
         add_event(connection, _about(found, None), "approval.withdrawn", data)
     left = sa.select(approvals.c.id).where(approvals.c.status == "open")
     connection.execute(awaiting.delete().where(awaiting.c.execution_id.in_(ids), awaiting.c.approval_id.in_(left)))

@@ -11,17 +11,16 @@ import sqlalchemy as sa
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import fetch_row, fetch_rows, insert_rows, insert_values
+from wtb.store.bulk import fetch_record, fetch_records, fetch_row, insert_rows, insert_values
 from wtb.store.events import add_execution_event
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs.leases import RELEASED, move_cells
 from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows
-
-Row = Mapping[str, Any]
 
 
 def edited_head(
     connection: sa.Connection,
-    execution: Row,
+    execution: ExecutionRow,
     changes: Mapping[str, Value],
     *,
     parent_id: str | None = None,
@@ -33,46 +32,46 @@ def edited_head(
     gets its root first. mark: note that a person changed its state, where `changes` has any. Returns the new head's
     id. Raises StoreError where the parent is gone.
     """
-    parent = parent_id or execution["head_id"] or make_root(connection, execution)
+    parent = parent_id or execution.head_id or make_root(connection, execution)
     made = manual_checkpoint(connection, execution, parent, changes)
     columns: dict[str, Any] = {"head_id": made}
     if mark and changes:
         columns["edited"] = True
-    connection.execute(executions.update().where(executions.c.id == execution["id"]).values(columns))
+    connection.execute(executions.update().where(executions.c.id == execution.id).values(columns))
     return made
 
 
 def manual_checkpoint(
-    connection: sa.Connection, execution: Row, parent_id: str, changes: Mapping[str, Value] | None = None
+    connection: sa.Connection, execution: ExecutionRow, parent_id: str, changes: Mapping[str, Value] | None = None
 ) -> str:
     """A checkpoint below another that no node wrote. What one inside a node keeps of its visit is kept on."""
     parent = fetch_row(connection, sa.select(checkpoints).where(checkpoints.c.id == parent_id))
     if parent is None:
-        raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution['id']}` lists those that are there")
+        raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution.id}` lists those that are there")
     changes = changes or {}
     insert_values(connection, sorted({value.digest: value.data for value in changes.values()}.items()))
     made = {name: parent[name] for name in ("sweep_id", "position", "workspace", "totals", "inside")}
-    made |= {"id": new_id(), "execution_id": execution["id"], "parent_id": parent_id, "writers": []}
+    made |= {"id": new_id(), "execution_id": execution.id, "parent_id": parent_id, "writers": []}
     made |= {"state": {**parent["state"], **{name: value.digest for name, value in changes.items()}}}
     made |= {"trigger": "manual", "name": None, "created_at": time.time()}
     insert_rows(connection, checkpoints, [made])
     return str(made["id"])
 
 
-def make_root(connection: sa.Connection, execution: Row, nodes: Sequence[str] | None = None) -> str:
+def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequence[str] | None = None) -> str:
     """The root of an execution that has not begun: the input of its case, and the entry nodes (or others) next."""
     query = (
         sa.select(cases.c.input, cases.c.workspace, workflows.c.graph)
         .join(sweeps, sweeps.c.id == cases.c.sweep_id)
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
-        .where(cases.c.sweep_id == execution["sweep_id"], cases.c.number == execution["case_number"])
+        .where(cases.c.sweep_id == execution.sweep_id, cases.c.number == execution.case_number)
     )
     input, workspace, graph = connection.execute(query).one()
     entries = [node["name"] for node in graph["nodes"] if node["name"] in graph["entries"]]
     made = {
         "id": new_id(),
-        "sweep_id": execution["sweep_id"],
-        "execution_id": execution["id"],
+        "sweep_id": execution.sweep_id,
+        "execution_id": execution.id,
         "parent_id": None,
         "position": {"step": 0, "next": entries if nodes is None else list(nodes), "arrived": {}, "visits": {}},
         "state": input,
@@ -88,9 +87,11 @@ def make_root(connection: sa.Connection, execution: Row, nodes: Sequence[str] | 
     return str(made["id"])
 
 
-def locked(connection: sa.Connection, execution_id: str) -> dict[str, Any]:
+def locked(connection: sa.Connection, execution_id: str) -> ExecutionRow:
     """The row of an execution, locked until the transaction ends. Raises StoreError."""
-    row = fetch_row(connection, sa.select(executions).where(executions.c.id == execution_id).with_for_update())
+    row = fetch_record(
+        connection, ExecutionRow, sa.select(executions).where(executions.c.id == execution_id).with_for_update()
+    )
     if row is None:
         raise StoreError(f"execution {execution_id} is gone: its sweep was deleted")
     return row
@@ -101,14 +102,15 @@ def grant(connection: sa.Connection, ids: Sequence[str]) -> None:
     if not ids:
         return
     query = sa.select(executions).where(executions.c.id.in_(ids), executions.c.asked.is_not(None))
-    for row in fetch_rows(connection, query.order_by(executions.c.id)):
-        pause_at_once(connection, row, reason=row["asked"]["reason"], by=row["asked"]["by"])
+    for row in fetch_records(connection, ExecutionRow, query.order_by(executions.c.id)):
+        if row.asked is not None:
+            pause_at_once(connection, row, reason=row.asked["reason"], by=row.asked["by"])
 
 
-def pause_at_once(connection: sa.Connection, row: Row, *, reason: str, by: str) -> None:
+def pause_at_once(connection: sa.Connection, row: ExecutionRow, *, reason: str, by: str) -> None:
     """Pause an execution, whose row is locked. Its runner loses it, with whatever is not committed."""
-    token = executions.c.token + (1 if row["status"] == "running" else 0)
+    token = executions.c.token + (1 if row.status == "running" else 0)
     changes = {**RELEASED, "status": "paused", "reason": reason, "asked": None, "token": token}
-    connection.execute(executions.update().where(executions.c.id == row["id"]).values(changes))
+    connection.execute(executions.update().where(executions.c.id == row.id).values(changes))
     move_cells(connection, row, "pending")
     add_execution_event(connection, row, "execution.paused", reason=reason, by=by)

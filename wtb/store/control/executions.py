@@ -16,18 +16,19 @@ from wtb.core.errors import ConflictError
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.bulk import Row, fetch_among, fetch_rows
+from wtb.store.bulk import Row, fetch_among, fetch_records
 from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
+from wtb.store.rows import ExecutionRow, NodeRunUnderWay, QuestionRow, SweepRow
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.schema import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
 
 # What keeps a sweep from its end: executions that people forked are no part of it.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))
-_STANDSTILL = re.compile(r"waits for \d|paused executions: |executions that can go on: ")  # see `standstill`
+_STANDSTILL = re.compile(r"waits for \d|paused executions: |executions that can continue: ")  # see `standstill`
 _REOPENED = re.compile(r"execution \S+ was [a-z ]+: wtb resume ")  # by a rollback
 _POSSIBLE = {
     "pending": "pause or cancel it",
@@ -41,14 +42,14 @@ _POSSIBLE = {
 }
 
 
-def impossible(row: Mapping[str, Any], what: str, *, left: bool = False) -> ConflictError:
+def impossible(row: ExecutionRow, what: str, *, left: bool = False) -> ConflictError:
     """Why something cannot be done with an execution, and what can be. what: such as "paused".
 
     left: nobody takes it, so that it has to be resumed.
     """
-    status = f"{row['status']} ({row['reason']})" if row["reason"] else row["status"]
-    possible = ("resume, " if left else "") + _POSSIBLE[row["status"]].format(id=row["id"])
-    return ConflictError(f"execution {row['id']} is {status}: it cannot be {what}; possible: {possible}")
+    status = f"{row.status} ({row.reason})" if row.reason else row.status
+    possible = ("resume, " if left else "") + _POSSIBLE[row.status].format(id=row.id)
+    return ConflictError(f"execution {row.id} is {status}: it cannot be {what}; possible: {possible}")
 
 
 def pause(
@@ -72,13 +73,13 @@ def pause(
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
-        if row["status"] not in sources(EXECUTION, "paused") or row["status"] not in OPEN_EXECUTIONS:
+        if row.status not in sources(EXECUTION, "paused") or row.status not in OPEN_EXECUTIONS:
             raise impossible(row, "paused")
-        if row["status"] != "running" or at_once or (lost is not None and row["owner_id"] == lost):
+        if row.status != "running" or at_once or (lost is not None and row.owner_id == lost):
             pause_at_once(connection, row, reason=reason, by=by)
             return "paused"
         wanted = {"to": "paused", "by": by, "reason": reason}
-        if row["asked"] != wanted:
+        if row.asked != wanted:
             connection.execute(executions.update().where(executions.c.id == execution_id).values(asked=wanted))
             add_execution_event(connection, row, "execution.pausing", reason=reason, by=by)
         return "running"
@@ -91,31 +92,43 @@ def resume(database: Database, execution_id: str, *, by: str, changes: Mapping[s
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
-        if row["status"] == "waiting":
-            raise _waits(connection, row)
-        if row["status"] != "paused":
+        if row.status == "waiting":
+            raise _waiting_error(connection, row)
+        if row.status != "paused":
             raise impossible(row, "resumed")
         if unfinished(row) is not None:
             raise finish_first(row, "resumed")
-        head = edited_head(connection, row, changes) if changes else row["head_id"]
-        _go_on(connection, executions.c.id == execution_id, head)
+        head = edited_head(connection, row, changes) if changes else row.head_id
+        _continue_paused(connection, executions.c.id == execution_id, head)
         add_execution_event(connection, row, "execution.resumed", by=by, changed=sorted(changes or ()), head=head)
+
+
+def has_paused(database: Database, sweep_id: str) -> bool:
+    """Return whether a sweep has executions that `resume_all` would resume."""
+    query = sa.select(executions.c.id).where(_resumable(sweep_id), executions.c.status == "paused")
+    return database.scalar(query.limit(1)) is not None
+
+
+def _resumable(sweep_id: str) -> sa.ColumnElement[bool]:
+    """The executions of a sweep that have no unfinished rollback."""
+    return sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
 
 
 def resume_all(database: Database, sweep_id: str, *, by: str) -> int:
     """Resume all paused executions of a sweep, except those with an unfinished rollback. Returns how many."""
-    ready = sa.and_(executions.c.sweep_id == sweep_id, executions.c.asked.is_(None))
+    ready = _resumable(sweep_id)
     paused = sa.select(executions).where(ready, executions.c.status == "paused")
     with database.write() as connection:
-        rows = fetch_rows(connection, paused.order_by(executions.c.id).with_for_update())
+        rows = fetch_records(connection, ExecutionRow, paused.order_by(executions.c.id).with_for_update())
         if rows:
-            _go_on(connection, ready, executions.c.head_id)
+            _continue_paused(connection, ready, executions.c.head_id)
         for row in rows:
             add_execution_event(connection, row, "execution.resumed", by=by, changed=[])
     return len(rows)
 
 
-def _go_on(connection: sa.Connection, which: sa.ColumnElement[bool], head: Any) -> None:
+def _continue_paused(connection: sa.Connection, which: sa.ColumnElement[bool], head: Any) -> None:
+    """Make paused executions pending. head: the checkpoint at which breakpoints no longer apply."""
     connection.execute(
         executions.update()
         .where(which, executions.c.status == "paused")
@@ -123,17 +136,18 @@ def _go_on(connection: sa.Connection, which: sa.ColumnElement[bool], head: Any) 
     )
 
 
-def _waits(connection: sa.Connection, row: Row) -> ConflictError:
+def _waiting_error(connection: sa.Connection, row: ExecutionRow) -> ConflictError:
+    """The error for an execution that waits for a person, with the commands that answer."""
     query = (
         sa.select(approvals.c.id, approvals.c.question, approvals.c.kind, approvals.c.options)
         .join(awaiting, awaiting.c.approval_id == approvals.c.id)
-        .where(awaiting.c.execution_id == row["id"], approvals.c.status == "open")
+        .where(awaiting.c.execution_id == row.id, approvals.c.status == "open")
     )
     asked = connection.execute(query).all()
     found = "; ".join(f"{one.id} ({one.question[:80]})" for one in asked)
     answers = ", ".join(how_to_answer(one.id, one.kind, one.options) for one in asked)
     return ConflictError(
-        f"execution {row['id']} waits for a person: {found or row['reason']}. Answer with: {answers or 'wtb answer'}"
+        f"execution {row.id} waits for a person: {found or row.reason}. Answer with: {answers or 'wtb answer'}"
     )
 
 
@@ -156,18 +170,18 @@ def cancel(database: Database, execution_id: str, *, reason: str, by: str) -> in
     """
     with database.write() as connection:
         row = locked(connection, execution_id)
-        if row["status"] not in OPEN_EXECUTIONS:
+        if row.status not in OPEN_EXECUTIONS:
             raise impossible(row, "cancelled")
         cancel_executions(connection, [execution_id], reason)
         ended = move_cells(connection, row, "cancelled", finished_at=now())
         case = connection.scalar(
-            sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
+            sa.select(cases.c.id).where(cases.c.sweep_id == row.sweep_id, cases.c.number == row.case_number)
         )
         add_execution_event(connection, row, "execution.cancelled", reason=reason, by=by, cells=len(ended))
         for combination in ended:
-            cell = {"case": case, "repeat": row["repeat"], "combination": combination}
+            cell = {"case": case, "repeat": row.repeat, "combination": combination}
             add_execution_event(connection, row, "cell.cancelled", **cell, reason=reason)
-        _end_if_done(connection, row["sweep_id"], by)
+        _end_if_done(connection, row.sweep_id, by)
         return len(ended)
 
 
@@ -263,36 +277,36 @@ def open_questions(database: Database, sweep_id: str) -> int:
     return database.scalar(query) or 0
 
 
-def standstill(database: Database, sweep_id: str, left: Mapping[str, int]) -> str:
+def standstill(database: Database, sweep_id: str, open_counts: Mapping[str, int]) -> str:
     """Say why a sweep that nothing stopped has not ended. left: its open executions by status."""
-    answers = open_questions(database, sweep_id) if "waiting" in left else 0
+    answers = open_questions(database, sweep_id) if "waiting" in open_counts else 0
     reasons = {
         "waiting": f"waits for {answers:,} answer{'s'[: answers != 1]}: wtb approvals",
-        "paused": f"paused executions: {left.get('paused', 0):,}",
-        "pending": f"executions that can go on: {left.get('pending', 0):,}",  # somebody was quick
+        "paused": f"paused executions: {open_counts.get('paused', 0):,}",
+        "pending": f"executions that can continue: {open_counts.get('pending', 0):,}",  # somebody was quick
     }
-    return "; ".join(text for status, text in reasons.items() if status in left)
+    return "; ".join(text for status, text in reasons.items() if status in open_counts)
 
 
-def reason_now(database: Database, sweep: Mapping[str, Any]) -> str | None:
+def reason_now(database: Database, sweep: SweepRow) -> str | None:
     """Say why a sweep has its status: what it waited for when it was paused may have been answered or resumed since."""
-    reason: str | None = sweep["reason"]
+    reason: str | None = sweep.reason
     counted = _STANDSTILL.match(reason or "")
-    if sweep["status"] != "paused" or not (counted or _REOPENED.match(reason or "")):
+    if sweep.status != "paused" or not (counted or _REOPENED.match(reason or "")):
         return reason
     with database.read() as connection:
-        left = _open_counts(connection, sweep["id"])
+        left = _open_counts(connection, sweep.id)
     if not left:
-        return f"nothing of it is open any more: wtb resume {sweep['id']}"
-    return standstill(database, sweep["id"], left) if counted else reason
+        return f"nothing of it is open any more: wtb resume {sweep.id}"
+    return standstill(database, sweep.id, left) if counted else reason
 
 
-def line_of(database: Database, execution_id: str) -> list[Row]:
+def line_of(database: Database, execution_id: str) -> list[ExecutionRow]:
     """An execution and those that it forked into, by themselves or again, oldest first."""
     first = sa.select(executions.c.id).where(executions.c.id == execution_id).cte("line", recursive=True)
     children = sa.select(executions.c.id).where(executions.c.parent_id == first.c.id, executions.c.origin == "fork")
     query = sa.select(executions).where(executions.c.id.in_(sa.select(first.union(children).c.id)))
-    return database.rows(query.order_by(executions.c.id))
+    return database.records(ExecutionRow, query.order_by(executions.c.id))
 
 
 def newest_retry(database: Database, execution_id: str) -> str:
@@ -301,15 +315,15 @@ def newest_retry(database: Database, execution_id: str) -> str:
     return str(database.scalar(query.order_by(executions.c.id.desc()).limit(1)))
 
 
-def node_runs_under_way(database: Database, execution_id: str) -> list[Row]:
+def node_runs_under_way(database: Database, execution_id: str) -> list[NodeRunUnderWay]:
     """The node runs of an execution that have not ended, each with `for_s`: seconds since it began."""
     query = sa.select(node_runs, (now() - node_runs.c.started_at).label("for_s")).where(
         node_runs.c.execution_id == execution_id, node_runs.c.status == "running"
     )
-    return database.rows(query.order_by(node_runs.c.started_at))
+    return database.records(NodeRunUnderWay, query.order_by(node_runs.c.started_at))
 
 
-def questions_of(database: Database, execution_id: str) -> list[Row]:
+def questions_of(database: Database, execution_id: str) -> list[QuestionRow]:
     """What an execution waits for: rows of `approvals` that are open."""
     query = (
         sa.select(approvals)
@@ -317,7 +331,7 @@ def questions_of(database: Database, execution_id: str) -> list[Row]:
         .where(awaiting.c.execution_id == execution_id, approvals.c.status == "open")
         .order_by(approvals.c.asked_at)
     )
-    return database.rows(query)
+    return database.records(QuestionRow, query)
 
 
 def last_change(database: Database, execution_id: str) -> Row | None:

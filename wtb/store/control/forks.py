@@ -10,18 +10,19 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import insert_rows
-from wtb.store.control.edits import edited_head
+from wtb.store.bulk import Row, insert_rows
+from wtb.store.control.edits import edited_head, locked
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.queries import find_sweep
+from wtb.store.rows import ExecutionRow
 from wtb.store.runs.leases import claim_rows, try_move
 from wtb.store.tables.schema import executions, now, sweeps
 
 
 def insert_fork(
     database: Database,
-    origin: Mapping[str, Any],
+    origin: ExecutionRow,
     at: str,
     *,
     choices: Mapping[str, str],
@@ -35,10 +36,10 @@ def insert_fork(
 
     Raises ConflictError where the sweep is cancelled.
     """
-    row = {key: origin[key] for key in ("session_id", "sweep_id", "case_number", "repeat")}
-    row |= {"id": new_id(), "parent_id": origin["id"], "origin": "manual", "combinations": [], "choices": dict(choices)}
+    row: Row = {key: getattr(origin, key) for key in ("session_id", "sweep_id", "case_number", "repeat")}
+    row |= {"id": new_id(), "parent_id": origin.id, "origin": "manual", "combinations": [], "choices": dict(choices)}
     row |= {"status": "paused" if paused else "pending", "head_id": None, "queue": queue}
-    row |= {"edited": origin["edited"], "token": 0, "reason": f"forked by {by}" if paused else None}
+    row |= {"edited": origin.edited, "token": 0, "reason": f"forked by {by}" if paused else None}
     with database.write() as connection:
         row["created_at"] = connection.scalar(sa.select(now()))
         query = sa.select(sweeps.c.status).where(sweeps.c.id == row["sweep_id"])
@@ -46,14 +47,15 @@ def insert_fork(
         if status == "cancelled":
             raise ConflictError(f"sweep {row['sweep_id']} is cancelled for good: nothing of it runs any more")
         insert_rows(connection, executions, [row])
-        head = edited_head(connection, row, changes, parent_id=at)
-        connection.execute(executions.update().where(executions.c.id == row["id"]).values(passed_id=head))
-        data: dict[str, Any] = {"from": origin["id"], "at": at, "head": head, "set": sorted(changes)}
-        add_execution_event(connection, row, "fork.made", **data, variants=dict(choices), by=by, reason=reason)
-    return str(row["id"])
+        fork = locked(connection, row["id"])
+        head = edited_head(connection, fork, changes, parent_id=at)
+        connection.execute(executions.update().where(executions.c.id == fork.id).values(passed_id=head))
+        data: dict[str, Any] = {"from": origin.id, "at": at, "head": head, "set": sorted(changes)}
+        add_execution_event(connection, fork, "fork.made", **data, variants=dict(choices), by=by, reason=reason)
+    return fork.id
 
 
-def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[dict[str, Any]]:
+def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[ExecutionRow]:
     """Claim one execution, if it is pending: its row, or none."""
     with database.write() as connection:
         which = sa.and_(executions.c.id == execution_id, executions.c.status == "pending")
@@ -66,4 +68,4 @@ def let_workers_go_on(database: Database, sweep_id: str, *, by: str) -> str:
         status = connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update())
         if status in ("completed", "failed"):
             try_move(connection, sweep_id, "running", reason="a fork runs", by=by)
-    return str(find_sweep(database, sweep_id)["status"])
+    return str(find_sweep(database, sweep_id).status)

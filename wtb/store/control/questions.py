@@ -7,16 +7,18 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, equal
+from wtb.core.arguments.checking import checked
+from wtb.store.bulk import equal
 from wtb.store.database import Database
 from wtb.store.read.queries import the_one
+from wtb.store.rows import GroupedQuestions, ListedQuestion, QuestionRow, SameQuestion
 from wtb.store.tables.schema import approvals, awaiting, cases, executions, sweeps, workflows
 
 
-def at_checkpoints(database: Database, ids: Sequence[str]) -> list[Row]:
+def at_checkpoints(database: Database, ids: Sequence[str]) -> list[QuestionRow]:
     """All that was asked at these checkpoints, answered or open."""
     query = sa.select(approvals).where(approvals.c.checkpoint_id.in_(list(ids)), approvals.c.status != "withdrawn")
-    return database.rows(query.order_by(approvals.c.asked_at))
+    return database.records(QuestionRow, query.order_by(approvals.c.asked_at))
 
 
 def approval_rows(
@@ -27,7 +29,7 @@ def approval_rows(
     id: str | None = None,
     closed: bool = False,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[ListedQuestion]:
     """Questions, those that wait longest first, each with `sweep` (its name), `sweep_kind`, `queued`, `workflow`,
     `case` and how many `executions` wait or waited for it.
 
@@ -56,7 +58,7 @@ def approval_rows(
         query = query.where(approvals.c.id.startswith(id, autoescape=True))
     elif not closed:
         query = query.where(approvals.c.status == "open")
-    return database.rows(query)
+    return database.records(ListedQuestion, query)
 
 
 def _of(sweep_id: str | None, execution_id: str | None) -> list[sa.ColumnElement[bool]]:
@@ -81,7 +83,7 @@ def _counted() -> sa.Subquery:
 
 def question_groups(
     database: Database, *, sweep_id: str | None = None, execution_id: str | None = None, limit: int | None = None
-) -> list[Row]:
+) -> list[GroupedQuestions]:
     """Open questions that ask the same at the same node of the same sweep, each group once, in the order of time.
 
     Of each: `id` (the first), `questions` (how many), `executions`, `cases` (how many), `case` (the first), question,
@@ -90,7 +92,7 @@ def question_groups(
     counted = _counted()
     options = sa.cast(approvals.c.options, sa.Text).label("options")  # JSON as such cannot be compared
     same = (approvals.c.sweep_id, approvals.c.node, approvals.c.kind, approvals.c.question, options)
-    found = (
+    grouped = (
         sa.select(
             *same,
             sa.func.min(approvals.c.id).label("id"),
@@ -105,7 +107,7 @@ def question_groups(
         .where(approvals.c.status == "open")
         .group_by(*same)
     )
-    groups = found.where(*_of(sweep_id, execution_id)).subquery()
+    groups = grouped.where(*_of(sweep_id, execution_id)).subquery()
     query = (
         sa.select(
             groups,
@@ -120,8 +122,9 @@ def question_groups(
         .order_by(groups.c.asked_at, groups.c.id)
         .limit(limit)
     )
-    rows = database.rows(query)
-    return [{**row, "options": json.loads(row["options"]) if row["options"] else []} for row in rows]
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+    return [GroupedQuestions(**{**row._mapping, "options": json.loads(row.options or "[]")}) for row in rows]
 
 
 def alike(
@@ -129,9 +132,9 @@ def alike(
     *,
     sweep_id: str | None = None,
     node: str | None = None,
-    question: Row | None = None,
+    question: ListedQuestion | None = None,
     text: str | None = None,
-) -> list[Row]:
+) -> list[SameQuestion]:
     """Open questions of a sweep, of a node, that ask the same as one of them, or that have a text in them: of each id,
     kind, node, question, options, sweep_id and how many `executions` wait for it."""
     counted = _counted()
@@ -146,14 +149,15 @@ def alike(
     )
     query = query.where(*equal({approvals.c.sweep_id: sweep_id, approvals.c.node: node}))
     if question is not None:
-        query = query.where(approvals.c.question == question["question"], approvals.c.kind == question["kind"])
+        query = query.where(approvals.c.question == question.question, approvals.c.kind == question.kind)
     if text is not None:
         query = query.where(sa.func.lower(approvals.c.question).contains(text.lower(), autoescape=True))
-    rows = database.rows(query)
-    return [row for row in rows if question is None or (row["options"] or []) == (question["options"] or [])]
+    rows = database.records(SameQuestion, query)
+    return [row for row in rows if question is None or (row.options or []) == (question.options or [])]
 
 
-def find_approval(database: Database, ref: str) -> Row:
+@checked
+def find_approval(database: Database, ref: str) -> ListedQuestion:
     """A question by its id or the beginning of it, as `approval_rows` gives it. Raises InputError."""
     rows = approval_rows(database, id=ref) if ref else []
-    return the_one(rows, ref, "question", "`wtb approvals --all` lists them")
+    return the_one({row.id: row for row in rows}, ref, "question", "`wtb approvals --all` lists them")

@@ -25,6 +25,7 @@ from wtb.store.control.tool_calls import CALL_OUTCOMES, calls_between
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
+from wtb.store.rows import AskedRow, ExecutionRow, Mark
 from wtb.store.runs.leases import RELEASED, stop_nodes, try_move
 from wtb.store.tables.schema import (
     cells,
@@ -51,7 +52,7 @@ class Leaving:
     stand on, too.
     """
 
-    execution: Row
+    execution: ExecutionRow
     status: str
     from_id: str
     to_id: str
@@ -86,48 +87,51 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
     """
     with database.write(long=True) as connection:
         row = locked(connection, execution_id)
+        from_id = row.head_id
+        if from_id is None:
+            raise ConflictError(f"execution {execution_id} has not begun: there is nothing to go back to")
         found_begun = find_resumable(connection, row, to_id, ending.redoes)
         below = _still(connection, execution_id)
         sweep = _sweep(connection, row)
-        past = rollbacks_in(connection, row["sweep_id"])
-        over = {id for one in past for id in one["superseded"]}
+        past = rollbacks_in(connection, row.sweep_id)
+        over = {id for one in past for id in one.superseded}
         _check(connection, row, below, over)
-        found = marks(connection, [row["head_id"], to_id])
-        here, there = line(found, row["head_id"]), line(found, to_id)
+        found = marks(connection, [from_id, to_id])
+        here, there = line(found, from_id), line(found, to_id)
         if not here or not there:
             raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` has removed it with the line that it was on")
-        on_target = {mark["id"] for mark in there}
-        left = [mark for mark in here if mark["id"] not in on_target]
-        gone = [one for one in below if one["combinations"] and one["id"] not in over]
-        gone += _forked_by_people(connection, below, left, gone)
-        superseded = superseded_by(found_begun, [one["id"] for one in gone])
-        rolled = {one["head_id"] for one in past}  # what ran before a rollback was left by that one
-        left_before = {one["parent_id"] for one in here if one["id"] in rolled}
+        on_target = {mark.id for mark in there}
+        undone = [mark for mark in here if mark.id not in on_target]
+        gone = [one for one in below if one.combinations and one.id not in over]
+        gone += _forked_by_people(connection, below, undone, gone)
+        superseded = superseded_by(found_begun, [one.id for one in gone])
+        rolled = {one.head_id for one in past}  # what ran before a rollback was left by that one
+        left_before = {one.parent_id for one in here if one.id in rolled and one.parent_id is not None}
         calls = calls_between(connection, row, sweep, here, there, below, over, superseded, left_before)
-        by, was = ending.by, found_begun["was"] if found_begun else row["status"]
+        by, was = ending.by, found_begun["was"] if found_begun else row.status
         why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
-        about = {"to_id": to_id, "redoes": ending.redoes, "was": was, "superseded": superseded}
+        begun = start(connection, to_id=to_id, redoes=ending.redoes, was=was, superseded=superseded)
         going = "having its rollback undone" if ending.redoes else f"being rolled back to {to_id}"
-        asked: Row | None = None
+        asked: AskedRow | None = None
         if any(calls.values()):
-            asked = {"to": going, "by": by, "reason": why, "rollback": start(connection, about)}
-        status_reason = f"{going} {why}; until that is done: {command(execution_id, about)}"
+            asked = {"to": going, "by": by, "reason": why, "rollback": begun}
+        status_reason = f"{going} {why}; until that is done: {command(execution_id, begun)}"
         changed: Row = {**RELEASED, "status": "paused", "reason": status_reason, "asked": asked}
         changed |= {"failure": None, "finished_at": None}
         connection.execute(executions.update().where(executions.c.id == execution_id).values(changed))
         stop_nodes(connection, [execution_id])
         withdraw(connection, [execution_id])
-        _cancel(connection, row, [one["id"] for one in gone if one["status"] in OPEN_EXECUTIONS])
+        _cancel(connection, row, [one.id for one in gone if one.status in OPEN_EXECUTIONS])
         taken = _take_cells(connection, row)
         _reopen(connection, row, sweep, ending)
-        event_data = {"by": by, "to": to_id, "status": row["status"], "cells": taken, "redo": ending.redoes is not None}
+        event_data = {"by": by, "to": to_id, "status": row.status, "cells": taken, "redo": ending.redoes is not None}
         add_execution_event(connection, row, "rollback.begun", **event_data)
         leaving = Leaving(
-            {**row, "token": row["token"] + 1, "asked": asked},
+            replace(row, token=row.token + 1, asked=asked),
             was,
-            row["head_id"],
+            from_id,
             to_id,
-            [writer[0] for mark in reversed(left) for writer in reversed(mark["writers"])],
+            [writer[0] for mark in reversed(undone) for writer in reversed(mark.writers)],
             superseded,
             calls.get("undo", []),
             calls.get("again", []),
@@ -145,16 +149,17 @@ def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mappin
     """
     execution = leaving.execution
     with database.write() as connection:
-        row = locked(connection, execution["id"])
-        if row["token"] != execution["token"] or row["status"] != "paused" or row["head_id"] != leaving.from_id:
+        row = locked(connection, execution.id)
+        if row.token != execution.token or row.status != "paused" or row.head_id != leaving.from_id:
             raise ConflictError(
-                f"execution {row['id']} is {row['status']}: somebody else went on with it meanwhile, so its head was "
+                f"execution {row.id} is {row.status}: somebody else went on with it meanwhile, so its head was "
                 f"not try_move; roll it back again if that is still wanted"
             )
         return _move_head(connection, leaving, ending, event_data)
 
 
 def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
+    """Move an execution to a new head at the checkpoint, and record the rollback, or its undoing. Returns the head."""
     row, by, reason = leaving.execution, ending.by, ending.reason
     head = edited_head(connection, row, {}, parent_id=leaving.to_id, mark=False)
     changed = {
@@ -165,11 +170,11 @@ def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, even
         "losses": 0,
         "asked": None,
     }
-    connection.execute(executions.update().where(executions.c.id == row["id"]).values(changed))
+    connection.execute(executions.update().where(executions.c.id == row.id).values(changed))
     data: dict[str, Any] = {"from": leaving.from_id, "to": leaving.to_id, "head": head, "nodes": leaving.nodes}
     data |= {"words": ending.words, "by": by, "reason": reason, **event_data}
     if ending.redoes is None:
-        made = {"id": new_id(), "sweep_id": row["sweep_id"], "execution_id": row["id"], "from_id": leaving.from_id}
+        made: Row = {"id": new_id(), "sweep_id": row.sweep_id, "execution_id": row.id, "from_id": leaving.from_id}
         made |= {"to_id": leaving.to_id, "head_id": head, "status": leaving.status, "nodes": leaving.nodes}
         insert_rows(connection, rollbacks, [{**made, "superseded": leaving.superseded, "by": by, "reason": reason}])
         add_execution_event(connection, row, "execution.rolled_back", superseded=leaving.superseded, **data)
@@ -179,10 +184,10 @@ def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, even
     return head
 
 
-def _sweep(connection: sa.Connection, execution: Row) -> Row:
+def _sweep(connection: sa.Connection, execution: ExecutionRow) -> Row:
     """Lock the sweep against its end and its cancellation. All executions are locked before it."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
-    query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution["sweep_id"])
+    query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution.sweep_id)
     (found,) = fetch_rows(connection, query.with_for_update(of=sweeps, key_share=True))
     if found["status"] == "cancelled":
         raise ConflictError(
@@ -192,33 +197,33 @@ def _sweep(connection: sa.Connection, execution: Row) -> Row:
     return found
 
 
-def _still(connection: sa.Connection, execution_id: str) -> list[Row]:
+def _still(connection: sa.Connection, execution_id: str) -> list[ExecutionRow]:
     """What came of an execution, locked: again and again, since what we wait for may fork before we have it."""
     held: set[str] = set()
     while True:
         found = descendants(connection, execution_id)
-        new = [row["id"] for row in found if row["status"] in OPEN_EXECUTIONS and row["id"] not in held]
+        new = [row.id for row in found if row.status in OPEN_EXECUTIONS and row.id not in held]
         if not new:
             return found
         query = sa.select(executions.c.id).where(executions.c.id.in_(new)).order_by(executions.c.id)
         held.update(connection.scalars(query.with_for_update()))
 
 
-def _check(connection: sa.Connection, row: Row, below: Sequence[Row], over: set[str]) -> None:
+def _check(connection: sa.Connection, row: ExecutionRow, below: Sequence[ExecutionRow], over: set[str]) -> None:
     """Check that the cells still belong to this execution. Raises ConflictError."""
-    if row["id"] in over:
+    if row.id in over:
         raise ConflictError(
-            f"execution {row['id']} was superseded by a rollback of one that it came from: roll that one back "
-            f"(`wtb tree {row['id']}` shows it), or go on beside it with `wtb fork {row['id']}`"
+            f"execution {row.id} was superseded by a rollback of one that it came from: roll that one back "
+            f"(`wtb tree {row.id}` shows it), or continue beside it with `wtb fork {row.id}`"
         )
-    mine = set(row["combinations"])
+    mine = set(row.combinations)
     for one in below:
-        if one["id"] not in over and not mine.issuperset(one["combinations"]):
-            raise _shared(row, one["id"])
-    if row["status"] in OPEN_EXECUTIONS or not mine:
+        if one.id not in over and not mine.issuperset(one.combinations):
+            raise _shared(row, one.id)
+    if row.status in OPEN_EXECUTIONS or not mine:
         return  # whoever is open has its cells; they name an ancestor until there is an outcome
-    family = {row["id"], *(one["id"] for one in below)}
-    if row["status"] == "forked":
+    family = {row.id, *(one.id for one in below)}
+    if row.status == "forked":
         holders = {one["id"] for one in _open_beside(connection, row) if not mine.isdisjoint(one["combinations"])}
     else:
         holders = {cell["execution_id"] for cell in _cells(connection, row)}
@@ -226,120 +231,119 @@ def _check(connection: sa.Connection, row: Row, below: Sequence[Row], over: set[
         raise _shared(row, other)
 
 
-def _shared(row: Row, other: str) -> ConflictError:
+def _shared(row: ExecutionRow, other: str) -> ConflictError:
     return ConflictError(
-        f"execution {row['id']}: execution {other} has its cells by now, and others with them: roll that one back, or "
-        f"go on beside this one with `wtb fork {row['id']}`"
+        f"execution {row.id}: execution {other} has its cells by now, and others with them: roll that one back, or "
+        f"go on beside this one with `wtb fork {row.id}`"
     )
 
 
-def _open_beside(connection: sa.Connection, row: Row) -> list[Row]:
+def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[Row]:
     """Find the open executions of the same case and repeat: repairs join what had forked from several."""
     query = sa.select(executions.c.id, executions.c.combinations).where(
         executions.c.status.in_(OPEN_EXECUTIONS),
-        *(executions.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")),
+        *(executions.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")),
     )
     return fetch_rows(connection, query)
 
 
-def _cells(connection: sa.Connection, row: Row) -> list[Row]:
-    mine = set(row["combinations"])
+def _cells(connection: sa.Connection, row: ExecutionRow) -> list[Row]:
+    """The cells that an execution stands for, whoever holds them now."""
+    mine = set(row.combinations)
     query = sa.select(cells.c.combination, cells.c.execution_id, cells.c.status).where(
-        cells.c.sweep_id == row["sweep_id"],
-        cells.c.case_number == row["case_number"],
-        cells.c.repeat == row["repeat"],
+        cells.c.sweep_id == row.sweep_id,
+        cells.c.case_number == row.case_number,
+        cells.c.repeat == row.repeat,
     )
     return [cell for cell in fetch_rows(connection, query) if cell["combination"] in mine]
 
 
 def _forked_by_people(
-    connection: sa.Connection, below: Sequence[Row], left: Sequence[Row], gone: Sequence[Row]
-) -> list[Row]:
+    connection: sa.Connection, below: Sequence[ExecutionRow], left: Sequence[Mark], gone: Sequence[ExecutionRow]
+) -> list[ExecutionRow]:
     """The open executions that people forked from what is left: from this line, or from what forked off it."""
-    made = [one for one in below if one["origin"] == "manual" and one["status"] in OPEN_EXECUTIONS and one["head_id"]]
-    found = marks(connection, (one["head_id"] for one in made))
-    ids, over = {mark["id"] for mark in left}, {one["id"] for one in gone}
+    made = [one for one in below if one.origin == "manual" and one.status in OPEN_EXECUTIONS and one.head_id]
+    found = marks(connection, (one.head_id for one in made))
+    ids, over = {mark.id for mark in left}, {one.id for one in gone}
     return [
-        one
-        for one in made
-        if any(mark["id"] in ids or mark["execution_id"] in over for mark in line(found, one["head_id"]))
+        one for one in made if any(mark.id in ids or mark.execution_id in over for mark in line(found, one.head_id))
     ]
 
 
-def _cancel(connection: sa.Connection, execution: Row, ids: list[str]) -> None:
+def _cancel(connection: sa.Connection, execution: ExecutionRow, ids: list[str]) -> None:
     if ids:
         cancel_executions(connection, ids, SUPERSEDED)
     for id in ids:
-        add_execution_event(connection, {**execution, "id": id}, "execution.superseded", by_rollback_of=execution["id"])
+        add_execution_event(connection, replace(execution, id=id), "execution.superseded", by_rollback_of=execution.id)
 
 
-def _take_cells(connection: sa.Connection, row: Row) -> int:
+def _take_cells(connection: sa.Connection, row: ExecutionRow) -> int:
     """The cells of an execution are to be done again, by it: their outcomes and scores go."""
-    if not row["combinations"]:
+    if not row.combinations:
         return 0
-    shared = {key: row[key] for key in ("sweep_id", "case_number", "repeat")}
-    shared |= {"status": "pending", "execution_id": row["id"], "failure": None, "finished_at": None}
-    shared["edited"] = row["edited"]
-    mine = [{**shared, "combination": combination} for combination in row["combinations"]]
+    shared = {key: getattr(row, key) for key in ("sweep_id", "case_number", "repeat")}
+    shared |= {"status": "pending", "execution_id": row.id, "failure": None, "finished_at": None}
+    shared["edited"] = row.edited
+    mine = [{**shared, "combination": combination} for combination in row.combinations]
     update_rows(connection, cells, mine, _CELL, only={"status": (*sources(CELL, "pending"), "pending")})
-    here = [scores.c[name] == row[name] for name in ("sweep_id", "case_number", "repeat")]
+    here = [scores.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")]
     if len(mine) == _count(connection, row):
         connection.execute(scores.delete().where(*here))
     else:
-        for part in parts(row["combinations"]):
+        for part in parts(row.combinations):
             connection.execute(scores.delete().where(*here, scores.c.combination.in_(part)))
     return len(mine)
 
 
-def _count(connection: sa.Connection, row: Row) -> int:
-    query = sa.select(sa.func.count()).where(combinations.c.sweep_id == row["sweep_id"])
+def _count(connection: sa.Connection, row: ExecutionRow) -> int:
+    query = sa.select(sa.func.count()).where(combinations.c.sweep_id == row.sweep_id)
     return connection.scalar(query) or 0
 
 
-def _reopen(connection: sa.Connection, row: Row, sweep: Row, ending: Ending) -> None:
+def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: Row, ending: Ending) -> None:
     """Reopen an ended sweep whose cells run again: workers continue it; one without workers is paused until resumed."""
-    if sweep["status"] not in ("completed", "failed") or not row["combinations"]:
+    if sweep["status"] not in ("completed", "failed") or not row.combinations:
         return
     how = "rolled back" if ending.redoes is None else "taken forward again"
-    status_reason = f"execution {row['id']} was {how}"
+    status_reason = f"execution {row.id} was {how}"
     try_move(
         connection,
-        row["sweep_id"],
+        row.sweep_id,
         "running",
         reason=f"open again, so that it can go on: {status_reason}",
         by=ending.by,
     )
     if not sweep["queued"]:
-        try_move(connection, row["sweep_id"], "paused", reason=f"{status_reason}: wtb resume {row['id']}", by=ending.by)
+        try_move(connection, row.sweep_id, "paused", reason=f"{status_reason}: wtb resume {row.id}", by=ending.by)
 
 
-def last_rollback(database: Database, row: Mapping[str, Any]) -> Row:
-    """The last rollback of an execution that was not taken back. Raises ConflictError where that cannot be."""
-    of = (rollbacks.c.execution_id == row["id"], rollbacks.c.redone_at.is_(None))
+def last_rollback(database: Database, row: ExecutionRow) -> Row:
+    """The last rollback of an execution that was not undone. Raises ConflictError where that cannot be."""
+    of = (rollbacks.c.execution_id == row.id, rollbacks.c.redone_at.is_(None))
     query = sa.select(rollbacks).where(*of).order_by(rollbacks.c.at.desc(), rollbacks.c.id.desc()).limit(1)
     with database.read() as connection:
         found = fetch_rows(connection, query)
         if not found:
-            raise ConflictError(f"execution {row['id']} ({row['status']}) has no rollback to take back")
+            raise ConflictError(f"execution {row.id} ({row.status}) has no rollback to undo")
         (last,) = found
         since = _since(connection, row, last)
-    if since is not None or row["status"] != "paused":
-        why = since or f"it is {row['status']}, not paused"
+    if since is not None or row.status != "paused":
+        why = since or f"it is {row.status}, not paused"
         raise ConflictError(
-            f"execution {row['id']}: the rollback to {last['to_id']} cannot be taken back any more: {why}; go back to "
-            f"the line that it left with: wtb rollback {row['id']} --to {last['from_id']}"
+            f"execution {row.id}: the rollback to {last['to_id']} can no longer be undone: {why}; go back to "
+            f"the line that it left with: wtb rollback {row.id} --to {last['from_id']}"
         )
     return last
 
 
-def _since(connection: sa.Connection, row: Mapping[str, Any], last: Row) -> str | None:
+def _since(connection: sa.Connection, row: ExecutionRow, last: Row) -> str | None:
     """What happened since a rollback, where anything did."""
-    way = line(marks(connection, [row["head_id"]]), row["head_id"])
-    ids = [mark["id"] for mark in way]
+    way = line(marks(connection, [row.head_id]), row.head_id)
+    ids = [mark.id for mark in way]
     if last["head_id"] not in ids:
         return "the execution went on since"
     since = way[ids.index(last["head_id"]) :]
-    ran = sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_([mark["id"] for mark in since])).limit(1)
-    if any(mark["writers"] for mark in since) or connection.execute(ran).first() is not None:
+    ran = sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_([mark.id for mark in since])).limit(1)
+    if any(mark.writers for mark in since) or connection.execute(ran).first() is not None:
         return "nodes ran since"
     return None

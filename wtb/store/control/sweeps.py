@@ -56,8 +56,9 @@ def skip_rest(database: Database, sweep_id: str, *, reason: str, by: str) -> int
 
 
 def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, by: str) -> int:
+    """Cancel what is unfinished in a sweep, and end it. Returns how many cells this call gave an outcome."""
     unfinished = (executions.c.sweep_id == sweep_id, executions.c.status.in_(sources(EXECUTION, "cancelled")))
-    one = sa.select(sa.literal(1)).where(*unfinished).limit(1)
+    any_unfinished = sa.select(sa.literal(1)).where(*unfinished).limit(1)
     end_cells = (
         cells.update()
         .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(sources(CELL, cell)))
@@ -67,14 +68,14 @@ def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, 
     with database.write(long=True) as connection:
         while True:
             # Again and again: what held them when we asked may have forked before we got them.
-            while connection.execute(one).first() is not None:
+            while connection.execute(any_unfinished).first() is not None:
                 wanted = sa.select(executions.c.id).where(*unfinished).order_by(executions.c.id).limit(_PART)
                 cancel_executions(connection, list(connection.scalars(wanted.with_for_update())), reason)
             ended += connection.execute(end_cells).rowcount  # most of them, before anybody waits for the sweep
             with connection.begin_nested() as sweep:
                 held = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
                 connection.execute(held.with_for_update(key_share=True))
-                if connection.execute(one).first() is None:
+                if connection.execute(any_unfinished).first() is None:
                     break
                 sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
         ended += connection.execute(end_cells).rowcount

@@ -13,6 +13,7 @@ from wtb.store.bulk import Row, fetch_rows
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
 from wtb.store.read.lineage import marks
+from wtb.store.rows import ExecutionRow, Mark
 from wtb.store.tables.schema import cells, combinations, executions, invocations, node_runs, now
 
 CALL_OUTCOMES = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
@@ -20,11 +21,11 @@ CALL_OUTCOMES = ("undone", "redone", "irreversible", "failed", "shared")  # what
 
 def calls_between(
     connection: sa.Connection,
-    row: Row,
+    row: ExecutionRow,
     sweep: Row,
-    here: Sequence[Row],
-    there: Sequence[Row],
-    below: Sequence[Row],
+    here: Sequence[Mark],
+    there: Sequence[Mark],
+    below: Sequence[ExecutionRow],
     over: set[str],
     superseded: Sequence[str],
     left_before: set[str],
@@ -34,12 +35,12 @@ def calls_between(
     over: executions that earlier rollbacks superseded. superseded: those that this one does. left_before: checkpoints
     from which earlier rollbacks went on; what else had started from them is theirs.
     """
-    if not _has_calls(connection, row["sweep_id"]):
+    if not _has_calls(connection, row.sweep_id):
         return {}
     target = there[-1]
-    from_here = {mark["id"] for mark in here} - {mark["id"] for mark in there} | {target["id"]}
-    if target["inside"] is not None and target["parent_id"] is not None:
-        from_here.add(target["parent_id"])  # whose node runs went on after it
+    from_here = {mark.id for mark in here} - {mark.id for mark in there} | {target.id}
+    if target.inside is not None and target.parent_id is not None:
+        from_here.add(target.parent_id)  # whose node runs went on after it
     from_here -= left_before
     over = over | set(superseded)
     started = sa.or_(
@@ -49,14 +50,14 @@ def calls_between(
     made = _invocations(connection, row, started)
     chosen = _chosen(connection, row, sweep["graph"])
     made = [one for one in made if one["variant"] in chosen(one["node"])]
-    if target["inside"] is not None:
-        kept_of = target["inside"]["node_run"]
-        made = [one for one in made if one["node_run_id"] != kept_of or one["at"] > target["created_at"]]
+    if target.inside is not None:
+        kept_of = target.inside["node_run"]
+        made = [one for one in made if one["node_run_id"] != kept_of or one["at"] > target.created_at]
     theirs = _stood_on(connection, row, below, over)
     undo = [one for one in made if one["status"] == "done"]
     undo.sort(key=lambda one: (one["at"], one["attempt"], one["number"]), reverse=True)
-    back = {mark["id"] for mark in here}
-    ahead = [writer[2] for mark in there if mark["id"] not in back for writer in mark["writers"]]
+    back = {mark.id for mark in here}
+    ahead = [writer[2] for mark in there if mark.id not in back for writer in mark.writers]
     again = [one for one in _invocations(connection, row, node_runs.c.id.in_(ahead)) if one["status"] == "undone"]
     again.sort(key=lambda one: (one["at"], one["attempt"], one["number"]))
     return {
@@ -77,58 +78,60 @@ def _has_calls(connection: sa.Connection, sweep_id: str) -> bool:
     return connection.execute(query.where(node_runs.c.sweep_id == sweep_id).limit(1)).first() is not None
 
 
-def _invocations(connection: sa.Connection, row: Row, condition: sa.ColumnElement[bool]) -> list[Row]:
+def _invocations(connection: sa.Connection, row: ExecutionRow, condition: sa.ColumnElement[bool]) -> list[Row]:
     query = sa.select(invocations, node_runs.c.node, node_runs.c.variant)
     query = query.join(node_runs, node_runs.c.id == invocations.c.node_run_id)
-    return fetch_rows(connection, query.where(node_runs.c.sweep_id == row["sweep_id"], condition))
+    return fetch_rows(connection, query.where(node_runs.c.sweep_id == row.sweep_id, condition))
 
 
-def _chosen(connection: sa.Connection, row: Row, graph: Mapping[str, Any]) -> Any:
+def _chosen(connection: sa.Connection, row: ExecutionRow, graph: Mapping[str, Any]) -> Any:
     """A function that gives the variants which the cells of an execution choose for a node."""
     defaults = {node["name"]: node["default"] for node in graph["nodes"]}
-    if row["choices"] is not None:
-        return lambda node: {row["choices"].get(node, defaults.get(node))}
+    if row.choices is not None:
+        return lambda node: {row.choices.get(node, defaults.get(node))}
     query = sa.select(combinations.c.number, combinations.c.choices)
-    mine = set(row["combinations"])
+    mine = set(row.combinations)
     every = [
         choices
-        for number, choices in connection.execute(query.where(combinations.c.sweep_id == row["sweep_id"]))
+        for number, choices in connection.execute(query.where(combinations.c.sweep_id == row.sweep_id))
         if number in mine
     ]
     return lambda node: {choices.get(node, defaults.get(node)) for choices in every}
 
 
-def _stood_on(connection: sa.Connection, row: Row, below: Sequence[Row], over: set[str]) -> set[str]:
+def _stood_on(connection: sa.Connection, row: ExecutionRow, below: Sequence[ExecutionRow], over: set[str]) -> set[str]:
     """The node runs on lines of others that count: those that are open, that a cell names, or that people forked."""
-    mine = {row["id"], *(one["id"] for one in below)}
+    mine = {row.id, *(one.id for one in below)}
     named = sa.exists().where(cells.c.execution_id == executions.c.id)
     query = sa.select(executions.c.id, executions.c.head_id, executions.c.status).where(
-        executions.c.sweep_id == row["sweep_id"],
-        executions.c.case_number == row["case_number"],
-        executions.c.repeat == row["repeat"],
+        executions.c.sweep_id == row.sweep_id,
+        executions.c.case_number == row.case_number,
+        executions.c.repeat == row.repeat,
         sa.or_(executions.c.status.in_(OPEN_EXECUTIONS), executions.c.origin == "manual", named),
         executions.c.status != "forked",
     )
     heads = [one.head_id for one in connection.execute(query) if one.id not in mine and one.id not in over]
-    return {writer[2] for mark in marks(connection, heads).values() for writer in mark["writers"]}
+    return {writer[2] for mark in marks(connection, heads).values() for writer in mark.writers}
 
 
 def _same(call: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
     return [invocations.c[name] == call[name] for name in ("node_run_id", "attempt", "number")]
 
 
-def turn(database: Database, execution: Row, call: Mapping[str, Any], to: str, result: str | None = None) -> None:
+def turn(
+    database: Database, execution: ExecutionRow, call: Mapping[str, Any], to: str, result: str | None = None
+) -> None:
     """Note that a call is about to be taken back or made again (`to` is its present status), or was.
 
     What was about to be has `undone_at` and is still done. Raises ConflictError where somebody went on with the
     execution meanwhile.
     """
-    held = executions.c.id == execution["id"], executions.c.token == execution["token"]
+    held = executions.c.id == execution.id, executions.c.token == execution.token
     mine = sa.select(executions.c.id).where(*held, executions.c.status == "paused")
     with database.write() as connection:
         if connection.execute(mine.with_for_update(key_share=True)).first() is None:
             raise ConflictError(
-                f"execution {execution['id']} was taken up by somebody else while its tools were being undone; "
+                f"execution {execution.id} was taken up by somebody else while its tools were being undone; "
                 f"roll it back again if that is still wanted"
             )
         renew(connection, execution)

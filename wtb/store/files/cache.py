@@ -4,8 +4,9 @@ Contents lie under their SHA-256; those that were not used for longest go first.
 is fetched again, and a cache that cannot be written is none. So no error of its own leaves this room.
 
 Locks end with the process that held them. Who writes a content holds its temporary file, so that the others wait for
-it, and one that nobody holds is a dead writer's. Who reads one holds it against being removed. `.bytes` has the sum of
-all sizes; who changes what it counts holds it. Killed between the two it counts too much, until the next removal.
+it, and one that nobody holds is a dead writer's. Who reads one holds it against being removed. What was written gets
+its name before it is unlocked for readers: whoever changes a lock has none for a moment. `.bytes` has the sum of all
+sizes; who changes what it counts holds it. Killed between the two it counts too much, until the next removal.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class FileCache:
         except OSError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Whoever writes or removes it is done in a moment.
+            _wait(lambda: _locks(descriptor, fcntl.LOCK_SH), lambda: 0)
             os.utime(descriptor)
-        except OSError:  # it is being removed
+        except OSError:
             os.close(descriptor)
             return None
         return descriptor
@@ -70,7 +72,10 @@ class FileCache:
                 if (descriptor := self._create(temporary, size)) is None:
                     descriptor = _taken_over(temporary)
                 if descriptor is not None:
-                    return Arriving(self, descriptor, temporary, size)
+                    arriving = Arriving(self, descriptor, temporary, size)
+                    if not (digest and os.path.lexists(self._path(digest))):
+                        return arriving
+                    arriving.discard()  # another process has written it since we looked
         except OSError:
             pass
         return None
@@ -202,18 +207,18 @@ class Arriving:
             if os.path.lexists(place):
                 self.discard()
                 return None
-            # Readers may have it, too, from the moment at which it has its name.
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
             try:
                 os.rename(self._temporary, place)
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
                 os.rename(self._temporary, place)
-            os.lseek(self._descriptor, 0, os.SEEK_SET)
         except OSError:
             self.discard()
             return None
         self._temporary = None
+        with contextlib.suppress(OSError):  # others may read it, too
+            _wait(lambda: _locks(self._descriptor, fcntl.LOCK_SH), lambda: 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
         return self._descriptor
 
     def discard(self) -> None:
@@ -269,6 +274,7 @@ def _removed(path: str) -> bool:
 
 
 def _is_at(path: str, descriptor: int) -> bool:
+    """Return whether a path still leads to an open file."""
     try:
         found, held = os.stat(path, follow_symlinks=False), os.fstat(descriptor)
     except FileNotFoundError:
@@ -277,6 +283,7 @@ def _is_at(path: str, descriptor: int) -> bool:
 
 
 def _locks(descriptor: int, kind: int) -> bool:
+    """Try to lock a file without waiting. Returns False if somebody else has it."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

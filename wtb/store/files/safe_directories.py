@@ -99,18 +99,18 @@ def walk(
         if not name.isascii():
             _check_name(path)
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue  # something of the node's still runs
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             if depth >= MOST_NESTED:
                 raise StateError(f"workspace directory {path!r} is nested more than {MOST_NESTED} deep")
             with contextlib.ExitStack() as stack:
                 inner = _open(path, partial(stack.enter_context, open_folder(name, folder)))
                 yield from walk(inner, path + "/", depth + 1, seen)
         else:
-            _check_file(path, found)
-            yield path, folder, name, found
+            _check_file(path, status)
+            yield path, folder, name, status
 
 
 def _check_name(path: str) -> None:
@@ -121,6 +121,7 @@ def _check_name(path: str) -> None:
 
 
 def _check_file(path: str, found: os.stat_result) -> None:
+    """Raise StateError for what is no regular file, or has several hard links."""
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
         raise StateError(f"workspace file {path!r} is {kind}; only files and directories are kept")
@@ -210,6 +211,7 @@ def remove_tree(path: str | Path) -> None:
 
 
 def _empty(folder: int, root: int, depth: int) -> None:
+    """Remove everything in a directory, as far as that is possible."""
     with os.scandir(folder) as entries:
         listed = list(entries)
     for entry in listed:
@@ -221,6 +223,7 @@ def _empty(folder: int, root: int, depth: int) -> None:
 
 
 def _remove_folder(name: str, folder: int, root: int, depth: int) -> None:
+    """Remove a directory. One that is nested too deeply moves up to the root, for another pass."""
     inner = _open_to_empty(name, folder)
     try:
         if depth > MOST_NESTED:  # to be emptied in another pass
@@ -243,6 +246,7 @@ def _insisting(folder: int, change: Callable[[], None]) -> None:
 
 
 def _open_to_empty(name: str, within: int | None) -> int:
+    """Open a directory, with its permissions repaired if they forbid it."""
     try:
         return os.open(name, _FOLDER, dir_fd=within)
     except PermissionError:

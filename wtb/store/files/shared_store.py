@@ -35,17 +35,17 @@ class SharedFiles(FileStore):
 
     def copy_into(self, digest: str, size: int | None, out: int) -> None:
         for find in (self.cache.open, self._fetch):
-            if (found := find(digest)) is None:
+            if (opened := find(digest)) is None:
                 continue
             try:
-                self._put(found, digest, size, out)
+                self._put(opened, digest, size, out)
                 return
             except StoreError:  # only the copy here is damaged
                 self.cache.drop(digest)
                 os.lseek(out, 0, os.SEEK_SET)
                 os.ftruncate(out, 0)
             finally:
-                os.close(found)
+                os.close(opened)
         with opened_by(partial(self._open, digest)) as source:
             self._write(digest, partial(self._read, source), out)
 
@@ -84,6 +84,7 @@ class SharedFiles(FileStore):
                 os.unlink(temporary)
 
     def _source(self, digest: str) -> int:
+        """Open a content: from the cache if it is intact there, else from the shared directory."""
         if (cached := self.cache.open(digest)) is not None:
             if digest_of(partial(os.read, cached, BLOCK))[0] == digest:
                 os.lseek(cached, 0, os.SEEK_SET)
@@ -107,6 +108,7 @@ class SharedFiles(FileStore):
                 return arriving.keep(digest)
 
     def _open(self, digest: str) -> int:
+        """Open a content in the shared directory; looks twice, since NFS caches that a file was missing."""
         with reaching(self.root):
             try:
                 return super()._open(digest)
@@ -145,6 +147,7 @@ class _CachedAdding(Adding):
         return self._kept(partial(next, iter(blocks), b""), size)
 
     def _kept(self, read: Callable[[], bytes], size: int | None) -> tuple[str, int]:
+        """Stage a content, and keep a copy of it in the cache on the way."""
         arriving = None if size is None else self._files.cache.begin(size)
         if arriving is None:
             return self._stage(read)

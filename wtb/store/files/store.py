@@ -120,6 +120,7 @@ class FileStore:
             self._put(source, digest, size, out)
 
     def _put(self, source: int, digest: str, size: int | None, out: int) -> None:
+        """Copy a content to a file, as a clone if the file system can. Raises StoreError if it is damaged."""
         if self._clones is not False and self._clone(source, out):
             found = os.fstat(out).st_size
             if size not in (None, found):
@@ -133,6 +134,7 @@ class FileStore:
         os.ftruncate(out, os.lseek(out, 0, os.SEEK_CUR))
 
     def _stream(self, digest: str, read: Callable[[], bytes], write: Callable[[bytes], object]) -> None:
+        """Copy a content block by block. Raises StoreError if its hash is another."""
         check = hashlib.sha256()
         while block := read():
             check.update(block)
@@ -205,6 +207,7 @@ class FileStore:
             raise StoreError(f"stored file {digest} is missing") from None
 
     def _clone(self, source: int, out: int) -> bool:
+        """Clone a file (copy on write). Returns False if the file system cannot."""
         try:
             fcntl.ioctl(out, _FICLONE, source)
         except OSError as error:
@@ -275,6 +278,7 @@ class Adding:
             _sync(folder)
 
     def _stage(self, read: Callable[[], bytes]) -> tuple[str, int]:
+        """Write a content to a temporary file under its hash. Returns (digest, bytes)."""
         temporary = self._store.temporary()
         check, size = hashlib.sha256(), 0
         try:

@@ -215,6 +215,7 @@ class Workspace:
         return Snapshot(None if keep else self.snapshot)
 
     def _take(self, allowed: int | None, until: float | None, goes_on: bool = False) -> Snapshot:
+        """Take a snapshot. goes_on: the attempt continues, so this one becomes what the next is compared with."""
         after: dict[str, Entry] = {}
         stamps: dict[str, safe_directories.Stamp] = {}
         with safe_directories.open_folder(self._path) as root:
@@ -229,6 +230,7 @@ class Workspace:
     def _read(
         self, root: int, meter: _Meter, after: dict[str, Entry], stamps: dict[str, safe_directories.Stamp]
     ) -> Snapshot:
+        """Store what is new or changed; a file whose stamp is unchanged is not read again."""
         with self._home.files.adding() as adding:
             for path, folder, name, found in safe_directories.walk(root, seen=meter.saw):
                 meter.measure(path, found.st_size)
@@ -305,6 +307,7 @@ class _Meter:
         return digest, size
 
     def _check(self, bound: str, bytes: int, path: str, size: int) -> None:
+        """Raise StateError if a bound on the workspace is exceeded, with the file that exceeds it."""
         most: int | None = getattr(self._bounds, bound)
         if most is not None and bytes > most:
             what = "has" if bound == "size" else "adds"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,7 +14,9 @@ from wtb.store.bulk import Row, fetch_among, insert_rows, parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_execution
+from wtb.store.log import keep_events
 from wtb.store.read.queries import as_bytes, stored_bytes
+from wtb.store.rows import CellsOfExecution, ExecutionRow, OpenHead, SweepRow
 from wtb.store.runs.leases import of_cells
 from wtb.store.runs.submit import next_id
 from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, sweeps, values
@@ -30,7 +31,7 @@ def find_damaged(database: Database, digests: Iterable[str]) -> set[str]:
         return wanted - {key for key, data in stored if digest(as_bytes(data)) == key}
 
 
-def open_heads(database: Database, sweep_id: str) -> list[Row]:
+def open_heads(database: Database, sweep_id: str) -> list[OpenHead]:
     """Executions that nobody works on and that have begun, with the state of their head."""
     query = (
         sa.select(executions, checkpoints.c.state)
@@ -41,7 +42,7 @@ def open_heads(database: Database, sweep_id: str) -> list[Row]:
             executions.c.status != "running",
         )
     )
-    return database.rows(query)
+    return database.records(OpenHead, query)
 
 
 def waiting_cases(database: Database, sweep_id: str) -> set[int]:
@@ -62,10 +63,10 @@ def writes_from(database: Database, checkpoint_ids: Iterable[str]) -> dict[str, 
 
 def go_back(
     database: Database,
-    sweep: Mapping[str, Any],
+    sweep: SweepRow,
     lost: Iterable[str],
     again: Iterable[str],
-    moves: Mapping[tuple[int, int, str | None, str | None], Sequence[Row]],
+    moves: Mapping[tuple[int, int, str | None, str | None], Sequence[ExecutionRow]],
 ) -> None:
     """Start anew from where all is well, in one transaction.
 
@@ -74,42 +75,45 @@ def go_back(
     execution. Without a checkpoint it begins from the case's input.
     """
     with database.write() as connection:
-        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep["id"]).with_for_update())
+        connection.execute(sa.select(sweeps.c.id).where(sweeps.c.id == sweep.id).with_for_update())
         for part in parts(sorted(set(lost))):
             connection.execute(values.delete().where(values.c.digest.in_(part)))
         for part in parts(sorted(set(again))):
+            keep_events(connection, node_runs, part)
             connection.execute(node_runs.update().where(node_runs.c.id.in_(part)).values(status="failed", writes=None))
         for (case, repeat, checkpoint, _), members in moves.items():
-            _join(connection, sweep, case, repeat, checkpoint, members)
+            _replace(connection, sweep, case, repeat, checkpoint, members)
 
 
-def _join(
+def _replace(
     connection: sa.Connection,
-    sweep: Mapping[str, Any],
+    sweep: SweepRow,
     case: int,
     repeat: int,
     checkpoint: str | None,
-    members: Sequence[Row],
+    members: Sequence[ExecutionRow],
 ) -> None:
-    combinations = sorted(number for row in members for number in row["combinations"])
-    made_id = new_id() if members[0]["choices"] is not None else next_id(connection, sweep["id"])
-    first, paused = members[0], all(row["status"] == "paused" for row in members)
-    made = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "id": made_id, "parent_id": first["id"]}
-    made |= {"choices": first["choices"], "queue": first["queue"]}
-    made |= {"origin": "retry" if first["choices"] is None else "manual", "head_id": checkpoint}
-    made |= {"status": "paused" if paused else "pending", "reason": first["reason"] if paused else None}
+    """Replace executions by one that continues their cells at the same checkpoint."""
+    combinations = sorted(number for row in members for number in row.combinations)
+    made_id = new_id() if members[0].choices is not None else next_id(connection, sweep.id)
+    first, paused = members[0], all(row.status == "paused" for row in members)
+    made: Row = {"session_id": sweep.session_id, "sweep_id": sweep.id, "id": made_id, "parent_id": first.id}
+    made |= {"choices": first.choices, "queue": first.queue}
+    made |= {"origin": "retry" if first.choices is None else "manual", "head_id": checkpoint}
+    made |= {"status": "paused" if paused else "pending", "reason": first.reason if paused else None}
     made |= {"case_number": case, "repeat": repeat, "combinations": combinations}
-    made |= {"edited": any(row["edited"] for row in members)}
+    made |= {"edited": any(row.edited for row in members)}
     insert_rows(connection, executions, [{**made, "created_at": time.time()}])
-    ids = [row["id"] for row in members]
+    ids = [row.id for row in members]
     connection.execute(
         executions.update()
         .where(executions.c.id.in_(ids), executions.c.status.in_(OPEN_EXECUTIONS))
         .values(status="cancelled", reason="a stored value was damaged", finished_at=time.time())
     )
     withdraw(connection, ids)
-    mine = of_cells(cells, made)
+    new = CellsOfExecution(made_id, sweep.session_id, sweep.id, case, repeat, combinations)
+    mine = of_cells(cells, new)
     connection.execute(cells.update().where(*mine, cells.c.status == "waiting").values(status="pending"))
     connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made["id"]))
     data = {"checkpoint": checkpoint, "executions": len(members), "cells": len(combinations)}
-    add_event(connection, of_execution(made), "execution.rewound", data, "warning")
+    add_event(connection, of_execution(new), "execution.rewound", data, "warning")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
@@ -10,9 +12,11 @@ from wtb.store.housekeeping.retention import REMOVING, locked_sweep, removable
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.sessions import check_not_default, locked_session
 from wtb.store.limits.usage import remember_spent
+from wtb.store.process_identity import Owner
 from wtb.store.read.baselines import check_no_baseline
+from wtb.store.rows import OwnerRow, SlotHolder
 from wtb.store.runs.leases import owners_of
-from wtb.store.runs.slots import Alive, slot_holders
+from wtb.store.runs.slots import slot_holders
 from wtb.store.tables.schema import (
     baselines,
     budgets,
@@ -71,19 +75,23 @@ def _delete_part(database: Database, table: str, sweep_id: str) -> int:
         return connection.execute(sa.text(f'DELETE FROM "{table}" WHERE {row} {some}'), {"sweep": sweep_id}).rowcount
 
 
+class MayLive(Protocol):
+    def __call__(self, owner: Owner, *, expired: bool) -> bool: ...
+
+
 def check_deletable(session_id: str) -> None:
     """Raises ConflictError for the default session."""
     check_not_default(session_id, "deleted")
 
 
-def delete_session(database: Database, session_id: str, *, may_live: Alive) -> dict[str, int]:
+def delete_session(database: Database, session_id: str, *, may_live: MayLive) -> dict[str, int]:
     """Delete a session with its sweeps, events and runners.
 
     Args:
         database: The database.
         session_id: The session.
-        may_live: Returns False for a runner that is dead. It gets the runners that run one of its sweeps, each with
-            `expired`: whether its lease has run out.
+        may_live: Returns False for a runner that is dead, by what says which process it is and by `expired`: whether
+            its leases have run out.
 
     Returns:
         How many `sweeps`, `cells` and `files` it had.
@@ -95,11 +103,13 @@ def delete_session(database: Database, session_id: str, *, may_live: Alive) -> d
     with database.write(long=True) as connection:  # millions of rows may go with one statement
         session = locked_session(connection, session_id, to_delete=True)
         mine = sweeps.c.session_id == session_id
-        for owner in [*owners_of(connection, mine), *slot_holders(connection, session_id)]:
-            if may_live({"expired": False, **owner}):  # who holds slots was seen lately
-                sweep = f"sweep {owner['sweep']}" if "sweep" in owner else "a sweep of it"
+        found: list[OwnerRow | SlotHolder] = [*owners_of(connection, mine), *slot_holders(connection, session_id)]
+        for owner in found:
+            runs = owner if isinstance(owner, OwnerRow) else None
+            if may_live(owner, expired=runs is not None and runs.expired):  # who holds slots was seen lately
+                sweep = "a sweep of it" if runs is None else f"sweep {runs.sweep}"
                 raise ConflictError(
-                    f"session {session['name']!r}: process {owner['pid']} on {owner['host']} is running {sweep}; "
+                    f"session {session.name!r}: process {owner.pid} on {owner.host} is running {sweep}; "
                     "stop that process first"
                 )
         count = sa.func.count()

@@ -6,9 +6,11 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import Row, fetch_row
+from wtb.store.bulk import Row, fetch_record
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
+from wtb.store.read.queries import select_sweeps
+from wtb.store.rows import SweepRow
 from wtb.store.tables.schema import baselines, checkpoints, executions, sweeps
 
 REMOVING = "is being deleted by `wtb gc`"
@@ -22,9 +24,9 @@ def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -
     whose deletion was begun go in any case.
     """
     begun = sa.select(sweeps.c.id).where(sweeps.c.status == "cancelled", sweeps.c.reason == REMOVING)
-    found = list(connection.scalars(begun.order_by(sweeps.c.id)))
+    expired = list(connection.scalars(begun.order_by(sweeps.c.id)))
     if before is None:
-        return found
+        return expired
     at = sa.func.coalesce(sweeps.c.finished_at, sweeps.c.created_at)
     place = sa.func.row_number().over(
         partition_by=(sweeps.c.session_id, sweeps.c.name), order_by=(at.desc(), sweeps.c.id.desc())
@@ -38,7 +40,7 @@ def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -
         .where(ranked.c.at < before, ranked.c.place > keep, *removable())
         .order_by(ranked.c.at, ranked.c.id)
     )
-    return list(dict.fromkeys([*found, *connection.scalars(query)]))
+    return list(dict.fromkeys([*expired, *connection.scalars(query)]))
 
 
 def settled_sweeps(connection: sa.Connection, before: float) -> list[str]:
@@ -75,14 +77,14 @@ def not_going() -> sa.ColumnElement[bool]:
     return sweeps.c.reason.is_distinct_from(REMOVING)
 
 
-def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> Row | None:
+def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> SweepRow | None:
     """The row of a sweep if the conditions hold; nothing can be added to it before this transaction ends.
 
     Rows that refer to a sweep share a lock on it when they are inserted, so new executions and checkpoints wait.
     """
     # The conditions are asked once the lock is held: subqueries in a locking statement see what was before the wait.
     connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id).with_for_update())
-    return fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id, *conditions))
+    return fetch_record(connection, SweepRow, select_sweeps().where(sweeps.c.id == sweep_id, *conditions))
 
 
 def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
@@ -91,7 +93,7 @@ def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
         row = locked_sweep(connection, sweep_id, not_going())
         if row is None:
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
-        if row["pinned"] != pinned:
+        if row.pinned != pinned:
             connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(pinned=pinned))
             add_event(connection, of_sweep(row), "sweep.pinned" if pinned else "sweep.unpinned", {})
 

@@ -14,12 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import update_rows
+from wtb.store.bulk import parts, update_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.housekeeping.references import GONE_CHECKPOINTS
 from wtb.store.housekeeping.retention import locked_sweep, settled
 from wtb.store.housekeeping.sizes import total
+from wtb.store.log import keep_events
 from wtb.store.tables.schema import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
@@ -86,6 +87,10 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
         ids = list(parents)
         spent = _spent(connection, ids)
         _move_back(connection, parents)
+        for part in parts(ids):
+            runs = connection.scalars(sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_(part)))
+            keep_events(connection, node_runs, runs.all())
+            keep_events(connection, checkpoints, part)
         connection.execute(checkpoints.delete().where(checkpoints.c.id.in_(ids)))
         connection.execute(
             sweeps.update()
@@ -129,6 +134,7 @@ def _spent(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _move_back(connection: sa.Connection, parents: dict[str, str | None]) -> None:
+    """Move heads from checkpoints that are removed to the nearest ancestor that stays."""
     query = sa.select(executions.c.id, executions.c.head_id, executions.c.reason)
     changed = []
     for id, head, reason in connection.execute(query.where(executions.c.head_id.in_(list(parents)))):

@@ -55,7 +55,7 @@ def count_unreferenced(connection: sa.Connection) -> tuple[int, int]:
     return count, size
 
 
-def remove_values(database: Database, found: Unreferenced, start: int, tries: int = _LOCK_TRIES) -> tuple[int, int]:
+def remove_values(database: Database, garbage: Unreferenced, start: int, tries: int = _LOCK_TRIES) -> tuple[int, int]:
     """Remove values from `start` on, up to `PART`, that still nobody names. Returns (how many, bytes).
 
     Who writes a reference inserts the value first, in the same transaction, where it is not there yet. On PostgreSQL
@@ -63,11 +63,11 @@ def remove_values(database: Database, found: Unreferenced, start: int, tries: in
     once more; who comes later finds the values gone and inserts them again. Raises Busy where the lock is not to be
     had.
     """
-    digests = orjson.dumps(found.digests[start : start + PART]).decode()
+    digests = orjson.dumps(garbage.digests[start : start + PART]).decode()
     for attempt in range(1, tries + 1):
         try:
             with database.write() as connection:
-                return _remove(connection, digests, found.horizon)
+                return _remove(connection, digests, garbage.horizon)
         except StoreError as error:
             if sqlstate(error) != LOCK_NOT_AVAILABLE:
                 raise
@@ -76,6 +76,7 @@ def remove_values(database: Database, found: Unreferenced, start: int, tries: in
 
 
 def _remove(connection: sa.Connection, digests: str, horizon: int | None) -> tuple[int, int]:
+    """Delete values that nothing names. Returns how many, and their bytes."""
     if horizon is None:
         given, named = "json_each(:digests)", values_named(connection)
     else:
@@ -114,6 +115,7 @@ def remove_outputs(database: Database, found: Iterable[tuple[str, int, int]]) ->
 
 
 def _old(query: sa.Select[*tuple[Any, ...]], before: float) -> sa.Select[*tuple[Any, ...]]:
+    """Restrict a query to attempts that ended before a time, in sweeps that are not pinned."""
     table = attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id).join(
         sweeps, sweeps.c.id == node_runs.c.sweep_id
     )

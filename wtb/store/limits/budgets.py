@@ -14,8 +14,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wtb.core.errors import InputError
-from wtb.store.bulk import Row, fetch_rows, insert_missing
+from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
+from wtb.store.rows import BudgetRow, ListedBudget, SweepRow
 from wtb.store.tables.schema import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
@@ -39,7 +40,9 @@ def keys_of_limits(sweep_id: str, limits: Mapping[str, Any]) -> dict[Key, float 
 
 def create_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:
     """Make budgets that are not there yet, with what was spent before; those that are there stay as they are."""
-    there = {key_of(row) for row in fetch_rows(connection, sa.select(budgets).where(of_keys(budgets, wanted)))}
+    there = {
+        key_of(row) for row in fetch_records(connection, BudgetRow, sa.select(budgets).where(of_keys(budgets, wanted)))
+    }
     made = [
         {**dict(zip(COLUMNS, key, strict=True)), "most": most, "spent": spent_before(connection, key)}
         for key, most in sorted(wanted.items())
@@ -56,19 +59,19 @@ def set_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]) -
     create_budgets(connection, wanted)
     for row in locked(connection, wanted):
         key = key_of(row)
-        most = wanted[key]
-        if most is None:
+        size = wanted[key]
+        if size is None:
             connection.execute(budgets.delete().where(of_key(budgets, key)))
             continue
-        spent = max(row["spent"], spent_before(connection, key))
-        if most < spent - slack(most):
+        spent = max(row.spent, spent_before(connection, key))
+        if size < spent - slack(size):
             name = ("nodes." + key[2] + "." if key[2] else "") + key[3]
             raise InputError(
-                f"{name} = {most:g}: {figure(key[3], spent)} {'are' if key[3] != 'usd' else 'US dollars are'} spent "
+                f"{name} = {size:g}: {figure(key[3], spent)} {'are' if key[3] != 'usd' else 'US dollars are'} spent "
                 f"already, so that it can be no less; expected at least {figure(key[3], spent)}, or no limit"
             )
-        warned = max((share for share in THRESHOLDS if spent >= share * most), default=0.0)
-        connection.execute(budgets.update().where(of_key(budgets, key)).values(most=most, spent=spent, warned=warned))
+        warned = max((share for share in THRESHOLDS if spent >= share * size), default=0.0)
+        connection.execute(budgets.update().where(of_key(budgets, key)).values(most=size, spent=spent, warned=warned))
 
 
 class _Checked(Exception):
@@ -76,7 +79,7 @@ class _Checked(Exception):
 
 
 def open_budgets(
-    database: Database, row: Mapping[str, Any], session: Mapping[Key, float | None], limits: Mapping[str, Any]
+    database: Database, row: SweepRow, session: Mapping[Key, float | None], limits: Mapping[str, Any]
 ) -> None:
     """Create the budgets that the limits of a sweep and the quota of its session ask for, unless they exist.
 
@@ -89,14 +92,14 @@ def open_budgets(
     Raises:
         InputError: Where a limit is below what is spent.
     """
-    wanted = {key: most for key, most in keys_of_limits(row["id"], row["spec"]["limits"]).items() if most is not None}
+    wanted = {key: most for key, most in keys_of_limits(row.id, row.spec["limits"]).items() if most is not None}
     wanted_of_session = {key: most for key, most in session.items() if most is not None}
     if not (wanted or wanted_of_session or limits):
         return
     with database.write() as connection:
         if limits:
-            set_limits(connection, row["id"], limits)
-            wanted = {key: most for key, most in wanted.items() if key not in keys_of_limits(row["id"], limits)}
+            set_limits(connection, row.id, limits)
+            wanted = {key: most for key, most in wanted.items() if key not in keys_of_limits(row.id, limits)}
         create_budgets(connection, {**wanted, **wanted_of_session})
 
 
@@ -134,10 +137,10 @@ def figure(kind: str, amount: float) -> str:
     return f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "usd" else f"{amount:.0f}"
 
 
-def binding_budgets(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[Row]:
+def binding_budgets(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[BudgetRow]:
     """The budgets that bind a sweep, in the order in which they are locked."""
     query = sa.select(budgets).where(_binding(session_id, project, sweep_id))
-    return database.rows(query.order_by(*_of(budgets)))
+    return database.records(BudgetRow, query.order_by(*_of(budgets)))
 
 
 def recount(database: Database, keys: Sequence[Key]) -> None:
@@ -145,7 +148,7 @@ def recount(database: Database, keys: Sequence[Key]) -> None:
     with database.write() as connection:
         for row in locked(connection, keys):
             key = key_of(row)
-            if (spent := spent_before(connection, key)) > row["spent"] + slack(spent):
+            if (spent := spent_before(connection, key)) > row.spent + slack(spent):
                 connection.execute(budgets.update().where(of_key(budgets, key)).values(spent=spent))
 
 
@@ -174,8 +177,8 @@ def dearest(connection: sa.Connection, sweep_id: str, node: str) -> tuple[float,
     return None
 
 
-def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[Row]:
-    """Budgets, each with what is `reserved` of it and the `name` of its session or sweep; those that bind one sweep."""
+def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[ListedBudget]:
+    """Budgets; of one sweep those that bind it."""
     reserved = (
         sa.select(sa.func.coalesce(sa.func.sum(reservations.c.amount), 0.0))
         .where(*(reservations.c[name] == budgets.c[name] for name in COLUMNS))
@@ -191,7 +194,7 @@ def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[Row]
         if sweep_id is not None:
             its = sa.select(sweeps.c.session_id, sweeps.c.project).where(sweeps.c.id == sweep_id)
             query = query.where(_binding(*connection.execute(its).one(), sweep_id))
-        return fetch_rows(connection, query)
+        return fetch_records(connection, ListedBudget, query)
 
 
 def projects(database: Database) -> list[str]:
@@ -221,14 +224,14 @@ def spent_before(connection: sa.Connection, key: Key) -> float:
     return spent
 
 
-def locked(connection: sa.Connection, keys: Iterable[Key]) -> list[Row]:
+def locked(connection: sa.Connection, keys: Iterable[Key]) -> list[BudgetRow]:
     """Budgets, locked until this transaction ends; all callers lock them in the same order."""
     query = sa.select(budgets).where(of_keys(budgets, keys)).order_by(*_of(budgets))
-    return fetch_rows(connection, query.with_for_update(key_share=True))
+    return fetch_records(connection, BudgetRow, query.with_for_update(key_share=True))
 
 
-def key_of(row: Mapping[str, Any]) -> Key:
-    return row["scope"], row["key"], row["node"], row["kind"]
+def key_of(row: BudgetRow) -> Key:
+    return row.scope, row.key, row.node, row.kind
 
 
 def of_key(table: sa.Table, key: Key) -> sa.ColumnElement[bool]:

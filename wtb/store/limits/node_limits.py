@@ -7,20 +7,20 @@ whoever asks, and nothing else is while it is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
-from wtb.store.bulk import fetch_rows, insert_missing
+from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
+from wtb.store.process_identity import Owner
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.schema import limited_nodes, now, permits, runners
 
-Row = Mapping[str, Any]
-Alive = Callable[[Row], bool]
+Alive = Callable[[Owner], bool]
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,18 @@ def _of(table: sa.Table, place: Place) -> tuple[sa.ColumnElement[bool], ...]:
     return table.c.workflow == place.workflow, table.c.node == place.node
 
 
+class _Permit(NamedTuple):
+    """A runner that has permits of a node, or waits for one: then `held` is its place in the line, below 0."""
+
+    runner_id: str
+    held: int
+    fresh: bool
+    host: str
+    boot: str
+    pid: int
+    process_started_at: float
+
+
 def _permitted(connection: sa.Connection, place: Place, held: int, limit: int, fresh_s: float, alive: Alive) -> bool:
     """Take a permit if one is free and no runner has waited longer; else join the queue of waiting runners."""
     query = (
@@ -110,31 +122,31 @@ def _permitted(connection: sa.Connection, place: Place, held: int, limit: int, f
         .join(runners, runners.c.id == permits.c.runner_id)
         .where(*_of(permits, place))
     )
-    rows = fetch_rows(connection, query)
-    written = next((row["held"] for row in rows if row["runner_id"] == place.runner_id), 0)
-    others = [row for row in rows if row["runner_id"] != place.runner_id]
-    counting = [row for row in others if row["fresh"]]
+    rows = fetch_records(connection, _Permit, query)
+    written = next((row.held for row in rows if row.runner_id == place.runner_id), 0)
+    others = [row for row in rows if row.runner_id != place.runner_id]
+    counting = [row for row in others if row.fresh]
     mine = held or min(written, 0)
     free = _is_free(limit, mine, counting)
     if not free:  # only now, since looking costs more than the rest
         counting = [row for row in counting if alive(row)]
         free = _is_free(limit, mine, counting)
-    counted = {row["runner_id"] for row in counting}
-    _drop(connection, place, [row["runner_id"] for row in others if row["runner_id"] not in counted])
+    counted = {row.runner_id for row in counting}
+    _drop(connection, place, [row.runner_id for row in others if row.runner_id not in counted])
     if free:
         _hold(connection, place, held + 1)
     else:
-        last = min((row["held"] for row in counting), default=0)
+        last = min((row.held for row in counting), default=0)
         to_write = mine or min(last, 0) - 1
         if to_write != written:
             _hold(connection, place, to_write)
     return free
 
 
-def _is_free(limit: int, mine: int, others: Sequence[Row]) -> bool:
+def _is_free(limit: int, mine: int, others: Sequence[_Permit]) -> bool:
     """Whether a permit is left after those for runners that have none and have waited longer."""
-    taken = max(mine, 0) + sum(max(row["held"], 0) for row in others)
-    first = sum(row["held"] < 0 and (mine >= 0 or row["held"] > mine) for row in others)
+    taken = max(mine, 0) + sum(max(row.held, 0) for row in others)
+    first = sum(row.held < 0 and (mine >= 0 or row.held > mine) for row in others)
     return bool(limit - taken > first)
 
 
@@ -147,6 +159,7 @@ def _drop(connection: sa.Connection, place: Place, gone: Sequence[str]) -> None:
 
 
 def _hold(connection: sa.Connection, place: Place, held: int) -> None:
+    """Record how many permits a runner holds. Raises ConflictError if the runner is gone."""
     mine = (*_of(permits, place), permits.c.runner_id == place.runner_id)
     if held == 0:
         connection.execute(permits.delete().where(*mine))
@@ -159,7 +172,7 @@ def _hold(connection: sa.Connection, place: Place, held: int) -> None:
     if connection.execute(permits.insert().from_select(names, known).returning(permits.c.held)).first() is None:
         raise ConflictError(
             f"node {place.node!r}: runner {place.runner_id} is no longer in the database (its session was deleted), "
-            "so that it may not go on: submit the sweep again"
+            "so it may not continue: submit the sweep again"
         )
 
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, fetch_rows, insert_missing, insert_rows
+from wtb.store.bulk import Row, insert_missing
 from wtb.store.database import Database
 from wtb.store.events import event_row, subject
 from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, of_keys, slack, spent_before
+from wtb.store.log import insert_events
+from wtb.store.rows import BudgetRow
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.tables.schema import budgets, events, executions, now, reservations, runners, sessions, sweeps
+from wtb.store.tables.schema import budgets, executions, now, reservations, runners, sessions, sweeps
 
 Cost = Callable[[sa.Connection], Mapping[str, float]]
 
@@ -74,39 +77,47 @@ def reserve(database: Database, claim: Claim, cost: Cost = lambda _: {}) -> Gran
         # Exact across workers: all who reserve or settle lock the rows of their budgets first, in one order, so no two
         # of them count on the same money, and none waits in a circle.
         rows = locked(connection, claim.keys)
-        held = _held(connection, rows, claim.id)
+        amounts_held = _held(connection, rows, claim.id)
         amounts = dict(claim.amounts)
-        if any(amounts[row["kind"]] is None for row in rows):
+        if any(amounts[row.kind] is None for row in rows):
             found = cost(connection)
             amounts = {kind: found.get(kind) if amount is None else amount for kind, amount in amounts.items()}
         for row in rows:
-            wanted, rounding = amounts[row["kind"]], slack(row["most"])
-            room = row["most"] - row["spent"]
+            wanted, rounding = amounts[row.kind], slack(row.most)
+            room = row.most - row.spent
             if room <= rounding if wanted is None else 0 < wanted > room + rounding:
-                return Reached(key_of(row), row["most"], row["spent"], wanted)
-        costly = [row for row in rows if amounts[row["kind"]] != 0]
-        if any(held[key_of(row)]["alone"] for row in costly):
+                return Reached(key_of(row), row.most, row.spent, wanted)
+        costly = [row for row in rows if amounts[row.kind] != 0]
+        if any(amounts_held[key_of(row)].alone for row in costly):
             return None
-        blind = [row for row in costly if amounts[row["kind"]] is None]
-        if any(held[key_of(row)]["rows"] for row in blind):
+        blind = [row for row in costly if amounts[row.kind] is None]
+        if any(amounts_held[key_of(row)].rows for row in blind):
             _insert(connection, claim, amounts, blind)
             return None
         for row in costly:
-            amount = amounts[row["kind"]]
-            taken = row["spent"] + held[key_of(row)]["amount"]
-            if amount is not None and taken + amount > row["most"] + slack(row["most"]):
+            amount = amounts[row.kind]
+            taken = row.spent + amounts_held[key_of(row)].amount
+            if amount is not None and taken + amount > row.most + slack(row.most):
                 return None
         connection.execute(reservations.delete().where(reservations.c.id == claim.id))
         _insert(connection, claim, amounts, costly)
         left: dict[str, float] = {}
         for row in rows:
-            room = row["most"] - row["spent"] - held[key_of(row)]["amount"] - (amounts[row["kind"]] or 0.0)
-            left[row["kind"]] = max(0.0, min(room, left.get(row["kind"], room)))
+            room = row.most - row.spent - amounts_held[key_of(row)].amount - (amounts[row.kind] or 0.0)
+            left[row.kind] = max(0.0, min(room, left.get(row.kind, room)))
         return Granted(amounts, left)
 
 
-def _held(connection: sa.Connection, rows: Sequence[Row], but: str) -> Mapping[Key, Row]:
-    """Sum up what others have reserved of budgets: amount, rows and alone (how many of them)."""
+class _Reserved(NamedTuple):
+    """What others have reserved of a budget, in how many rows; those that are alone have all that is left."""
+
+    amount: float = 0.0
+    rows: int = 0
+    alone: int = 0
+
+
+def _held(connection: sa.Connection, rows: Sequence[BudgetRow], but: str) -> Mapping[Key, _Reserved]:
+    """Sum up what others have reserved of budgets."""
     columns = [reservations.c[name] for name in COLUMNS]
     query = (
         sa.select(*columns, sa.func.sum(reservations.c.amount).label("amount"), sa.func.count().label("rows"))
@@ -114,15 +125,19 @@ def _held(connection: sa.Connection, rows: Sequence[Row], but: str) -> Mapping[K
         .where(of_keys(reservations, map(key_of, rows)), reservations.c.id != but)
         .group_by(*columns)
     )
-    nothing: Row = {"amount": 0.0, "rows": 0, "alone": 0}
-    return defaultdict(nothing.copy, ((key_of(row), row) for row in fetch_rows(connection, query)))
+    found = defaultdict[Key, _Reserved](_Reserved)
+    for scope, of, node, kind, *reserved in connection.execute(query):
+        found[scope, of, node, kind] = _Reserved(*reserved)
+    return found
 
 
-def _insert(connection: sa.Connection, claim: Claim, amounts: Mapping[str, float | None], rows: Iterable[Row]) -> None:
+def _insert(
+    connection: sa.Connection, claim: Claim, amounts: Mapping[str, float | None], rows: Iterable[BudgetRow]
+) -> None:
     """Reservations of budgets; one that is alone has all that is left, whatever that is."""
-    wanted = [(row, amounts[row["kind"]]) for row in rows]
+    wanted = [(row, amounts[row.kind]) for row in rows]
     made = [
-        {name: row[name] for name in COLUMNS}
+        {name: getattr(row, name) for name in COLUMNS}
         | {"id": claim.id, "amount": amount or 0.0, "alone": amount is None}
         | {"execution_id": claim.execution_id, "runner_id": claim.runner_id}
         for row, amount in wanted
@@ -156,27 +171,28 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
     goes_on: dict[tuple[str, str], float] = {}
     anew: set[Key] = set()
     for row in rows:
-        spent[key_of(row)] += row["spent"] or 0.0
+        key: Key = (row["scope"], row["key"], row["node"], row["kind"])
+        spent[key] += row["spent"] or 0.0
         if row["spent"] is None:
-            anew.add(key_of(row))
-        first.setdefault(key_of(row), row)
+            anew.add(key)
+        first.setdefault(key, row)
         if row["left"] is None:
             ended[row["kind"]].append(row["id"])
         else:
             goes_on[row["id"], row["kind"]] = row["left"]
     event_rows = []
-    for row in locked(connection, spent):  # those that were lifted meanwhile are not there
-        key = key_of(row)
-        total = row["spent"] + spent[key]
+    for budget in locked(connection, spent):  # those that were lifted meanwhile are not there
+        key = key_of(budget)
+        total = budget.spent + spent[key]
         if key in anew:
             total = max(total, spent_before(connection, key))
-        reached = max((share for share in THRESHOLDS if total >= share * row["most"]), default=0.0)
-        if reached > row["warned"]:
-            details = {"most": row["most"], "spent": total, "share": reached}
+        reached = max((share for share in THRESHOLDS if total >= share * budget.most), default=0.0)
+        if reached > budget.warned:
+            details = {"most": budget.most, "spent": total, "share": reached}
             event_rows.append(_event(connection, first[key], "budget.threshold", key, details))
-        changes = {"spent": total, "warned": max(reached, row["warned"])}
+        changes = {"spent": total, "warned": max(reached, budget.warned)}
         connection.execute(budgets.update().where(of_key(budgets, key)).values(changes))
-    insert_rows(connection, events, event_rows)
+    insert_events(connection, event_rows)
     for (id, kind), left in goes_on.items():
         query = reservations.update().where(reservations.c.id == id, reservations.c.kind == kind)
         connection.execute(query.values(amount=left))
@@ -221,11 +237,11 @@ def record_reached(database: Database, session_id: str, sweep_id: str, reached: 
     """Record that a sweep has reached a budget, once for each size that the budget has."""
     with database.write() as connection:
         for row in locked(connection, [reached.key]):
-            if row["warned"] < 1:
+            if row.warned < 1:
                 connection.execute(budgets.update().where(of_key(budgets, reached.key)).values(warned=1.0))
                 details = {"most": reached.most, "spent": reached.spent, "wanted": reached.wanted}
                 about = {"session_id": session_id, "sweep_id": sweep_id}
-                insert_rows(connection, events, [_event(connection, about, "budget.reached", reached.key, details)])
+                insert_events(connection, [_event(connection, about, "budget.reached", reached.key, details)])
 
 
 def _event(connection: sa.Connection, about: Row, kind: str, key: Key, details: Row) -> Row:

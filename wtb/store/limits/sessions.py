@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -12,16 +11,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from wtb.core.arguments.checking import check_fields, checked
+from wtb.core.arguments.kinds import Count, Money, Whole
 from wtb.core.errors import ConflictError, InputError, did_you_mean
 from wtb.core.ids import new_id
-from wtb.store.bulk import Row, fetch_row, fetch_rows
+from wtb.store.bulk import Row, fetch_record, fetch_records
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
+from wtb.store.rows import SessionRow
 from wtb.store.tables.schema import now, sessions
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,13 @@ class Quota:
     Raises InputError for what is not positive.
     """
 
-    disk: int | None = None
-    node_runs: int | None = None
-    usd: float | None = None
-    tokens: int | None = None
+    disk: Whole | None = None
+    node_runs: Count | None = None
+    usd: Money | None = None
+    tokens: Whole | None = None
 
     def __post_init__(self) -> None:
-        kinds = {"disk": "bytes", "node_runs": "node runs", "usd": "US dollars", "tokens": "tokens"}
-        for name, wanted in kinds.items():
-            given = getattr(self, name)
-            if given is not None and not (0 < given <= _MOST and math.isfinite(given)):
-                raise InputError(f"quota of {name}: {given!r} is out of range; expected a positive number of {wanted}")
+        check_fields(self)
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Quota:
@@ -63,13 +60,14 @@ def session_name(given: str | None = None) -> str:
     return given or os.environ.get("WTB_SESSION") or DEFAULT_SESSION
 
 
+@checked
 def check_name(name: str) -> None:
-    """Raises InputError where a session may not be called so."""
+    """Raises InputError where a session must not have this name."""
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot be the name of a session; expected {NAMES}")
 
 
-def find_session(database: Database, name: str) -> Row:
+def find_session(database: Database, name: str) -> SessionRow:
     """The row of a session by its name. Raises InputError with a near match."""
     with database.read() as connection:
         return _find(connection, sa.select(sessions), name)
@@ -87,15 +85,15 @@ def session_to_submit_to(connection: sa.Connection, name: str) -> str:
     Raises InputError for an unknown one, ConflictError for an archived one.
     """
     row = _find(connection, sa.select(sessions).with_for_update(read=True, key_share=True), name)
-    if row["archived_at"] is not None:
+    if row.archived_at is not None:
         raise ConflictError(
             f"session {name!r} is archived and takes no new sweeps; `wtb session archive {name} --undo` opens it again"
         )
-    return str(row["id"])
+    return row.id
 
 
-def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> Row:
-    row = fetch_row(connection, query.where(sessions.c.name == name))
+def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> SessionRow:
+    row = fetch_record(connection, SessionRow, query.where(sessions.c.name == name))
     if row is not None:
         return row
     raise no_session(name, connection.scalars(sa.select(sessions.c.name).limit(1000)))
@@ -108,7 +106,7 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     return InputError(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
 
 
-def create(database: Database, name: str, quota: Quota | None = None) -> Row:
+def create(database: Database, name: str, quota: Quota | None = None) -> SessionRow:
     """Make a session. Raises InputError for a bad name, ConflictError where there is one of that name."""
     check_name(name)
     made: Row = {"id": new_id(), "name": name, "quota": (quota or Quota()).stored()}
@@ -119,7 +117,7 @@ def create(database: Database, name: str, quota: Quota | None = None) -> Row:
             there = connection.scalar(same)
             if there is None:
                 create_budgets(connection, Quota.of(made["quota"]).budgets(made["id"]))
-                return fetch_rows(connection, sessions.insert().values(made).returning(sessions))[0]
+                return fetch_records(connection, SessionRow, sessions.insert().values(made).returning(sessions))[0]
     except IntegrityError:  # another process made it between the two statements
         there = name
     if there == name:
@@ -142,7 +140,7 @@ def change_quota(database: Database, session_id: str, changes: Mapping[str, floa
         InputError: For what is out of range, and for usd or tokens below what is spent.
     """
     with database.write() as connection:
-        quota = Quota.of({**(locked_session(connection, session_id)["quota"] or {}), **changes})
+        quota = Quota.of({**(locked_session(connection, session_id).quota or {}), **changes})
         set_budgets(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
         connection.execute(sessions.update().where(sessions.c.id == session_id).values(quota=quota.stored()))
     return quota
@@ -176,11 +174,11 @@ def quota_of(database: Database, session_id: str) -> Quota:
     return Quota.of(database.scalar(sa.select(sessions.c.quota).where(sessions.c.id == session_id)))
 
 
-def locked_session(connection: sa.Connection, session_id: str, *, to_delete: bool = False) -> Row:
+def locked_session(connection: sa.Connection, session_id: str, *, to_delete: bool = False) -> SessionRow:
     """The row of a session, locked until this transaction ends. Raises InputError."""
     # Rows that refer to it may still be inserted, unless it is to be deleted. SQLite has one writer anyhow.
     query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update(key_share=not to_delete)
-    row = fetch_row(connection, query)
+    row = fetch_record(connection, SessionRow, query)
     if row is None:
         raise InputError("the session was deleted meanwhile; `wtb session list` shows all")
     return row

@@ -8,10 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, equal, fetch_rows
+from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.read.queries import usd_of_attempts
+from wtb.store.rows import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.schema import attempts, files, node_runs, sessions, sweeps
 
@@ -37,12 +38,14 @@ def usage(database: Database, session_id: str, fresh_s: float = LEASE_S, *, aliv
         return _usages(connection, fresh_s, alive, session_id).get(session_id, Usage())
 
 
-def session_rows(database: Database, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> list[Row]:
-    """All sessions by name, archived ones too, each with its `usage`."""
+def session_rows(
+    database: Database, fresh_s: float = LEASE_S, *, alive: Alive | None = None
+) -> list[tuple[SessionRow, Usage]]:
+    """All sessions by name, archived ones too, each with what it uses."""
     with database.read() as connection:
-        rows = fetch_rows(connection, sa.select(sessions).order_by(sessions.c.name))
+        rows = fetch_records(connection, SessionRow, sa.select(sessions).order_by(sessions.c.name))
         used = _usages(connection, fresh_s, alive)
-    return [{**row, "usage": used[row["id"]]} for row in rows]
+    return [(row, used[row.id]) for row in rows]
 
 
 def _usages(
@@ -65,7 +68,7 @@ def _usages(
     tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd), tokens_of_attempts)
     slots = Counter[str]()
     for runner in slot_holders(connection, session_id, fresh_s, alive=alive):
-        slots[runner["session_id"]] += runner["slots"]
+        slots[runner.session_id] += runner.slots
     usages = {}
     for session, (deleted,) in by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd)).items():
         (disk_bytes,), (count, cells, collected) = disk.get(session, (0,)), had.get(session, (0, 0, 0.0))

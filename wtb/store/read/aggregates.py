@@ -65,14 +65,16 @@ def spent_by_attempts(database: Database, sweep_id: str, *, forks: bool = False)
 
 
 def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
-    """(combinations as JSON text, node, variant, US dollars) of attempts that failed and cost anything.
+    """(combinations as JSON text, node, variant, whether they were lost, US dollars) of attempts that failed and cost
+    anything.
 
-    Those that ended with a question to a person did not fail.
+    Those that ended with a question to a person did not fail; those that were lost, ended for the sake of another one.
     """
     group = sa.cast(executions.c.combinations, sa.Text)
-    kind = attempts.c.failure["kind"].as_string()
+    kind = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "")
+    lost = sa.case((kind == "lost", 1), else_=0)
     query = (
-        sa.select(group, node_runs.c.node, node_runs.c.variant, sa.func.sum(attempts.c.usd))
+        sa.select(group, node_runs.c.node, node_runs.c.variant, lost, sa.func.sum(attempts.c.usd))
         .select_from(attempts)
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
         .join(executions, executions.c.id == node_runs.c.execution_id)
@@ -81,9 +83,9 @@ def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
             node_runs.c.cells > 0,
             attempts.c.status == "failed",
             attempts.c.usd > 0,
-            sa.func.coalesce(kind, "") != "waiting",
+            kind != "waiting",
         )
-        .group_by(group, node_runs.c.node, node_runs.c.variant)
+        .group_by(group, node_runs.c.node, node_runs.c.variant, lost)
     )
     return _rows(database, query)
 
@@ -111,10 +113,10 @@ def outcomes_by_combination(database: Database, sweep_id: str, *, edited: bool =
 _dropped = sa.and_(cells.c.status.in_(("cancelled", "skipped")), cells.c.failure.is_(None))
 
 
-def dropped_cells(database: Database, sweep_id: str) -> int:
-    """How many cells were cancelled or skipped, other than by an answer to their own question."""
-    ((found,),) = _rows(database, sa.select(sa.func.count()).where(cells.c.sweep_id == sweep_id, _dropped))
-    return int(found)
+def dropped_cells(database: Database, sweep_id: str) -> Rows:
+    """(combination, how many cells were cancelled or skipped, other than by an answer to their own question)."""
+    query = sa.select(cells.c.combination, sa.func.count()).where(cells.c.sweep_id == sweep_id, _dropped)
+    return _rows(database, query.group_by(cells.c.combination))
 
 
 def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Rows:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,39 +12,44 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep, not_going
 from wtb.store.read.queries import find_sweep
+from wtb.store.rows import ListedBaseline, SweepRow
 from wtb.store.tables.schema import baselines, now, sessions, sweeps
+
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import NoiseFloorDocument
+
 
 Row = dict[str, Any]
 LAST = "last"  # of a schedule: its last fire that ended well, and so the name of no baseline
 
 
 def check_name(name: str) -> None:
-    """Raises InputError where a baseline may not be called so."""
+    """Raises InputError where a baseline must not have this name."""
     if not (0 < len(name.strip()) == len(name) <= 200 and name.isprintable()) or name == LAST:
         raise InputError(
             f"{name!r} cannot be the name of a baseline; expected 1 to 200 printable characters, not 'last'"
         )
 
 
-def find_baseline(database: Database, session: str, name: str) -> Row | None:
+def find_baseline(database: Database, session: str, name: str) -> SweepRow | None:
     """The sweep that is the baseline of this name in a session (by its name), as `find_sweep` gives it, or None."""
     query = _rows(sa.select(baselines.c.sweep_id)).where(sessions.c.name == session, baselines.c.name == name)
     found = database.scalar(query)
     return None if found is None else find_sweep(database, found)
 
 
-def named_baseline(database: Database, session: str, name: str) -> Row:
+def named_baseline(database: Database, session: str, name: str) -> SweepRow:
     """The same. Raises InputError where there is none, with a near match."""
     found = find_baseline(database, session, name)
     if found is not None:
         return found
-    known = [row["name"] for row in baseline_rows(database, session)]
+    known = [row.name for row in baseline_rows(database, session)]
     near = did_you_mean(name, known)
     how = near or f"; `wtb baseline set {name} SWEEP` makes a finished sweep one"
     raise InputError(f"there is no baseline {name!r} in session {session!r}{how}")
 
 
-def noise_floor(database: Database, sweep_id: str) -> dict[str, Any] | None:
+def noise_floor(database: Database, sweep_id: str) -> NoiseFloorDocument | None:
     """What repeats of a sweep differ by, as it was measured for a baseline; None where nobody did."""
     query = sa.select(baselines.c.noise_floor).where(baselines.c.sweep_id == sweep_id)
     with database.read() as connection:
@@ -55,7 +59,7 @@ def noise_floor(database: Database, sweep_id: str) -> dict[str, Any] | None:
         return next(iter(found), None)
 
 
-def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
+def baseline_rows(database: Database, session: str | None = None) -> list[ListedBaseline]:
     """Baselines by session and name: name, session, set_at, and of the sweep its id, name, status and finished_at."""
     query = _rows(
         sa.select(
@@ -71,11 +75,11 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Row]:
     ).order_by(sessions.c.name, baselines.c.name)
     if session is not None:
         query = query.where(sessions.c.name == session)
-    return database.rows(query)
+    return database.records(ListedBaseline, query)
 
 
 def set_baseline(
-    database: Database, name: str, sweep_id: str, noise_floor: Mapping[str, Any] | None = None
+    database: Database, name: str, sweep_id: str, noise_floor: NoiseFloorDocument | None = None
 ) -> str | None:
     """Make a sweep the baseline of this name in its session.
 
@@ -97,13 +101,13 @@ def set_baseline(
         sweep = locked_sweep(connection, sweep_id, not_going())
         if sweep is None:
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
-        mine = _named(sweep["session_id"], name)
+        mine = _named(sweep.session_id, name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
         dialect = sqlite if database.is_sqlite else postgresql
         changed: Row = {"sweep_id": sweep_id, "set_at": now()}
         if noise_floor is not None or before != sweep_id:
             changed["noise_floor"] = noise_floor
-        insert = dialect.insert(baselines).values(session_id=sweep["session_id"], name=name, **changed)
+        insert = dialect.insert(baselines).values(session_id=sweep.session_id, name=name, **changed)
         connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changed))
         if before != sweep_id:
             add_event(connection, of_sweep(sweep), "baseline.set", {"name": name})

@@ -35,6 +35,9 @@ _ATTEMPTS = _SWEEPS.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
 _CALLS = _ATTEMPTS.join(
     calls, sa.and_(calls.c.node_run_id == attempts.c.node_run_id, calls.c.attempt == attempts.c.number)
 )
+_IS_LOST = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"  # for the sake of another one
+_LOST = sa.and_(attempts.c.status == "failed", _IS_LOST)
+_FAILED = sa.and_(attempts.c.status == "failed", ~_IS_LOST)
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,11 @@ class Which:
 
 
 def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row]:
-    """usd, tokens_in, tokens_out, attempts, failed_attempts and failed_usd by dimensions other than the model."""
+    """Sums of attempts by dimensions other than the model: usd, tokens_in, tokens_out, attempts, and apart those that
+    failed and those that were lost.
+    """
     under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
-    failed = sa.and_(attempts.c.status == "failed", ~under_way)
+    failed = sa.and_(_FAILED, ~under_way)
     figures = {
         "usd": sa.func.sum(attempts.c.usd),
         "tokens_in": total(attempts.c.tokens_in),
@@ -68,18 +73,23 @@ def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row
         "attempts": sa.func.count(),
         "failed_attempts": sa.func.sum(sa.case((failed, 1), else_=0)),
         "failed_usd": sa.func.sum(sa.case((failed, attempts.c.usd), else_=0.0)),
+        "innocent_attempts": sa.func.sum(sa.case((_LOST, 1), else_=0)),
+        "innocent_usd": sa.func.sum(sa.case((_LOST, attempts.c.usd), else_=0.0)),
     }
     return _sums(database, _named(by), figures, _ATTEMPTS, which.conditions)
 
 
 def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Row]:
-    """usd, tokens_in, tokens_out, calls and failed_usd by dimensions; the model is None where a call names none."""
+    """Sums of calls by dimensions: usd, tokens_in, tokens_out, calls, failed_usd and innocent_usd. The model is None
+    where a call names none.
+    """
     figures = {
         "usd": sa.func.sum(calls.c.usd),
         "tokens_in": total(calls.c.tokens_in),
         "tokens_out": total(calls.c.tokens_out),
         "calls": sa.func.count(),
-        "failed_usd": sa.func.sum(sa.case((attempts.c.status == "failed", calls.c.usd), else_=0.0)),
+        "failed_usd": sa.func.sum(sa.case((_FAILED, calls.c.usd), else_=0.0)),
+        "innocent_usd": sa.func.sum(sa.case((_LOST, calls.c.usd), else_=0.0)),
     }
     return _sums(database, _named(by), figures, _CALLS, which.conditions)
 

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from wtb.core.errors import InputError, meant_or_known
 from wtb.core.tree.checkpoints import Checkpoint
-from wtb.store.bulk import Row, equal, fetch_among
+from wtb.store.bulk import Row, equal, fetch_among, fetch_rows
 from wtb.store.database import Database
+from wtb.store.log import derived_counts
 from wtb.store.read.queries import as_checkpoint, the_one
+from wtb.store.rows import CellRow, CheckpointRow, DecisionRow, ExecutionRow, FoundCell, ScoreRow
 from wtb.store.tables.schema import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
 
 
@@ -21,7 +24,7 @@ def cells_like(
     repeat: int | None = None,
     combinations: Sequence[int] | None = None,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[FoundCell]:
     """Cells of a sweep, each with its case's id, its status and the execution that holds it."""
     query = (
         sa.select(cells.c.combination, cells.c.repeat, cells.c.status, cells.c.execution_id, cases.c.id.label("case"))
@@ -33,55 +36,56 @@ def cells_like(
     query = query.where(*equal({cases.c.id: case, cells.c.repeat: repeat}))
     if combinations is not None:
         query = query.where(cells.c.combination.in_(combinations))
-    return database.rows(query)
+    return database.records(FoundCell, query)
 
 
-def execution_cells(database: Database, execution: Row) -> list[Row]:
+def execution_cells(database: Database, execution: ExecutionRow) -> list[CellRow]:
     """The cells that an execution holds, by combination: those that it stands for and no retry has taken over."""
     query = (
         sa.select(cells)
         .where(
-            cells.c.sweep_id == execution["sweep_id"],
-            cells.c.case_number == execution["case_number"],
-            cells.c.repeat == execution["repeat"],
-            cells.c.execution_id == execution["id"],
+            cells.c.sweep_id == execution.sweep_id,
+            cells.c.case_number == execution.case_number,
+            cells.c.repeat == execution.repeat,
+            cells.c.execution_id == execution.id,
         )
         .order_by(cells.c.combination)
     )
-    return database.rows(query)
+    return database.records(CellRow, query)
 
 
-def execution_scores(database: Database, execution: Row) -> list[Row]:
+def execution_scores(database: Database, execution: ExecutionRow) -> list[ScoreRow]:
     """The scores of the cells of an execution's case and repeat."""
     query = sa.select(scores).where(
-        scores.c.sweep_id == execution["sweep_id"],
-        scores.c.case_number == execution["case_number"],
-        scores.c.repeat == execution["repeat"],
+        scores.c.sweep_id == execution.sweep_id,
+        scores.c.case_number == execution.case_number,
+        scores.c.repeat == execution.repeat,
     )
-    return database.rows(query)
+    return database.records(ScoreRow, query)
 
 
-def children(database: Database, execution_id: str) -> list[Row]:
+def children(database: Database, execution_id: str) -> list[ExecutionRow]:
     """The executions that a fork or a retry made of one."""
-    return database.rows(sa.select(executions).where(executions.c.parent_id == execution_id).order_by("id"))
+    query = sa.select(executions).where(executions.c.parent_id == execution_id).order_by(executions.c.id)
+    return database.records(ExecutionRow, query)
 
 
 def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
     query = sa.select(checkpoints).where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
     hint = "`wtb history EXECUTION` lists those of an execution"
-    row = the_one(database.rows(query), ref, "checkpoint", hint)
-    return as_checkpoint(row), row["sweep_id"]
+    row = the_one({row.id: row for row in database.records(CheckpointRow, query)}, ref, "checkpoint", hint)
+    return as_checkpoint(row), row.sweep_id
 
 
-def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[Row]:
+def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[DecisionRow]:
     """Why an execution went where it went, by checkpoint."""
     query = (
         sa.select(decisions)
         .where(decisions.c.checkpoint_id.in_(list(checkpoint_ids)))
         .order_by(decisions.c.checkpoint_id, decisions.c.number)
     )
-    return database.rows(query)
+    return database.records(DecisionRow, query)
 
 
 def execution_case(database: Database, execution_id: str) -> tuple[str, int]:
@@ -105,12 +109,13 @@ def cases_of(database: Database, execution_ids: Sequence[str]) -> dict[str, str]
         return dict(fetch_among(connection, query, executions.c.id, execution_ids))
 
 
-def case_ids(database: Database, sweep_id: str, case: str) -> tuple[bool, list[str]]:
-    """(whether a sweep has a case of this id, the ids of its first 1,000 cases)."""
+def check_case(database: Database, sweep_id: str, case: str) -> None:
+    """Check that a sweep has a case of this id. Raises InputError with near matches, or with the cases that it has."""
     query = sa.select(cases.c.id).where(cases.c.sweep_id == sweep_id)
     with database.read() as connection:
-        found = connection.scalar(query.where(cases.c.id == case)) is not None
-        return found, list(connection.scalars(query.order_by(cases.c.number).limit(1000)))
+        if connection.scalar(query.where(cases.c.id == case)) is None:
+            known = list(connection.scalars(query.order_by(cases.c.number).limit(1000)))
+            raise InputError(f"the sweep has no case {case!r}{meant_or_known(case, known)}")
 
 
 def event_counts(database: Database, sweep_id: str, execution: str | None = None) -> list[Row]:
@@ -122,14 +127,21 @@ def event_counts(database: Database, sweep_id: str, execution: str | None = None
         .order_by(events.c.kind, events.c.severity)
     )
     query = query.where(*equal({events.c.execution_id: execution}))
-    return database.rows(query)
+    with database.read() as connection:
+        counts = {(row["kind"], row["severity"]): row["count"] for row in fetch_rows(connection, query)}
+        for kind, count in derived_counts(connection, sweep_id, execution).items():
+            counts[kind, "info"] = counts.get((kind, "info"), 0) + count
+    return [{"kind": kind, "severity": severity, "count": counts[kind, severity]} for kind, severity in sorted(counts)]
 
 
 def belongings(database: Database, sweep_id: str) -> dict[str, int]:
     """How many rows of each kind belong to a sweep."""
     counted = {"cells": cells, "executions": executions, "checkpoints": checkpoints, "node_runs": node_runs}
     counted |= {"scores": scores, "events": events}
-    return {
-        name: database.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
-        for name, table in counted.items()
-    }
+    with database.read() as connection:
+        found = {
+            name: connection.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
+            for name, table in counted.items()
+        }
+        found["events"] += sum(derived_counts(connection, sweep_id).values())
+    return found

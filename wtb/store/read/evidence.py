@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import fetch_rows
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
+from wtb.store.read.queries import select_sweeps
+from wtb.store.rows import EarlierSweep, SweepRow
 from wtb.store.tables.schema import cases, cells, executions, fires, node_runs, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
@@ -106,29 +108,27 @@ def case_count(database: Database, sweep_id: str) -> int:
     return database.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id)) or 0
 
 
-def earlier(database: Database, sweep: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
+def earlier(database: Database, sweep: SweepRow, limit: int) -> list[EarlierSweep]:
     """Sweeps of this one's schedule, or of its name, workflow and session where none fired it, up to it: oldest first.
 
     Those that have ended, and this one. Each with `case_count`, and `fire_at` and `verdict` of its fire, or None.
     """
-    schedule = sa.select(fires.c.schedule_id).where(fires.c.sweep_id == sweep["id"]).scalar_subquery()
-    workflow = sa.select(workflows.c.name).where(workflows.c.id == sweep["workflow_id"]).scalar_subquery()
-    alike = sa.and_(
-        sweeps.c.name == sweep["name"], sweeps.c.session_id == sweep["session_id"], workflows.c.name == workflow
-    )
+    schedule = sa.select(fires.c.schedule_id).where(fires.c.sweep_id == sweep.id).scalar_subquery()
+    workflow = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
+    alike = sa.and_(sweeps.c.name == sweep.name, sweeps.c.session_id == sweep.session_id, workflows.c.name == workflow)
     count = sa.select(sa.func.count()).where(cases.c.sweep_id == sweeps.c.id).scalar_subquery().label("case_count")
     with database.read() as connection:
         fired = connection.scalar(sa.select(schedule)) is not None
         query = (
-            sa.select(sweeps, fires.c.fire_at, fires.c.verdict, count)
+            select_sweeps(fires.c.fire_at, fires.c.verdict, count)
             .join(workflows, workflows.c.id == sweeps.c.workflow_id)
             .outerjoin(fires, fires.c.sweep_id == sweeps.c.id)
             .where(
                 fires.c.schedule_id == schedule if fired else alike,
-                sweeps.c.created_at <= sweep["created_at"],
-                sa.or_(sweeps.c.status.in_(_OUTCOMES), sweeps.c.id == sweep["id"]),
+                sweeps.c.created_at <= sweep.created_at,
+                sa.or_(sweeps.c.status.in_(_OUTCOMES), sweeps.c.id == sweep.id),
             )
             .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
             .limit(limit)
         )
-        return fetch_rows(connection, query)[::-1]
+        return fetch_records(connection, EarlierSweep, query)[::-1]

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, equal, fetch_among, fetch_rows, parts
+from wtb.store.bulk import Row, equal, fetch_among, fetch_records, parts
 from wtb.store.database import Database
+from wtb.store.rows import ExecutionRow, Mark, RollbackRow
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, rollbacks
 
-Marks = Mapping[str, Row]
+Marks = Mapping[str, Mark]
 
 _COLUMNS = [
     checkpoints.c[name]
@@ -18,9 +19,9 @@ _COLUMNS = [
 ]
 
 
-def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, Row]:
+def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, Mark]:
     """The checkpoints on the lines that lead to these heads, by id."""
-    found: dict[str, Row] = {}
+    by_id: dict[str, Mark] = {}
     for part in parts(sorted({head for head in heads if head is not None})):
         walk = sa.select(checkpoints.c.id, checkpoints.c.parent_id).where(checkpoints.c.id.in_(part))
         line = walk.cte("line", recursive=True)
@@ -28,47 +29,47 @@ def marks(connection: sa.Connection, heads: Iterable[str | None]) -> dict[str, R
             sa.select(checkpoints.c.id, checkpoints.c.parent_id).join(line, checkpoints.c.id == line.c.parent_id)
         )
         query = sa.select(*_COLUMNS).join(line, line.c.id == checkpoints.c.id)
-        found.update((row["id"], row) for row in fetch_rows(connection, query))
-    return found
+        by_id.update((row.id, row) for row in fetch_records(connection, Mark, query))
+    return by_id
 
 
-def line(marks: Marks, head: str | None) -> list[Row]:
+def line(marks: Marks, head: str | None) -> list[Mark]:
     """The marks from the root to a head, oldest first."""
-    found: list[Row] = []
+    found: list[Mark] = []
     while head is not None and head in marks:
         found.append(marks[head])
-        head = marks[head]["parent_id"]
+        head = marks[head].parent_id
     return found[::-1]
 
 
-def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Row]:
+def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Mark]:
     """The checkpoints that were taken inside nodes which started from these, oldest first."""
     query = (
         sa.select(*_COLUMNS)
         .where(checkpoints.c.parent_id.in_(list(parents)))
         .order_by(checkpoints.c.created_at, checkpoints.c.id)
     )
-    return [row for row in fetch_rows(connection, query) if row["inside"] is not None]
+    return [row for row in fetch_records(connection, Mark, query) if row.inside is not None]
 
 
-def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[Row]:
+def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[RollbackRow]:
     """The rollbacks of executions, oldest first."""
     query = (
         sa.select(rollbacks)
         .where(rollbacks.c.execution_id.in_(list(execution_ids)))
         .order_by(rollbacks.c.at, rollbacks.c.id)
     )
-    return fetch_rows(connection, query)
+    return fetch_records(connection, RollbackRow, query)
 
 
-def rollbacks_in(connection: sa.Connection, sweep_id: str) -> list[Row]:
+def rollbacks_in(connection: sa.Connection, sweep_id: str) -> list[RollbackRow]:
     query = sa.select(rollbacks).where(rollbacks.c.sweep_id == sweep_id).order_by(rollbacks.c.at, rollbacks.c.id)
-    return fetch_rows(connection, query)
+    return fetch_records(connection, RollbackRow, query)
 
 
 def family(
     database: Database, sweep_id: str, case_number: int | None = None, repeat: int | None = None
-) -> tuple[list[Row], dict[str, Row], list[Row]]:
+) -> tuple[list[ExecutionRow], dict[str, Mark], list[RollbackRow]]:
     """(executions of a sweep, or of one of its cases, marks of all their lines, rollbacks), each oldest first.
 
     Lines that rollbacks left are among the marks.
@@ -76,10 +77,10 @@ def family(
     query = sa.select(executions).where(executions.c.sweep_id == sweep_id).order_by(executions.c.id)
     query = query.where(*equal({executions.c.case_number: case_number, executions.c.repeat: repeat}))
     with database.read() as connection:
-        found = fetch_rows(connection, query)
-        ids = {row["id"] for row in found}
-        left = [row for row in rollbacks_in(connection, sweep_id) if row["execution_id"] in ids]
-        heads = [row["head_id"] for row in found] + [row["from_id"] for row in left]
+        found = fetch_records(connection, ExecutionRow, query)
+        ids = {row.id for row in found}
+        left = [row for row in rollbacks_in(connection, sweep_id) if row.execution_id in ids]
+        heads = [row.head_id for row in found] + [row.from_id for row in left]
         return found, marks(connection, heads), left
 
 
@@ -129,13 +130,13 @@ def scores_told(database: Database, execution_id: str) -> Row:
     return dict((recorded or {}).get("scores") or {})
 
 
-def descendants(connection: sa.Connection, execution_id: str) -> list[Row]:
+def descendants(connection: sa.Connection, execution_id: str) -> list[ExecutionRow]:
     """What came of an execution by forks and retries, of machines and of people, of any depth."""
     first = sa.select(executions.c.id).where(executions.c.parent_id == execution_id)
     below = first.cte("below", recursive=True)
     below = below.union(sa.select(executions.c.id).join(below, executions.c.parent_id == below.c.id))
     query = sa.select(executions).join(below, below.c.id == executions.c.id).order_by(executions.c.id)
-    return fetch_rows(connection, query)
+    return fetch_records(connection, ExecutionRow, query)
 
 
 def case_numbers(connection: sa.Connection, sweep_id: str, case: str | None = None) -> list[int]:

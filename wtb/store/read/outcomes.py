@@ -7,7 +7,7 @@ Cells whose state a person edited are left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
+from wtb.store.rows import SweepRow
 from wtb.store.tables.schema import cases, cells, combinations, executions, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
@@ -82,20 +83,20 @@ def ends(database: Database, ids: Iterable[str]) -> dict[str, End]:
     return {id: (head, failure) for id, head, failure in database.tuples(query.where(executions.c.id.in_(set(ids))))}
 
 
-def earlier_sweeps(database: Database, sweep: Mapping[str, Any]) -> list[Row]:
+def earlier_sweeps(database: Database, sweep: SweepRow) -> list[Row]:
     """The sweeps of a workflow that were submitted before one: id, fingerprints, baseline, choices and final.
 
     Of its project where it has one, else of its session.
     """
-    name = sa.select(workflows.c.name).where(workflows.c.id == sweep["workflow_id"]).scalar_subquery()
+    name = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
     whose = (
-        sa.and_(sweeps.c.session_id == sweep["session_id"], sweeps.c.project.is_(None))
-        if sweep["project"] is None
-        else sweeps.c.project == sweep["project"]
+        sa.and_(sweeps.c.session_id == sweep.session_id, sweeps.c.project.is_(None))
+        if sweep.project is None
+        else sweeps.c.project == sweep.project
     )
     before = sa.or_(
-        sweeps.c.created_at < sweep["created_at"],
-        sa.and_(sweeps.c.created_at == sweep["created_at"], sweeps.c.id < sweep["id"]),
+        sweeps.c.created_at < sweep.created_at,
+        sa.and_(sweeps.c.created_at == sweep.created_at, sweeps.c.id < sweep.id),
     )
     query = (
         sa.select(

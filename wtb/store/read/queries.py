@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from wtb.core.arguments.checking import checked
 from wtb.core.errors import DamagedError, InputError, did_you_mean
+from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.scales import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
 from wtb.core.values import Value
-from wtb.store.bulk import Row, equal, fetch_among, fetch_row, fetch_rows
+from wtb.store.bulk import Row, equal, fetch_among, fetch_record, fetch_records
 from wtb.store.database import Database
+from wtb.store.log import START, LogPosition, log_rows
+from wtb.store.rows import (
+    AttemptRow,
+    CallRow,
+    CaseRow,
+    CheckpointRow,
+    ExecutionRow,
+    InvocationRow,
+    ListedCell,
+    ListedSweep,
+    MetricRow,
+    NodeRunRow,
+    ScoreRow,
+    SweepRow,
+)
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -21,7 +39,6 @@ from wtb.store.tables.schema import (
     cells,
     checkpoints,
     combinations,
-    events,
     executions,
     invocations,
     metrics,
@@ -33,8 +50,17 @@ from wtb.store.tables.schema import (
     workflows,
 )
 
+R = TypeVar("R")
 
-def find_sweep(database: Database, ref: str) -> Row:
+
+def select_sweeps(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select sweeps as `SweepRow` has them, and more columns after those."""
+    query = sa.select(sweeps, sessions.c.name.label("session"), *more)
+    return query.join_from(sweeps, sessions, sessions.c.id == sweeps.c.session_id)
+
+
+@checked
+def find_sweep(database: Database, ref: str) -> SweepRow:
     """Find a sweep.
 
     Args:
@@ -42,19 +68,18 @@ def find_sweep(database: Database, ref: str) -> Row:
         ref: Its id, the beginning of its id, or a name: the newest sweep of that name.
 
     Returns:
-        Its row, with the name of its `session`.
+        Its record.
 
     Raises:
         InputError: If there is none, with a near match, or if it is the beginning of several ids.
     """
-    query = sa.select(sweeps, sessions.c.name.label("session")).join(sessions, sessions.c.id == sweeps.c.session_id)
-    query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
+    query = select_sweeps().order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
     named = sweeps.c.name == ref
     with database.read() as connection:
         for condition in (sweeps.c.id == ref, sa.and_(named, sweeps.c.kind == "sweep"), named):
-            if (row := fetch_row(connection, query.where(condition))) is not None:
+            if (row := fetch_record(connection, SweepRow, query.where(condition))) is not None:
                 return row
-        rows = fetch_rows(connection, query.where(sweeps.c.id.startswith(ref, autoescape=True)))
+        rows = fetch_records(connection, SweepRow, query.where(sweeps.c.id.startswith(ref, autoescape=True)))
         if len(rows) == 1 and ref:
             return rows[0]
         known = list(connection.scalars(sa.select(sweeps.c.name).distinct().limit(1000)))
@@ -63,7 +88,7 @@ def find_sweep(database: Database, ref: str) -> Row:
     raise InputError(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
 
 
-def latest_completed(database: Database, session: str, name: str) -> Row | None:
+def latest_completed(database: Database, session: str, name: str) -> SweepRow | None:
     """The newest sweep of this name in a session (by its name) that is completed, as `find_sweep` gives it, or None."""
     query = sa.select(sweeps.c.id).join(sessions, sessions.c.id == sweeps.c.session_id)
     query = query.where(sessions.c.name == session, sweeps.c.name == name, sweeps.c.status == "completed")
@@ -81,7 +106,7 @@ def list_sweeps(
     since: float | None = None,
     limit: int | None = None,
     singles: bool = True,
-) -> list[Row]:
+) -> list[ListedSweep]:
     """List sweeps, the newest first.
 
     Args:
@@ -95,12 +120,11 @@ def list_sweeps(
         singles: Include single executions.
 
     Returns:
-        Rows of `sweeps`, each with `workflow`, `version`, the name of its `session`, and `counts`: its cells by status.
+        Their records.
     """
     query = (
-        sa.select(sweeps, workflows.c.name.label("workflow"), workflows.c.version, sessions.c.name.label("session"))
+        select_sweeps(workflows.c.name.label("workflow"), workflows.c.version)
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
-        .join(sessions, sessions.c.id == sweeps.c.session_id)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
         .limit(limit)
     )
@@ -111,7 +135,7 @@ def list_sweeps(
     if not singles:
         query = query.where(sweeps.c.kind == "sweep")
     with database.read() as connection:
-        return [{**row, "counts": _counts(connection, row["id"])} for row in fetch_rows(connection, query)]
+        return [ListedSweep(*(*row, _counts(connection, row.id))) for row in connection.execute(query).all()]
 
 
 def _counts(connection: sa.Connection, sweep_id: str) -> dict[str, int]:
@@ -135,9 +159,9 @@ def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
     return database.scalars(query)
 
 
-def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, Row]:
+def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, CaseRow]:
     query = sa.select(cases).where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)))
-    return {row["number"]: row for row in database.rows(query)}
+    return {row.number: row for row in database.records(CaseRow, query)}
 
 
 def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
@@ -176,19 +200,19 @@ def verified(stored: Mapping[str, str | bytes], wanted: Iterable[str]) -> dict[s
     return found
 
 
-def as_checkpoint(row: Row) -> Checkpoint:
+def as_checkpoint(row: CheckpointRow) -> Checkpoint:
     return Checkpoint(
-        CheckpointId(row["id"]),
-        None if row["parent_id"] is None else CheckpointId(row["parent_id"]),
-        Position.read(row["position"]),
-        row["state"],
-        tuple(Writer(*writer) for writer in row["writers"]),
-        row["workspace"],
-        Totals(*row["totals"]),
-        row["trigger"],
-        row["name"],
-        row["created_at"],
-        None if row["inside"] is None else Inside(**row["inside"]),
+        CheckpointId(row.id),
+        None if row.parent_id is None else CheckpointId(row.parent_id),
+        Position.read(row.position),
+        row.state,
+        tuple(Writer(*writer) for writer in row.writers),
+        row.workspace,
+        Totals(*row.totals),
+        row.trigger,
+        row.name,
+        row.created_at,
+        None if row.inside is None else Inside(**row.inside),
     )
 
 
@@ -198,26 +222,30 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
     walk = step.cte("line", recursive=True)
     parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
     walk = walk.union_all(parents)
-    return [as_checkpoint(row) for row in database.rows(sa.select(walk).order_by(walk.c.back.desc()))]
+    query = sa.select(*(walk.c[column.name] for column in checkpoints.c)).order_by(walk.c.back.desc())
+    query = sa.select(*(walk.c[column.name] for column in checkpoints.c)).order_by(walk.c.back.desc())
+    return [as_checkpoint(row) for row in database.records(CheckpointRow, query)]
 
 
-def node_runs_from(database: Database, checkpoint_id: str) -> list[Row]:
+def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
     """The node runs that started from a checkpoint."""
     query = sa.select(node_runs).where(node_runs.c.checkpoint_id == checkpoint_id)
-    return database.rows(query)
+    return database.records(NodeRunRow, query)
 
 
-def find_execution(database: Database, ref: str) -> Row:
+@checked
+def find_execution(database: Database, ref: str) -> ExecutionRow:
     """An execution by id or the beginning of its id. Raises InputError."""
     query = sa.select(executions).where(executions.c.id.startswith(ref, autoescape=True)).limit(2)
-    return the_one(database.rows(query), ref, "execution", "`wtb show SWEEP --cells` lists those of a sweep")
+    rows = {row.id: row for row in database.records(ExecutionRow, query)}
+    return the_one(rows, ref, "execution", "`wtb show SWEEP --cells` lists those of a sweep")
 
 
-def the_one(rows: Sequence[Row], ref: str, what: str, hint: str) -> Row:
+def the_one(rows: Mapping[str, R], ref: str, what: str, hint: str) -> R:
     """Choose the row with an id from those whose ids begin with it.
 
     Args:
-        rows: All or the first two of them.
+        rows: All or the first two of them, by id.
         ref: The id, or the beginning of a single one.
         what: What the rows are, for the error.
         hint: Where to find the right id.
@@ -225,20 +253,19 @@ def the_one(rows: Sequence[Row], ref: str, what: str, hint: str) -> Row:
     Raises:
         InputError: If there is none, or if it is the beginning of several.
     """
-    exact = [row for row in rows if row["id"] == ref]
-    if len(rows) == 1 or exact:
-        return (exact or rows)[0]
+    if ref in rows or len(rows) == 1:
+        return rows[ref] if ref in rows else next(iter(rows.values()))
     if rows:
         raise InputError(f"{ref!r} is the beginning of several {what}s' ids; give more of it")
     raise InputError(f"there is no {what} {ref!r}; {hint}")
 
 
-def single_execution(database: Database, sweep_id: str) -> Row:
+def single_execution(database: Database, sweep_id: str) -> ExecutionRow:
     """The execution that holds the cell of a single one: its sweep has no other."""
     query = (
         sa.select(executions).join(cells, cells.c.execution_id == executions.c.id).where(cells.c.sweep_id == sweep_id)
     )
-    (row,) = database.rows(query)
+    (row,) = database.records(ExecutionRow, query)
     return row
 
 
@@ -281,7 +308,7 @@ def cell_rows(
     statuses: Sequence[str] = (),
     case: str | None = None,
     limit: int | None = None,
-) -> Iterator[Row]:
+) -> Iterator[ListedCell]:
     """Cells in the order of case, repeat and combination, each with its case's id and its head."""
     query = (
         sa.select(cells, cases.c.id.label("case"), executions.c.head_id)
@@ -295,8 +322,8 @@ def cell_rows(
         query = query.where(cells.c.status.in_(list(statuses)))
     query = query.where(*equal({cases.c.id: case}))
     with database.read() as connection:
-        for row in connection.execution_options(yield_per=2000).execute(query).mappings():
-            yield dict(row)
+        for row in connection.execution_options(yield_per=2000).execute(query):
+            yield ListedCell(*row)
 
 
 def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -306,40 +333,54 @@ def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[
         return dict(fetch_among(connection, query, checkpoints.c.id, ids))
 
 
-def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[Row]:
+def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[ScoreRow]:
     query = sa.select(scores).where(scores.c.sweep_id == sweep_id)
     if case_numbers is not None:
         query = query.where(scores.c.case_number.in_(list(case_numbers)))
-    return database.rows(query)
+    return database.records(ScoreRow, query)
 
 
-def metric_rows(database: Database, sweep_id: str) -> list[Row]:
+def metric_rows(database: Database, sweep_id: str) -> list[MetricRow]:
     query = sa.select(metrics).where(metrics.c.sweep_id == sweep_id).order_by(metrics.c.number, metrics.c.name)
-    return database.rows(query)
+    return database.records(MetricRow, query)
 
 
-def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[Row]:
-    return _rows_with(database, node_runs.c.id, ids, node_runs.c.started_at)
+def measures(database: Database, sweep_id: str) -> dict[str, Measure]:
+    """How the values of each metric of a sweep are read, in the order of its metrics."""
+    return {row.name: _measure(row) for row in metric_rows(database, sweep_id)}
 
 
-def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
-    return _rows_with(database, attempts.c.node_run_id, node_run_ids, *attempts.primary_key)
+def _measure(row: MetricRow) -> Measure:
+    on_failure: OnFailure | None = None
+    if row.on_failure is not None:
+        on_failure = LEFT_OUT if row.on_failure == LEFT_OUT else float(row.on_failure)
+    return Measure(row.better, row.declared, "median" if row.by_median else "mean", row.low, row.high, on_failure)
 
 
-def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
-    return _rows_with(database, calls.c.node_run_id, node_run_ids, calls.c.at)
+def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[NodeRunRow]:
+    return _records_with(database, NodeRunRow, node_runs.c.id, ids, node_runs.c.started_at)
 
 
-def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[Row]:
+def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[AttemptRow]:
+    return _records_with(database, AttemptRow, attempts.c.node_run_id, node_run_ids, *attempts.primary_key)
+
+
+def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[CallRow]:
+    return _records_with(database, CallRow, calls.c.node_run_id, node_run_ids, calls.c.at)
+
+
+def invocation_rows(database: Database, node_run_ids: Sequence[str]) -> list[InvocationRow]:
     """Calls of tools, in the order in which they were made."""
-    return _rows_with(database, invocations.c.node_run_id, node_run_ids, invocations.c.at, *invocations.primary_key)
+    return _records_with(
+        database, InvocationRow, invocations.c.node_run_id, node_run_ids, invocations.c.at, *invocations.primary_key
+    )
 
 
-def _rows_with(
-    database: Database, column: sa.Column[Any], wanted: Sequence[str], *order: sa.ColumnElement[Any]
-) -> list[Row]:
+def _records_with(
+    database: Database, kind: type[R], column: sa.Column[Any], wanted: Sequence[str], *order: sa.ColumnElement[Any]
+) -> list[R]:
     """Return the rows of a column's table in which it has one of these values."""
-    return database.rows(sa.select(column.table).where(column.in_(list(wanted))).order_by(*order))
+    return database.records(kind, sa.select(column.table).where(column.in_(list(wanted))).order_by(*order))
 
 
 def event_rows(
@@ -349,7 +390,7 @@ def event_rows(
     kinds: Sequence[str] = (),
     severities: Sequence[str] = (),
     execution: str | None = None,
-    after: tuple[int, int] = (-1, 0),
+    after: LogPosition = START,
     limit: int | None = None,
 ) -> list[Row]:
     """List events of a sweep in the order in which they became visible.
@@ -369,19 +410,15 @@ def event_rows(
     Returns:
         Rows of `events`.
     """
-    place = sa.tuple_(events.c.transaction, events.c.id)
-    query = (
-        sa.select(events)
-        .where(events.c.sweep_id == sweep_id, place > sa.tuple_(*(sa.literal(n) for n in after)))
-        .order_by(events.c.transaction, events.c.id)
-        .limit(limit)
-    )
-    if not database.is_sqlite:
-        oldest = sa.text("events.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-        query = query.where(oldest)
-    if kinds:
-        query = query.where(sa.or_(*(events.c.kind.startswith(kind) for kind in kinds)))
-    if severities:
-        query = query.where(events.c.severity.in_(list(severities)))
-    query = query.where(*equal({events.c.execution_id: execution}))
-    return database.rows(query)
+    with database.read() as connection:
+        found = log_rows(
+            connection,
+            sweep_id,
+            kinds=kinds,
+            severities=severities,
+            executions=None if execution is None else [execution],
+            after=after,
+            limit=limit,
+            settled=True,
+        )
+        return list(found)

@@ -7,7 +7,7 @@ makes its kept matrix invalid, and nobody has to remember to throw it away.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import sqlalchemy as sa
@@ -15,6 +15,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.store.database import Database
 from wtb.store.tables.schema import cells, events, matrices, metrics, now, scores, sweeps, tallies
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+
 
 Place = tuple[int, int]  # transaction and id of an event
 Row = dict[str, Any]
@@ -71,14 +75,14 @@ def whole_at(database: Database, sweep_id: str) -> Place | None:
     return None if row is None else (row[0], row[1])
 
 
-def kept(database: Database, sweep_id: str) -> Row | None:
+def kept(database: Database, sweep_id: str) -> MatrixDocument | None:
     """The matrix that was kept, unless the sweep has changed since."""
     query = _whole(sa.select(matrices.c.document), sweep_id).where(matrices.c.frozen_at.is_not(None))
     stored = database.scalar(query)
     return None if stored is None else orjson.loads(stored)
 
 
-def keep(database: Database, sweep_id: str, document: Row, place: Place) -> bool:
+def keep(database: Database, sweep_id: str, document: MatrixDocument, place: Place) -> bool:
     """Keep the matrix that was made when the sweep's last event was at this place; False where that has moved on."""
     # As text: PostgreSQL's JSONB forgets the order of keys, which is that of nodes and metrics.
     text = orjson.dumps(document).decode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
@@ -17,6 +17,7 @@ from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
+from wtb.store.log import take_positions
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -39,7 +40,6 @@ _APPENDED = {
     "invocations": invocations,
     "decisions": decisions,
     "scores": scores,
-    "events": events,
 }
 
 
@@ -66,6 +66,7 @@ class Batch:
 
     leases: executions that are in the database already, with the token under which they were claimed.
     born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
+    events: how many there are, in `appended` and of rows that say one: those have its number in place of its id.
     """
 
     leases: dict[str, int] = field(default_factory=dict)
@@ -84,9 +85,10 @@ class Batch:
     attempts: dict[tuple[str, str, int], tuple[str, Row]] = field(default_factory=dict)
     again: set[tuple[str, str, int]] = field(default_factory=set)
     appended: dict[str, list[tuple[str, Row]]] = field(
-        default_factory=lambda: {name: [] for name in (*_APPENDED, "settled")}
+        default_factory=lambda: {name: [] for name in (*_APPENDED, "events", "settled")}
     )
     released: set[str] = field(default_factory=set)
+    events: int = 0
     size: int = 0
 
     def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
@@ -102,11 +104,14 @@ class Batch:
         for value in rows.get("values", ()):
             self.values[value.digest] = value.data
         self.files += [(execution, row) for row in rows.get("files", ())]
-        self.checkpoints += [(execution, row) for row in rows.get("checkpoints", ())]
+        for row in rows.get("checkpoints", ()):
+            self.checkpoints.append((execution, self._numbered(row, "created_event")))
         if node_run := rows.get("node_run"):
+            self._numbered(node_run, "started_event")
             self.node_runs[node_run["id"]] = (execution, node_run)
         if node_run_change := rows.get("node_run_change"):
             key, change = node_run_change
+            self._numbered(change, "ended_event")
             new = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
             new[1].update(change)
         self.metrics += rows.get("metrics", ())
@@ -117,8 +122,17 @@ class Batch:
             if name == "attempts":
                 for row in appended:
                     self._add_attempt(execution, row)
+            elif name == "events":
+                self.appended[name] += [(execution, self._numbered({**row, "id": 0}, "id")) for row in appended]
             else:
                 self.appended[name] += [(execution, row) for row in appended]
+
+    def _numbered(self, row: Row, column: str) -> Row:
+        """Number the event of a row that says one, or is one, in the order in which they happened."""
+        if row.get(column) is not None:
+            row[column] = self.events
+            self.events += 1
+        return row
 
     def drop(self, rows: Recorded) -> None:
         """Drop what an execution did under a lease that it lost, but release its reservations."""
@@ -140,6 +154,25 @@ class Batch:
             if self.parents.get(child) in gone:
                 gone.add(child)
         return gone
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the events of a batch stand in the log: the number of the transaction, and their ids by number."""
+
+    transaction: int
+    ids: Sequence[int]
+
+    def given(self, recorded: Iterable[tuple[str, Row]], gone: set[str], *words: str) -> list[Row]:
+        """The rows of executions that are not gone, with the positions of what they say."""
+        return [self.of(row, *words) for id, row in recorded if id not in gone]
+
+    def of(self, row: Row, *words: str) -> Row:
+        placed: Row = {}
+        for word in words:
+            if (number := row.get(f"{word}_event")) is not None:
+                placed |= {f"{word}_transaction": self.transaction, f"{word}_event": self.ids[number]}
+        return {**row, **placed} if placed else row
 
 
 def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None] = lambda: None) -> set[str]:
@@ -171,6 +204,7 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
         asked = _renew(connection, batch.leases, lease_s)
         gone = batch.lost(asked)
         granted = _grants(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
+        places = _Places(*take_positions(connection, batch.events)) if batch.events else _Places(0, ())
         with together(connection):
             insert_values(connection, sorted(batch.values.items()))
             insert_missing(connection, metrics, batch.metrics)
@@ -178,14 +212,18 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))
             insert_missing(connection, files, kept)
             insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
-            insert_rows(connection, checkpoints, [row for id, row in batch.checkpoints if id not in gone])
-            insert_rows(connection, node_runs, [row for id, row in batch.node_runs.values() if id not in gone])
-            changes = [(key, row) for key, (id, row) in batch.node_run_changes.items() if id not in gone]
+            insert_rows(connection, checkpoints, places.given(batch.checkpoints, gone, "created"))
+            insert_rows(connection, node_runs, places.given(batch.node_runs.values(), gone, "started", "ended"))
+            changes = [
+                (key, places.of(row, "ended")) for key, (id, row) in batch.node_run_changes.items() if id not in gone
+            ]
             _update(connection, node_runs, changes)
             tried = [(key, row) for key, (id, row) in batch.attempts.items() if id not in gone]
             insert_rows(connection, attempts, [row for key, row in tried if key not in batch.again])
             again = [row for key, row in tried if key in batch.again]
             update_rows(connection, attempts, again, ("node_run_id", "number"))
+            happened = [{**row, "id": places.ids[row["id"]]} for id, row in batch.appended["events"] if id not in gone]
+            insert_rows(connection, events, happened)
             for name, table in _APPENDED.items():
                 insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
             _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])

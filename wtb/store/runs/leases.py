@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
-from wtb.store.bulk import Row, fetch_among, fetch_rows, parts
+from wtb.store.bulk import Row, fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
-from wtb.store.process_identity import may_live
+from wtb.store.process_identity import ProcessIdentity, may_live
+from wtb.store.rows import ExecutionRow, OfExecution, OwnerRow, RunnerRow, SweepRow
 from wtb.store.tables.schema import cells, executions, node_runs, now, runners, sweeps
 
 # What releases an execution. With another token its runner writes nothing more of it.
 RELEASED: Row = {"status": "pending", "owner_id": None, "lease_until": None, "token": executions.c.token + 1}
 
 
-def register(database: Database, runner: dict[str, Any]) -> None:
-    """Make a runner known: id, host, boot, pid and process_started_at."""
-    database.execute(runners.insert().values({**runner, "seen_at": now(), "clock_s": time.time() - now()}))
+def register(database: Database, runner: ProcessIdentity) -> None:
+    """Make a runner known."""
+    database.execute(runners.insert().values({**asdict(runner), "seen_at": now(), "clock_s": time.time() - now()}))
 
 
-def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, Row]:
+def runner_rows(database: Database, ids: Iterable[str]) -> dict[str, RunnerRow]:
     """Return the runners by id; those that the database does not know are left out."""
     with database.read() as connection:
         rows = fetch_among(connection, sa.select(runners), runners.c.id, ids)
-        return {row.id: row._asdict() for row in rows}
+        return {row.id: RunnerRow(*row) for row in rows}
 
 
 def runner_ids(database: Database) -> list[str]:
@@ -40,7 +42,7 @@ def runner_ids(database: Database) -> list[str]:
 
 def claim(
     database: Database, sweep_id: str, runner_id: str, limit: int, lease_s: float, *, only: Sequence[str] | None = None
-) -> list[Row]:
+) -> list[ExecutionRow]:
     """Claim pending executions of a sweep, the oldest first.
 
     Args:
@@ -67,7 +69,9 @@ def claim(
         return claim_rows(connection, executions.c.id.in_(pending.scalar_subquery()), runner_id, lease_s)
 
 
-def claim_rows(connection: sa.Connection, which: sa.ColumnElement[bool], runner_id: str, lease_s: float) -> list[Row]:
+def claim_rows(
+    connection: sa.Connection, which: sa.ColumnElement[bool], runner_id: str, lease_s: float
+) -> list[ExecutionRow]:
     """Claim executions with their cells, within a transaction. Returns their rows by id.
 
     which: they are pending, and nobody else claims them at the same time: they are locked, or it says so itself.
@@ -87,23 +91,23 @@ def claim_rows(connection: sa.Connection, which: sa.ColumnElement[bool], runner_
         )
         .returning(executions)
     )
-    claimed = fetch_rows(connection, query)
-    if ids := [row["id"] for row in claimed]:
+    claimed = fetch_records(connection, ExecutionRow, query)
+    if ids := [row.id for row in claimed]:
         connection.execute(
             cells.update()
             .where(cells.c.execution_id.in_(ids), cells.c.status.in_(sources(CELL, "running")))
             .values(status="running")
         )
-    return sorted(claimed, key=lambda row: str(row["id"]))
+    return sorted(claimed, key=lambda row: row.id)
 
 
-def of_cells(table: sa.Table, execution: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
+def of_cells(table: sa.Table, execution: OfExecution) -> list[sa.ColumnElement[bool]]:
     """The condition for rows of `cells` or `scores` that they are of the cells an execution stands for."""
-    same = [table.c[name] == execution[name] for name in ("sweep_id", "case_number", "repeat")]
-    return [*same, table.c.combination.in_(list(execution["combinations"]))]
+    same = [table.c[name] == getattr(execution, name) for name in ("sweep_id", "case_number", "repeat")]
+    return [*same, table.c.combination.in_(list(execution.combinations))]
 
 
-def move_cells(connection: sa.Connection, execution: Mapping[str, Any], status: str, **changes: Any) -> list[int]:
+def move_cells(connection: sa.Connection, execution: OfExecution, status: str, **changes: Any) -> list[int]:
     """Set the status of an execution's cells as far as transitions allow, and make them its own.
 
     Args:
@@ -118,7 +122,7 @@ def move_cells(connection: sa.Connection, execution: Mapping[str, Any], status: 
     query = (
         cells.update()
         .where(*of_cells(cells, execution), cells.c.status.in_(sources(CELL, status)))
-        .values(status=status, execution_id=execution["id"], **changes)
+        .values(status=status, execution_id=execution.id, **changes)
     )
     return list(connection.scalars(query.returning(cells.c.combination)))
 
@@ -141,13 +145,13 @@ def renew(database: Database, runner_id: str, lease_s: float) -> None:
         )
 
 
-def owners(database: Database, sweep_id: str) -> list[Row]:
+def owners(database: Database, sweep_id: str) -> list[OwnerRow]:
     """Return the runners that run a sweep or have claimed executions of it, as `owners_of` does."""
     with database.read() as connection:
         return owners_of(connection, sweeps.c.id == sweep_id)
 
 
-def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Row]:
+def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[OwnerRow]:
     """Find the runners that run sweeps or have claimed executions of them.
 
     Args:
@@ -155,7 +159,7 @@ def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[
         which: A condition for rows of `sweeps`.
 
     Returns:
-        Rows of `runners`, each with `sweep`, one of the sweeps, and `expired`: whether all its leases have run out.
+        The runners by id.
     """
     theirs = sa.select(sweeps.c.id).where(which)
     held = sa.and_(executions.c.owner_id == runners.c.id, executions.c.status == "running")
@@ -171,7 +175,7 @@ def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[
         .group_by(runners.c.id)
         .order_by(runners.c.id)
     )
-    return fetch_rows(connection, query)
+    return fetch_records(connection, OwnerRow, query)
 
 
 def release_all(database: Database, runner_id: str) -> None:
@@ -240,23 +244,23 @@ def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
 
 
 def explain(
-    database: Database, sweep: Mapping[str, Any], reason: str | None, kind: str, data: Mapping[str, Any], severity: str
+    database: Database, sweep: SweepRow, reason: str | None, kind: str, data: Mapping[str, Any], severity: str
 ) -> None:
     """Give a sweep that has not ended or paused a reason for people, with an event of this kind."""
-    going = sweeps.c.id == sweep["id"], sweeps.c.status.in_(("pending", "running"))
+    going = sweeps.c.id == sweep.id, sweeps.c.status.in_(("pending", "running"))
     with database.write() as connection:
         connection.execute(sweeps.update().where(*going).values(reason=reason))
         add_event(connection, of_sweep(sweep), kind, data, severity)
 
 
-def record_full(database: Database, sweep: Mapping[str, Any], reason: str, worker: str | None = None) -> None:
+def record_full(database: Database, sweep: SweepRow, reason: str, worker: str | None = None) -> None:
     """Record that a sweep waits for room on a disk, and on which worker."""
     data = {"reason": reason} if worker is None else {"reason": reason, "worker": worker}
     shown = reason if worker is None else f"{worker}: {reason}"
     explain(database, sweep, shown, "sweep.disk_full", data, "warning")
 
 
-def record_room(database: Database, sweep: Mapping[str, Any], worker: str | None = None) -> None:
+def record_room(database: Database, sweep: SweepRow, worker: str | None = None) -> None:
     """Record that there is room again."""
     explain(database, sweep, None, "sweep.disk_has_room", {} if worker is None else {"worker": worker}, "info")
 
@@ -338,6 +342,6 @@ def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Ma
     database.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(fingerprints=plain))
 
 
-def runs_now(database: Database, sweep: Mapping[str, Any]) -> bool:
+def runs_now(database: Database, sweep: SweepRow) -> bool:
     """Whether pending executions of a sweep will be claimed: by workers, or by a process that may be alive."""
-    return bool(sweep["queued"]) or any(may_live(owner) for owner in owners(database, sweep["id"]))
+    return bool(sweep.queued) or any(may_live(owner, expired=owner.expired) for owner in owners(database, sweep.id))

@@ -7,20 +7,22 @@ executions are ended. Each call is a transaction of its own; several schedulers 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import Row, fetch_rows, insert_rows
+from wtb.store.bulk import Row, fetch_records
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
 from wtb.store.limits.reservations import forget_reservations_of_lost
+from wtb.store.log import insert_events
+from wtb.store.read.queries import select_sweeps
+from wtb.store.rows import ExecutionRow, LostExecution, OpenSweep
 from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
-from wtb.store.tables.schema import cases, events, executions, matrices, node_runs, now, runners, sweeps, working
+from wtb.store.tables.schema import cases, executions, matrices, node_runs, now, runners, sweeps, working
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0
@@ -28,7 +30,7 @@ SILENT_S = max(LEASE_S, 5.0)  # between two statements of a transaction that wri
 SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was in a node
 
 
-def reclaim(database: Database) -> list[Row]:
+def reclaim(database: Database) -> list[LostExecution]:
     """Make executions pending again whose lease has expired, and count the loss.
 
     Those that were in a node count one more loss; the others count as lost once, whatever happened before, so that the
@@ -71,14 +73,14 @@ def reclaim(database: Database) -> list[Row]:
         )
     )
     with database.write() as connection:
-        rows = fetch_rows(connection, query)
+        rows = fetch_records(connection, LostExecution, query)
         forget_reservations_of_lost(connection)
-        insert_rows(connection, events, [_taken_back(row) for row in rows])
+        insert_events(connection, [_taken_back(row) for row in rows])
     return rows
 
 
-def _taken_back(row: Row) -> Row:
-    data = {"runner": row["owner_id"], "losses": row["losses"]}
+def _taken_back(row: LostExecution) -> Row:
+    data = {"runner": row.owner_id, "losses": row.losses}
     return event_row(of_execution(row), "execution.taken_back", data, "warning")
 
 
@@ -113,34 +115,34 @@ def count_loss(database: Database, line: Sequence[str], reason: str) -> None:
         .returning(executions)
     )
     with database.write() as connection:
-        rows = fetch_rows(connection, query)
+        rows = fetch_records(connection, ExecutionRow, query)
     for row in rows:
-        if row["losses"] >= SET_ASIDE_LOSSES:
-            set_aside(database, row, f"it broke its worker {row['losses']} times, at last by {reason}")
+        if row.losses >= SET_ASIDE_LOSSES:
+            set_aside(database, row, f"it broke its worker {row.losses} times, at last by {reason}")
 
 
-def set_aside(database: Database, row: Mapping[str, Any], why: str | None = None) -> bool:
+def set_aside(database: Database, row: ExecutionRow | LostExecution, why: str | None = None) -> bool:
     """Give up an execution whose workers kept dying while it was in a node. Returns True if this call did."""
-    message = why or f"its worker died {row['losses']} times while it was in a node"
+    message = why or f"its worker died {row.losses} times while it was in a node"
     failure = {"kind": "killed", "type": "WorkerLost", "message": message, "trace": "", "final": True}
     with database.write() as connection:
         gone = connection.execute(
             executions.update()
-            .where(executions.c.id == row["id"], executions.c.status == "pending")
+            .where(executions.c.id == row.id, executions.c.status == "pending")
             .values(status="failed", failure=failure, finished_at=now(), token=executions.c.token + 1)
         )
         if not gone.rowcount:
             return False
-        stop_nodes(connection, [row["id"]])
+        stop_nodes(connection, [row.id])
         case = connection.scalar(
-            sa.select(cases.c.id).where(cases.c.sweep_id == row["sweep_id"], cases.c.number == row["case_number"])
+            sa.select(cases.c.id).where(cases.c.sweep_id == row.sweep_id, cases.c.number == row.case_number)
         )
         move_cells(connection, row, "set_aside", failure=failure, finished_at=now())
-        about, shared = of_execution(row), {"case": case, "repeat": row["repeat"], "error": message}
-        made = [event_row(about, "execution.failed", {"cells": len(row["combinations"])}, "error")]
-        for number in row["combinations"]:
+        about, shared = of_execution(row), {"case": case, "repeat": row.repeat, "error": message}
+        made = [event_row(about, "execution.failed", {"cells": len(row.combinations)}, "error")]
+        for number in row.combinations:
             made.append(event_row(about, "cell.set_aside", {**shared, "combination": number}, "error"))
-        insert_rows(connection, events, made)
+        insert_events(connection, made)
     return True
 
 
@@ -150,7 +152,7 @@ def forget_dead_slots(database: Database) -> None:
     database.execute(working.delete().where(working.c.runner_id.in_(stale)))
 
 
-def open_sweeps(database: Database) -> list[Row]:
+def open_sweeps(database: Database) -> list[OpenSweep]:
     """Sweeps that workers run or will run, those whose turn comes first at the head."""
     left = (
         sa.select(sa.literal(1))
@@ -158,11 +160,11 @@ def open_sweeps(database: Database) -> list[Row]:
         .exists()
     )
     query = (
-        sa.select(sweeps, left.label("unfinished"), (now() - sweeps.c.running_since).label("running_s"))
+        select_sweeps(left.label("unfinished"), (now() - sweeps.c.running_since).label("running_s"))
         .where(is_open())
         .order_by(sweeps.c.priority.desc(), sweeps.c.created_at)
     )
-    return database.rows(query)
+    return database.records(OpenSweep, query)
 
 
 def unfrozen(database: Database) -> list[str]:
@@ -182,7 +184,7 @@ def unfrozen(database: Database) -> list[str]:
 
 def finish(database: Database, sweep_id: str) -> bool:
     """Complete a sweep that has nothing left to run. Returns True if this call did."""
-    # What people forked owns no cell: the sweep does not wait for them to go on with it.
+    # What people forked owns no cell: the sweep does not wait for them to continue with it.
     forked_by_people = sa.and_(executions.c.origin == "manual", executions.c.status.in_(("waiting", "paused")))
     left = sa.select(sa.literal(1)).where(
         executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS), ~forked_by_people

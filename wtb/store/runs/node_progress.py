@@ -6,25 +6,27 @@ Of the executions at one head, one at a time may be in a node run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
 from wtb.core.tree.checkpoints import Checkpoint
-from wtb.store.bulk import Row, fetch_row, fetch_rows
+from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database
+from wtb.store.log import keep_events
 from wtb.store.read.queries import as_checkpoint
+from wtb.store.rows import AskingNodeRun, CheckpointRow, InvocationRow, NodeRunRow
 from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_runs
 
 Adoption = Literal["ours", "busy", "changed", "lost"]
 
 
-def tool_calls(database: Database, node_run_id: str, until: float | None = None) -> list[Row]:
+def tool_calls(database: Database, node_run_id: str, until: float | None = None) -> list[InvocationRow]:
     """Rows of `invocations` of a node run in their order; those made until then."""
     query = sa.select(invocations).where(invocations.c.node_run_id == node_run_id).order_by(invocations.c.number)
     if until is not None:
         query = query.where(invocations.c.at <= until)
-    return database.rows(query)
+    return database.records(InvocationRow, query)
 
 
 def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | None]:
@@ -34,37 +36,39 @@ def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | No
         return {number: failure and failure["kind"] for number, failure in connection.execute(query)}
 
 
-def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -> list[Row]:
-    """Node runs that asked a person, who then changed the state: `head` goes on with them. The first one first."""
-    found: list[Row] = []
+def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -> list[AskingNodeRun]:
+    """Node runs that asked a person, who then changed the state: `head` continues with them. The first one first."""
+    asked: list[AskingNodeRun] = []
     with database.read() as connection:
         while head.trigger == "manual" and not head.writers and head.parent is not None:
             same = node_runs.c.checkpoint_id == head.parent, node_runs.c.task == task, node_runs.c.variant == variant
             last = sa.and_(attempts.c.node_run_id == node_runs.c.id, attempts.c.number == node_runs.c.attempts)
             query = sa.select(node_runs, attempts.c.failure).join(attempts, last).where(*same)
-            run = fetch_row(connection, query)
-            if run is None or (run["failure"] or {}).get("kind") != "waiting":
+            run = fetch_record(connection, AskingNodeRun, query)
+            if run is None or run.failure is None or run.failure["kind"] != "waiting":
                 break
-            found.insert(0, run)
-            (above,) = fetch_rows(connection, sa.select(checkpoints).where(checkpoints.c.id == head.parent))
+            asked.insert(0, run)
+            (above,) = fetch_records(
+                connection, CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == head.parent)
+            )
             head = as_checkpoint(above)
-    return found
+    return asked
 
 
-def last_inside(database: Database, node_run: Mapping[str, Any]) -> Checkpoint | None:
+def last_inside(database: Database, node_run: NodeRunRow) -> Checkpoint | None:
     """The checkpoint that was taken last inside a node run."""
     query = (
         sa.select(checkpoints)
         .where(
-            # Of whatever execution: a retry goes on with the node run under another one.
-            checkpoints.c.parent_id == node_run["checkpoint_id"],
+            # Of whatever execution: a retry continues with the node run under another one.
+            checkpoints.c.parent_id == node_run.checkpoint_id,
             checkpoints.c.inside.is_not(None),
-            checkpoints.c.inside["node_run"].as_string() == node_run["id"],
+            checkpoints.c.inside["node_run"].as_string() == node_run.id,
         )
         .order_by(checkpoints.c.created_at.desc(), checkpoints.c.id.desc())
         .limit(1)
     )
-    row = database.row(query)
+    row = database.record(CheckpointRow, query)
     return None if row is None else as_checkpoint(row)
 
 
@@ -76,9 +80,7 @@ def taken_at(database: Database, checkpoint: Checkpoint) -> float:
     return database.scalar(query) or checkpoint.created_at
 
 
-def adopt(
-    database: Database, execution_id: str, token: int, head_id: str, known: Mapping[str, Mapping[str, Any]]
-) -> Adoption:
+def adopt(database: Database, execution_id: str, token: int, head_id: str, known: Mapping[str, NodeRunRow]) -> Adoption:
     """Let an execution continue node runs that started from its head: all of them, or none.
 
     known: their rows by id, as the execution was loaded with them. Executions that retry, or waited for an answer, may
@@ -104,9 +106,10 @@ def adopt(
         rows = connection.execute(query).all()
         if any(row.of != execution_id and row.goes == "running" and row.head_id == head_id for row in rows):
             return "busy"
-        if any(row.status in ("succeeded", "skipped") or row.attempts != known[row.id]["attempts"] for row in rows):
+        if any(row.status in ("succeeded", "skipped") or row.attempts != known[row.id].attempts for row in rows):
             return "changed"
         theirs = [row.id for row in rows if row.of != execution_id]
         if theirs:
+            keep_events(connection, node_runs, theirs)
             connection.execute(node_runs.update().where(node_runs.c.id.in_(theirs)).values(execution_id=execution_id))
         return "ours"

@@ -18,6 +18,8 @@ from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
+from wtb.store.process_identity import WorkerIdentity
+from wtb.store.rows import ExecutionRow, SweepRow
 from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
 from wtb.store.tables.schema import (
@@ -47,8 +49,14 @@ class Slot:
 
 
 def claim_for(
-    database: Database, slot: Slot, lease_s: float, *, wanted: str | None = None, refused: Collection[str] = ()
-) -> list[Row]:
+    database: Database,
+    slot: Slot,
+    lease_s: float,
+    *,
+    wanted: str | None = None,
+    refused: Collection[str] = (),
+    free: int = 1,
+) -> list[ExecutionRow] | None:
     """Claim executions of one sweep for a slot, which counts as busy from then on; if there are none, as free.
 
     Args:
@@ -59,25 +67,30 @@ def claim_for(
             sweep whose turn it is are claimed: of the highest priority, and of those the one with the fewest busy
             slots.
         refused: Ids of sweeps to leave out.
+        free: How many slots of the process are free, this one included: the claim may be for all of them.
 
     Returns:
-        The claimed executions, those that have begun first; none if there is nothing to claim.
+        The claimed executions, those that have begun first; none if what is pending is not for this slot now, for
+        example because of a quota; None if nothing is pending.
     """
     with database.write() as connection:
         turns = _turns(connection, slot, refused)
         tries = [(turn, executions.c.id == wanted) for turn in turns if turn["id"] == _sweep_of(connection, wanted)]
         tries += [(turn, executions.c.sweep_id == turn["id"]) for turn in turns]
         for sweep, which in tries:
-            if not _has_room(connection, sweep, slot):
+            if _room(connection, sweep, [slot]) < 1:
                 continue
-            most = 1 if wanted is not None else _share(connection, len(turns))
+            most = _share(connection, sweep, len(turns), free)
             if rows := _claim(connection, slot, lease_s, which, most):
+                if rows[0].id == wanted and most > 1 and not rows[0].losses:
+                    whole = executions.c.sweep_id == sweep["id"], executions.c.losses == 0
+                    rows += _claim(connection, slot, lease_s, sa.and_(*whole), most - 1)
                 if sweep["status"] == "pending":
                     _start(connection, sweep["id"])
-                _note(connection, slot, sweep, rows[0]["id"])
-                return sorted(rows, key=lambda row: (row["head_id"] is None, str(row["id"])))
-        connection.execute(_of(slot, working.delete()))
-        return []
+                _note(connection, {slot: rows[0].id}, sweep)
+                return sorted(rows, key=lambda row: (row.head_id is None, row.id))
+        connection.execute(_of([slot], working.delete()))
+        return [] if turns else None
 
 
 def _start(connection: sa.Connection, sweep_id: str) -> None:
@@ -91,8 +104,14 @@ def _sweep_of(connection: sa.Connection, execution_id: str | None) -> str | None
     return connection.scalar(sa.select(executions.c.sweep_id).where(executions.c.id == execution_id))
 
 
-def _of(slot: Slot, statement: sa.Delete) -> sa.Delete:
-    return statement.where(working.c.runner_id == slot.runner_id, working.c.slot == slot.number)
+def _of(slots: Collection[Slot], statement: sa.Delete) -> sa.Delete:
+    return statement.where(_are(slots))
+
+
+def _are(slots: Collection[Slot]) -> sa.ColumnElement[bool]:
+    """Whether a row of `working` is of one of these slots of a runner."""
+    (runner_id,) = {slot.runner_id for slot in slots}
+    return sa.and_(working.c.runner_id == runner_id, working.c.slot.in_([slot.number for slot in slots]))
 
 
 def queue_of_row() -> sa.ColumnElement[str]:
@@ -135,23 +154,28 @@ def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> l
     return fetch_rows(connection, query)
 
 
-def _has_room(connection: sa.Connection, sweep: Mapping[str, Any], slot: Slot) -> bool:
-    """Whether the quota of concurrent node runs of the session leaves room for this slot."""
+def _room(connection: sa.Connection, sweep: Mapping[str, Any], slots: Collection[Slot]) -> int:
+    """For how many of these slots of a runner the quota of concurrent node runs of the session leaves room."""
     if Quota.of(sweep["quota"]).node_runs is None:
-        return True
-    most = Quota.of(locked_session(connection, sweep["session_id"])["quota"]).node_runs
-    own = sa.and_(working.c.runner_id == slot.runner_id, working.c.slot == slot.number)
-    used = sum(row["slots"] for row in slot_holders(connection, sweep["session_id"], but=own))
-    return most is None or used < most
+        return len(slots)
+    most = Quota.of(locked_session(connection, sweep["session_id"]).quota).node_runs
+    used = sum(row.slots for row in slot_holders(connection, sweep["session_id"], but=_are(slots)))
+    return len(slots) if most is None else max(0, min(len(slots), most - used))
 
 
-def _share(connection: sa.Connection, turns: int) -> int:
-    """How many executions to claim at once: few enough that all slots get some, and every sweep its turn."""
+def _share(connection: sa.Connection, sweep: Mapping[str, Any], turns: int, free: int) -> int:
+    """How many executions to claim at once: few enough that all slots get some, and every sweep its turn.
+
+    They are for `free` slots of one process, or for a single one where others wait for turns, or a quota is counted.
+    """
+    if turns > 1 or Quota.of(sweep["quota"]).node_runs is not None:
+        free = 1
     slots = connection.scalar(
         sa.select(sa.func.coalesce(sa.func.sum(runners.c.slots), 1)).where(runners.c.worker.is_not(None), is_fresh())
     )
     pending = connection.scalar(sa.select(sa.func.count()).select_from(_some_pending())) or 0
-    return max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * (slots or 1))))
+    each = max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * (slots or 1))))
+    return max(1, min(each * free, math.ceil(pending * free / (slots or 1))))
 
 
 def _some_pending() -> sa.Subquery:
@@ -171,7 +195,7 @@ def _claim(
     lease_s: float,
     which: sa.ColumnElement[bool],
     limit: int,
-) -> list[Row]:
+) -> list[ExecutionRow]:
     query = sa.select(executions.c.id, executions.c.losses).where(which, _mine(slot.queues))
     # Slots that claim at the same time skip what another one is about to get: nobody waits, nothing is claimed twice.
     pending = _firsts(connection, query.with_for_update(skip_locked=True), limit)
@@ -194,22 +218,28 @@ def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> lis
     return begun + list(connection.execute(query.where(executions.c.head_id.is_(None)).limit(limit - len(begun))))
 
 
-def _note(connection: sa.Connection, slot: Slot, sweep: Mapping[str, Any], execution_id: str) -> None:
-    connection.execute(_of(slot, working.delete()))
-    connection.execute(
-        working.insert().values(
-            runner_id=slot.runner_id,
-            slot=slot.number,
-            session_id=sweep["session_id"],
-            sweep_id=sweep["id"],
-            execution_id=execution_id,
-            since=now(),
-        )
-    )
+def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: Mapping[str, Any]) -> None:
+    """Mark slots as busy. begun: the execution of each."""
+    connection.execute(_of(begun.keys(), working.delete()))
+    rows = [
+        {"runner_id": slot.runner_id, "slot": slot.number, "execution_id": execution_id}
+        for slot, execution_id in begun.items()
+    ]
+    whose = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "since": now()}
+    connection.execute(working.insert().values([row | whose for row in rows]))
 
 
-def occupy(database: Database, slot: Slot, sweep_id: str, execution_id: str) -> bool:
-    """Mark a slot as busy with an execution of its process. Returns False if the session's quota is used up."""
+def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list[Slot]:
+    """Mark slots of a process as busy with executions of a sweep that it has claimed.
+
+    Args:
+        database: The database, which is PostgreSQL.
+        begun: The execution of each slot.
+        sweep_id: The sweep of these executions.
+
+    Returns:
+        The slots that are busy now: all, or as many as the quota of the session leaves room for.
+    """
     query = (
         sa.select(sweeps.c.id, sweeps.c.session_id, sessions.c.quota)
         .join(sessions, sessions.c.id == sweeps.c.session_id)
@@ -217,15 +247,15 @@ def occupy(database: Database, slot: Slot, sweep_id: str, execution_id: str) -> 
     )
     with database.write() as connection:
         (sweep,) = fetch_rows(connection, query)
-        if not _has_room(connection, sweep, slot):
-            return False
-        _note(connection, slot, sweep, execution_id)
-        return True
+        allowed = list(begun)[: _room(connection, sweep, begun.keys())]
+        if allowed:
+            _note(connection, {slot: begun[slot] for slot in allowed}, sweep)
+        return allowed
 
 
 def leave(database: Database, slot: Slot) -> None:
     """A slot is free."""
-    database.execute(_of(slot, working.delete()))
+    database.execute(_of([slot], working.delete()))
 
 
 @dataclass(frozen=True)
@@ -242,19 +272,24 @@ class Demand:
         return max(0, math.ceil((self.free - self.pending) / max(1, self.busy)))
 
 
-def demand(database: Database) -> dict[str, Demand]:
-    """Slots and work by queue. A slot that takes several queues counts for each of them."""
+def demand(database: Database, *, elsewhere_than: str | None = None) -> dict[str, Demand]:
+    """Slots and work by queue. A slot that takes several queues counts for each of them.
+
+    Args:
+        database: The database, which is PostgreSQL.
+        elsewhere_than: A runner whose free slots do not count.
+    """
     with database.read() as connection:
-        return _demand(connection)
+        return _demand(connection, elsewhere_than)
 
 
-def _demand(connection: sa.Connection) -> dict[str, Demand]:
+def _demand(connection: sa.Connection, elsewhere_than: str | None = None) -> dict[str, Demand]:
     slots: defaultdict[str, int] = defaultdict(int)
     busy: defaultdict[str, int] = defaultdict(int)
-    query = sa.select(runners.c.queues, runners.c.slots, busy_slots()).where(runners.c.worker.is_not(None), is_fresh())
-    for queues, has, works in connection.execute(query):
+    query = sa.select(runners.c.id, runners.c.queues, runners.c.slots, busy_slots())
+    for runner, queues, has, works in connection.execute(query.where(runners.c.worker.is_not(None), is_fresh())):
         for queue in queues or ():
-            slots[queue] += has
+            slots[queue] += works if runner == elsewhere_than else has
             busy[queue] += works
     some = _some_pending()
     counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
@@ -265,8 +300,8 @@ def _demand(connection: sa.Connection) -> dict[str, Demand]:
     }
 
 
-def pending_notifications(database: Database) -> list[Row]:
-    """Pending executions that free slots could take now, in the order of turns, with a description for people.
+def pending_notifications(database: Database, limit: int = COUNTED) -> list[Row]:
+    """Pending executions that free slots could take now, at most `limit`, in the order of turns, with a description.
 
     Returns one row per execution: execution, queue, sweep (its name), case and choices (the variants on which all its
     combinations agree).
@@ -274,25 +309,25 @@ def pending_notifications(database: Database) -> list[Row]:
     with database.read() as connection:
         rows: list[Row] = []
         for queue, demand in _demand(connection).items():
-            limit = min(demand.free, demand.pending)
-            if limit:
-                rows += _heads(connection, queue, limit)
+            most = min(demand.free, demand.pending, limit - len(rows))
+            if most:
+                rows += _heads(connection, queue, most)
     return _described(database, rows)
 
 
 def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
     turns = _turns(connection, Slot("", 0, (queue,)), ())
-    found: list[Row] = []
+    heads: list[Row] = []
     each = max(1, limit // max(1, len(turns)))
     for place, turn in enumerate(turns):
-        most = limit - len(found) if place == len(turns) - 1 else min(each, limit - len(found))
+        most = limit - len(heads) if place == len(turns) - 1 else min(each, limit - len(heads))
         query = (
             sa.select(executions.c.id, executions.c.queue, executions.c.sweep_id, executions.c.case_number)
             .add_columns(executions.c.combinations, executions.c.choices)
             .where(executions.c.sweep_id == turn["id"], _mine((queue,)))
         )
-        found += [dict(row._mapping) for row in _firsts(connection, query, most)]
-    return found
+        heads += [dict(row._mapping) for row in _firsts(connection, query, most)]
+    return heads
 
 
 def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -316,20 +351,18 @@ def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Ro
     return described
 
 
-def release_claimed(database: Database, rows: Sequence[Mapping[str, Any]], reason: str) -> None:
+def release_claimed(database: Database, rows: Sequence[ExecutionRow], reason: str) -> None:
     """Release executions that were claimed and not begun; any worker may claim them again."""
     with database.write() as connection:
         for row in rows:
             connection.execute(
                 executions.update()
-                .where(
-                    executions.c.id == row["id"], executions.c.token == row["token"], executions.c.status == "running"
-                )
+                .where(executions.c.id == row.id, executions.c.token == row.token, executions.c.status == "running")
                 .values(status="pending", owner_id=None, lease_until=None, reason=reason)
             )
 
 
-def refuse(database: Database, sweep: Mapping[str, Any], runner: Mapping[str, Any], reason: str) -> None:
+def refuse(database: Database, sweep: SweepRow, runner: WorkerIdentity, reason: str) -> None:
     """Record that a worker cannot run a sweep: as the reason in the status of the sweep, and as an event."""
-    data = {"worker": runner["worker"], "runner": runner["id"], "reason": reason}
-    explain(database, sweep, f"{runner['worker']}: {reason}", "worker.refused", data, "error")
+    data = {"worker": runner.worker, "runner": runner.id, "reason": reason}
+    explain(database, sweep, f"{runner.worker}: {reason}", "worker.refused", data, "error")

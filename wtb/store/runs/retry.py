@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, equal, fetch_rows, insert_rows
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
+from wtb.store.rows import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
 from wtb.store.runs.submit import next_id
 from wtb.store.tables.schema import cells, executions, now, scores, sweeps
@@ -58,8 +59,9 @@ def retry(
             made |= {"parent_id": first["id"], "origin": "retry", "status": "pending", "created_at": at}
             made |= {"combinations": [row["combination"] for row in members]}
             insert_rows(connection, executions, [made])
-            move_cells(connection, made, "pending", failure=None, finished_at=None)
-            connection.execute(scores.delete().where(*of_cells(scores, made)))
+            retry = CellsOfExecution(*(made[name] for name in CellsOfExecution._fields))
+            move_cells(connection, retry, "pending", failure=None, finished_at=None)
+            connection.execute(scores.delete().where(*of_cells(scores, retry)))
             data = {"cells": len(members), "from": first["id"]}
-            add_execution_event(connection, made, "execution.retried", **data)
+            add_execution_event(connection, retry, "execution.retried", **data)
     return len(rows)

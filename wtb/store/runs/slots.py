@@ -7,18 +7,20 @@ A runner is live while it has not ended and its last heartbeat is not older than
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.store.bulk import Row, fetch_rows
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
+from wtb.store.process_identity import Owner, ProcessIdentity
+from wtb.store.rows import SlotHolder
 from wtb.store.tables.schema import now, runners, working
 
-Alive = Callable[[Mapping[str, Any]], bool]
+Alive = Callable[[Owner], bool]
 
 LEASE_S = float(os.environ.get("WTB_LEASE_S", "30"))  # three heartbeats
 _MOST = 2**31 - 1  # what the column holds
@@ -31,7 +33,7 @@ def is_fresh(fresh_s: float = LEASE_S) -> sa.ColumnElement[bool]:
 
 def live_runners(
     database: Database, session_id: str, fresh_s: float = LEASE_S, *, alive: Alive | None = None
-) -> list[Row]:
+) -> list[SlotHolder]:
     """Return the runners that hold slots of a session, as `slot_holders` does."""
     with database.read() as connection:
         return slot_holders(connection, session_id, fresh_s, alive=alive)
@@ -44,7 +46,7 @@ def slot_holders(
     *,
     alive: Alive | None = None,
     but: sa.ColumnElement[bool] | None = None,
-) -> list[Row]:
+) -> list[SlotHolder]:
     """Find the runners that hold slots: those that took theirs when they started, and workers by their busy ones.
 
     Args:
@@ -55,7 +57,7 @@ def slot_holders(
         but: Which rows of `working` do not count.
 
     Returns:
-        A row for each runner and session, oldest first: `id`, `session_id`, `slots`, and what identifies its process.
+        The runners, oldest first, each once for each session.
     """
     busy = sa.select(working.c.runner_id, working.c.session_id, sa.func.count().label("slots"))
     busy = busy if but is None else busy.where(~but)
@@ -68,12 +70,12 @@ def slot_holders(
         .where(whose.is_not(None) if session_id is None else whose == session_id, is_fresh(fresh_s))
         .order_by(runners.c.created_at, runners.c.id)
     )
-    return [row for row in fetch_rows(connection, query) if alive is None or alive(row)]
+    return [row for row in fetch_records(connection, SlotHolder, query) if alive is None or alive(row)]
 
 
 def take_slots(
     database: Database,
-    runner: Mapping[str, Any],
+    runner: ProcessIdentity,
     session_id: str,
     wanted: int,
     fresh_s: float = LEASE_S,
@@ -84,7 +86,7 @@ def take_slots(
 
     Args:
         database: The database.
-        runner: id, host, boot, pid and process_started_at.
+        runner: The process.
         session_id: Whose quota of slots counts.
         wanted: How many slots it wants.
         fresh_s: Seconds since the last heartbeat after which other runners count as dead.
@@ -100,21 +102,21 @@ def take_slots(
     with database.write() as connection:
         # The lock of the session makes those who ask take turns, so together they never get more than its quota.
         session = locked_session(connection, session_id)
-        most = Quota.of(session["quota"]).node_runs
+        most = Quota.of(session.quota).node_runs
         given = min(wanted, _MOST)
         if most is not None:
-            holders = [row for row in slot_holders(connection, session_id, fresh_s, alive=alive) if row["slots"]]
-            left = most - sum(row["slots"] for row in holders)
+            holders = [row for row in slot_holders(connection, session_id, fresh_s, alive=alive) if row.slots]
+            left = most - sum(row.slots for row in holders)
             if left < 1:
-                raise ConflictError(_none_left(session["name"], most, holders, fresh_s))
+                raise ConflictError(_none_left(session.name, most, holders, fresh_s))
             given = min(given, left)
-        row = {**runner, "session_id": session_id, "slots": given, "seen_at": now()}
+        row = {**asdict(runner), "session_id": session_id, "slots": given, "seen_at": now()}
         connection.execute(runners.insert().values(row))
     return given
 
 
-def _none_left(name: str, most: int, holders: list[Row], fresh_s: float) -> str:
-    who = ", ".join(f"process {row['pid']} on {row['host']} ({row['slots']:,})" for row in holders[:5])
+def _none_left(name: str, most: int, holders: Sequence[SlotHolder], fresh_s: float) -> str:
+    who = ", ".join(f"process {row.pid} on {row.host} ({row.slots:,})" for row in holders[:5])
     more = f" and {len(holders) - 5:,} more" if len(holders) > 5 else ""
     return (
         f"session {name!r}: its quota of node runs at a time ({most:,}) is all taken by {who}{more}; wait until one "

@@ -13,15 +13,17 @@ import sqlalchemy as sa
 
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id, new_ids, short_id
+from wtb.core.tree.added_rows import KEY
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.values import Values
-from wtb.store.bulk import fetch_rows, insert_missing, insert_rows, insert_values, parts
+from wtb.store.bulk import fetch_records, insert_missing, insert_rows, insert_values, parts
 from wtb.store.control.edits import make_root
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
+from wtb.store.rows import ExecutionRow, SweepRow
 from wtb.store.tables.schema import cases, cells, combinations, executions, metrics, now, sweeps, workflows
 
 Also = Callable[[sa.Connection, str], None]
@@ -149,9 +151,9 @@ def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> N
 
 def _start_at(connection: sa.Connection, sweep_id: str, node: str) -> None:
     """Have a single execution begin at a node, with the input as its state."""
-    (row,) = fetch_rows(connection, sa.select(executions).where(executions.c.sweep_id == sweep_id))
+    (row,) = fetch_records(connection, ExecutionRow, sa.select(executions).where(executions.c.sweep_id == sweep_id))
     head = make_root(connection, row, [node])
-    connection.execute(executions.update().where(executions.c.id == row["id"]).values(head_id=head))
+    connection.execute(executions.update().where(executions.c.id == row.id).values(head_id=head))
     add_execution_event(connection, row, "execution.started", case="input", repeat=0, **{"from": node})
 
 
@@ -251,7 +253,7 @@ def next_id(connection: sa.Connection, sweep_id: str) -> str:
     return f"{sweep_id}-{(connection.scalar(before) or 0) + 1}"
 
 
-def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
+def submit_again(database: Database, sweep: SweepRow) -> str:
     """Submit the same cases, combinations and settings as a new sweep, which is called NAME-repeat.
 
     None of the results are taken over: they are shared within a sweep only.
@@ -263,22 +265,25 @@ def submit_again(database: Database, sweep: Mapping[str, Any]) -> str:
     Returns:
         The id of the new sweep.
     """
-    choices = queries.choices(database, sweep["id"])
-    rows = database.rows(sa.select(cases).where(cases.c.sweep_id == sweep["id"]).order_by(cases.c.number))
+    choices = queries.choices(database, sweep.id)
+    spec = dict(sweep.spec)
+    if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
+        spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
+    rows = database.rows(sa.select(cases).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number))
     clusters = [row["cluster"] for row in rows]
     new = NewSweep(
         id=short_id(),
-        name=f"{sweep['name'][:LONGEST]}-repeat",
-        session=sweep["session"],
-        project=sweep["project"],
-        spec=sweep["spec"],
-        graph_id=sweep["workflow_id"],
-        graph=queries.workflow_graph(database, sweep["workflow_id"]),
-        fingerprints=sweep["fingerprints"],
+        name=f"{sweep.name[:LONGEST]}-repeat",
+        session=sweep.session,
+        project=sweep.project,
+        spec=spec,
+        graph_id=sweep.workflow_id,
+        graph=queries.workflow_graph(database, sweep.workflow_id),
+        fingerprints=sweep.fingerprints,
         choices=choices,
-        repeats=sweep["spec"]["repeats"],
-        share=sweep["spec"]["run"]["share"],
-        cells=sweep["cells"],
+        repeats=sweep.spec["repeats"],
+        share=sweep.spec["run"]["share"],
+        cells=sweep.cells,
         clusters=clusters if any(clusters) else (),
     )
     submit(database, new, _stored_cases(database, rows))

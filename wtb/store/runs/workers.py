@@ -9,19 +9,21 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import Row
 from wtb.store.database import Database
+from wtb.store.log import last_times
+from wtb.store.rows import WorkerRow
 from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.schema import events, executions, now, runners, sweeps, working
 
 
-def worker_rows(database: Database) -> list[Row]:
-    """The processes of workers that were seen lately, each with `busy` slots and `seen_s`, seconds since then."""
+def worker_rows(database: Database) -> list[WorkerRow]:
+    """The workers that were seen lately, by name."""
     query = (
         sa.select(runners, busy_slots().label("busy"), (now() - runners.c.seen_at).label("seen_s"))
         .where(runners.c.worker.is_not(None), is_fresh())
         .order_by(runners.c.worker, runners.c.created_at, runners.c.id)
     )
-    return database.rows(query)
+    return database.records(WorkerRow, query)
 
 
 def slots_on(database: Database, sweep_id: str) -> int:
@@ -67,18 +69,11 @@ def last_refusal(database: Database, sweep_id: str) -> Row | None:
 
 def overdue(database: Database, queues: Collection[str], since_s: float) -> set[str]:
     """Executions in these queues that wait although nothing has happened in their sweep for `since_s` seconds."""
-    last = (
-        sa.select(events.c.at)
-        .where(events.c.sweep_id == sweeps.c.id)
-        .order_by(events.c.transaction.desc(), events.c.id.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
     query = (
         sa.select(executions.c.id)
         .join(sweeps, sweeps.c.id == executions.c.sweep_id)
         .where(is_open(), sweeps.c.reason.is_(None), executions.c.status == "pending", queue_of_row().in_(list(queues)))
-        .where(executions.c.created_at < now() - since_s, last < now() - since_s)
+        .where(executions.c.created_at < now() - since_s, *(last < now() - since_s for last in last_times(sweeps.c.id)))
         .order_by(executions.c.id)
         .limit(1000)
     )

@@ -100,7 +100,7 @@ reservations = sa.Table(
     sa.Column("node", sa.String(200), primary_key=True, server_default=""),
     sa.Column("kind", sa.String(10), primary_key=True),
     sa.Column("amount", sa.Double, nullable=False),
-    sa.Column("alone", sa.Boolean, nullable=False, comment="nobody can tell its cost: no other begins beside it"),
+    sa.Column("alone", sa.Boolean, nullable=False, comment="its cost is unknown: no other starts beside it"),
     sa.Column("execution_id", Id, nullable=False),
     sa.Column("runner_id", Id, nullable=False, index=True),
     sa.ForeignKeyConstraint(
@@ -120,8 +120,8 @@ alerts = sa.Table(
     sa.Column("at", Seconds, nullable=False, server_default=now()),
     sa.Column("sent_at", Seconds),
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("lease_until", Seconds, comment="somebody is telling of it, or waits to try again"),
-    sa.Column("error", sa.Text, comment="why it could not be told when it was tried last"),
+    sa.Column("lease_until", Seconds, comment="a notification is being sent, or waits for its next try"),
+    sa.Column("error", sa.Text, comment="why its last notification failed"),
     sa.Index("ix_alerts_open", "sweep_id", **where("sent_at IS NULL")),
-    comment="events that somebody is to be told of",
+    comment="events to notify somebody of",
 )

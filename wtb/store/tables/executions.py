@@ -32,7 +32,7 @@ executions = sa.Table(
     sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false(), comment="a person changed its state"),
     sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
     sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
-    sa.Column("stalled_at", Seconds, comment="since when a node of it that runs has told nothing; null where it tells"),
+    sa.Column("stalled_at", Seconds, comment="since when its running node has reported nothing; null while it reports"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("finished_at", Seconds),
     one_of("status", EXECUTION),
@@ -52,7 +52,7 @@ working = sa.Table(
     sa.Column("slot", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("session_id", Id, nullable=False, index=True),
     sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
-    sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it goes on with what forks off"),
+    sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it continues with what forks off"),
     sa.Column("since", Seconds, nullable=False),
     comment="the slots of workers that are busy",
 )
@@ -61,7 +61,7 @@ checkpoints = sa.Table(
     "checkpoints",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
     sa.Column("execution_id", Id, ref("executions.id", deferred=True), nullable=False, index=True),
     sa.Column("parent_id", Id),
     sa.Column("position", Json, nullable=False, comment="step, next nodes, arrived at joins, visits"),
@@ -74,7 +74,10 @@ checkpoints = sa.Table(
     sa.Column("inside", Json, comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)"),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
     sa.Column("created_at", Seconds, nullable=False),
+    sa.Column("created_transaction", sa.BigInteger, comment="where the log has that it was made; see wtb/store/log.py"),
+    sa.Column("created_event", sa.BigInteger),
     sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
+    sa.Index("ix_checkpoints_created", "sweep_id", "created_transaction", "created_event"),
     sa.Index("ix_checkpoints_inside", "parent_id", **where("inside IS NOT NULL")),
 )
 
@@ -100,9 +103,16 @@ node_runs = sa.Table(
     sa.Column("usd", sa.Double, nullable=False, comment="of the accepted attempt"),
     sa.Column("tokens_in", Count, nullable=False),
     sa.Column("tokens_out", Count, nullable=False),
+    sa.Column("started_transaction", sa.BigInteger, comment="where the log has its start; see wtb/store/log.py"),
+    sa.Column("started_event", sa.BigInteger),
+    sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its success"),
+    sa.Column("ended_event", sa.BigInteger),
+    sa.Column("ended_at", Seconds, comment="when it succeeded"),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
     one_of("status", NODE_RUN),
     sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
+    sa.Index("ix_node_runs_started", "sweep_id", "started_transaction", "started_event"),
+    sa.Index("ix_node_runs_ended", "sweep_id", "ended_transaction", "ended_event"),
 )
 
 attempts = sa.Table(

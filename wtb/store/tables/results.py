@@ -47,7 +47,9 @@ metrics = sa.Table(
     sa.Column("name", sa.String(200), primary_key=True),
     sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
     sa.Column("better", sa.String(8), nullable=False),
-    sa.Column("declared", sa.Boolean, nullable=False, server_default=sa.true(), comment="whether anybody said better"),
+    sa.Column(
+        "declared", sa.Boolean, nullable=False, server_default=sa.true(), comment="whether the direction was declared"
+    ),
     sa.Column(
         "by_median",
         sa.Boolean,

@@ -38,6 +38,7 @@ from wtb.store.tables.sweeps import cases as cases
 from wtb.store.tables.sweeps import combinations as combinations
 from wtb.store.tables.sweeps import events as events
 from wtb.store.tables.sweeps import limited_nodes as limited_nodes
+from wtb.store.tables.sweeps import log_ids as log_ids
 from wtb.store.tables.sweeps import permits as permits
 from wtb.store.tables.sweeps import runners as runners
 from wtb.store.tables.sweeps import sessions as sessions
@@ -46,4 +47,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1000"
+REVISION = "1001"

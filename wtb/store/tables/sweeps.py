@@ -79,7 +79,7 @@ sweeps = sa.Table(
     sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
     sa.Column("kind", sa.String(8), nullable=False, server_default="sweep", comment="sweep, or a single execution"),
     sa.Column("breakpoints", Json, comment="where executions pause, in words"),
-    sa.Column("notify", Json, comment="whom to tell of what; null where nobody is to be told"),
+    sa.Column("notify", Json, comment="notification targets and what each is sent; null if none"),
     sa.Column("cells", Count, nullable=False),
     sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
@@ -130,6 +130,13 @@ permits = sa.Table(
     sa.Column("node", sa.String(200), primary_key=True),
     sa.Column("runner_id", Id, ref("runners.id"), primary_key=True),
     sa.Column("held", sa.Integer, nullable=False, comment="node runs at a time, of a node with a limit"),
+)
+
+log_ids = sa.Table(
+    "log_ids",
+    metadata,
+    sa.Column("last", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    comment="the last id in the log, on SQLite; PostgreSQL has the sequence of events.id",
 )
 
 events = sa.Table(

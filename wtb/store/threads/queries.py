@@ -190,17 +190,17 @@ class Threads:
         elif matching:
             wanted.append(("c.metadata @> {}::jsonb", _dumps(dict(matching))))
         last: list[_Condition] = []
-        left = limit
+        remaining = limit
         values: dict[str, Value] = {}  # of the last page: most of those of the next one are among them
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
+        while remaining is None or remaining > 0:
+            size = PAGE if remaining is None else min(remaining, PAGE)
             page = self._page([*wanted, *last], channels, size, values)
             yield from page
             if len(page) < size:
                 return
             end = page[-1].row
             place = _dumps([end["id"], end["thread_id"], end["namespace"]])
-            left = None if left is None else left - size
+            remaining = None if remaining is None else remaining - size
             last = [(AFTER_SQLITE if self.database.is_sqlite else AFTER, place)]
 
     def _page(

@@ -83,7 +83,7 @@ def asymptotic(values: Floats, alpha: float = 0.05) -> Floats:
         rows x 2; NaN for fewer than 50 units.
     """
     n = np.isfinite(values).sum(axis=1).astype(float)
-    found = np.full((len(values), 2), np.nan)
+    intervals = np.full((len(values), 2), np.nan)
     enough = n >= _LIMIT_FROM
     if enough.any():
         some, count = values[enough], n[enough]
@@ -91,8 +91,8 @@ def asymptotic(values: Floats, alpha: float = 0.05) -> Floats:
         square = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / _TUNED
         scaled = count * square + 1
         half = spreads * np.sqrt(2 * scaled / (count**2 * square) * np.log(np.sqrt(scaled) / alpha))
-        found[enough] = np.stack([means - half, means + half], axis=1)
-    return found
+        intervals[enough] = np.stack([means - half, means + half], axis=1)
+    return intervals
 
 
 class _Bets:

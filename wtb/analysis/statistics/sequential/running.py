@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units
 
 Scale = tuple[float, float]
+
+# How intervals are made: exact, or in the limit of many cases.
+Method = Literal["betting", "asymptotic"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Look:
 
     compared: Comparison
     cases: int
-    interval: str | None
+    interval: Method | None
     behind: float | None
 
     def is_known(self, indifferent: float = 0.0) -> bool:
@@ -102,7 +106,7 @@ class _View:
     def __init__(self, seen: Floats, better: Better, scale: Scale | None, by: Compare, units: Units) -> None:
         self.seen, self.scale, self.by, self.units = seen, scale, by, units
         self.sign = 1.0 if better == "higher" else -1.0
-        self.method = None if by == "median" else "asymptotic" if scale is None else "betting"
+        self.method: Method | None = None if by == "median" else "asymptotic" if scale is None else "betting"
 
     def _each(self, values: Floats) -> Floats:
         """The mean of each cluster, by the order of their numbers, which is that of their cases."""
@@ -162,7 +166,7 @@ class _View:
         averages = self.sign * self.middle(np.where(common, self.seen, np.nan)[ranked])
         best = int(ranked[np.argmax(averages)])
         over_common = dict(zip(ranked.tolist(), (self.sign * averages).tolist(), strict=True))
-        found = replace(
+        comparison = replace(
             nothing,
             rows=tuple(replace(row, common_mean=over_common.get(number)) for number, row in enumerate(rows)),
             best=best,
@@ -171,7 +175,7 @@ class _View:
         )
         rivals = ranked[ranked != best]
         if not rivals.size:
-            return replace(found, lead=Lead(because="only one combination is ranked")), None
+            return replace(comparison, lead=Lead(because="only one combination is ranked")), None
         leads = self.sign * subtract(self.seen[best], self.seen[rivals])
         # Twice, since a claim has one side; over all rows, since any of them could have led and be claimed.
         ci = self.interval_of_differences(leads, 2 * level / len(self.seen))
@@ -188,11 +192,11 @@ class _View:
         )
         candidates = tuple(sorted([best, *rivals[~is_out].tolist()]))
         behind = None if np.isnan(ci).any() else max(0.0, -float(ci[:, 0].min()))
-        return replace(found, clear=clear, candidates=candidates, lead=lead), behind
+        return replace(comparison, clear=clear, candidates=candidates, lead=lead), behind
 
     def _because(self, ahead: float, ci: Floats) -> str:
         if self.by == "median":
-            return "whether typical differences could be chance is told at the end only"
+            return "whether typical differences could be chance is known only at the end"
         if math.isnan(ci[0]):
             return "no scale of the scores is declared, and without one 50 cases are needed to tell anything"
         return "the rival is not behind over the cases that both have" if ahead <= 0 else "that could be chance so far"

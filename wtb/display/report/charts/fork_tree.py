@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.core import texts
 
+if TYPE_CHECKING:
+    from wtb.core.documents.report import EvidenceDocument, Prefix
 
-def sharing(document: Mapping[str, Any]) -> dict[str, Any]:
+
+def sharing(document: EvidenceDocument) -> dict[str, Any]:
     """What was run once for many, by node, and what that saved."""
     tree, most = document["tree"], max(1, len(document["matrix"]["rows"]))
     levels = tree["levels"] or []
@@ -27,7 +30,7 @@ def sharing(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _box(prefix: Mapping[str, Any], place: Mapping[int, int], most: int) -> dict[str, Any]:
+def _box(prefix: Prefix, place: Mapping[int, int], most: int) -> dict[str, Any]:
     rows = {place[number] for number in prefix["combinations"]}
     times = prefix["unshared"] / prefix["executed"] if prefix["executed"] else 0.0
     shade = 100 * math.log(max(1.0, times)) / math.log(most) if most > 1 else 0.0

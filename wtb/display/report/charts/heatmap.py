@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, span
 
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
+    from wtb.core.documents.report import EvidenceDocument
+
+
 FEW = 4  # rows for which a filter is of no use
 
 
-def heatmap(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def heatmap(document: EvidenceDocument) -> dict[str, Any] | None:
     """Figures with their differences from the baseline; darker and a longer bar is better, within a column."""
     matrix = document["matrix"]
     if not matrix["rows"]:
@@ -37,11 +41,11 @@ def heatmap(document: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _column(matrix: dict[str, Any], rows: list[layout.Numbered], metric: str) -> list[dict[str, Any]]:
+def _column(matrix: MatrixDocument, rows: list[layout.Numbered], metric: str) -> list[dict[str, Any]]:
     """The scores of the rows by a metric; their differences have the same room, so that means line up."""
     digits = figures.decimals(matrix, metric)
     estimates = [summary.estimate(row, metric) for _, row in rows]
-    means = [one["mean"] for one in estimates if one.get("mean") is not None]
+    means = [one["mean"] for one in estimates if one["mean"] is not None]
     differences = [_difference(matrix, row, metric, digits) for _, row in rows]
     front, wide = layout.on_front(matrix, metric), max(map(len, differences))
     return [
@@ -49,7 +53,7 @@ def _column(matrix: dict[str, Any], rows: list[layout.Numbered], metric: str) ->
             "mean": one.get("mean"),
             "shown": figures.number(one.get("mean"), digits),
             "shade": _shade(one.get("mean"), means, summary.better(matrix, metric)),
-            "mark": summary.mark(matrix, row, metric)[:1],
+            "mark": summary.star(matrix, row, metric),
             "on_front": number in front,
             "title": _title(one, digits),
             "difference": difference,
@@ -67,22 +71,22 @@ def _shade(mean: float | None, means: list[float], better: str) -> float:
     return 100 * (1.0 - goodness if better == "lower" else goodness)
 
 
-def _title(one: Mapping[str, Any], digits: int) -> str:
-    parts = [f"95% interval {span(one['ci'], digits)}"] if one.get("ci") else []
-    if one.get("delta_ci"):
+def _title(one: MetricEstimate, digits: int) -> str:
+    parts = [] if one["ci"] is None else [f"95% interval {span(one['ci'], digits)}"]
+    if one["delta_ci"] is not None:
         low, high = (signed(end, digits) for end in one["delta_ci"])
         parts.append(f"of the difference {low} to {high}")
     return ", ".join(parts)
 
 
-def _difference(matrix: dict[str, Any], row: Mapping[str, Any], metric: str, digits: int) -> str:
+def _difference(matrix: MatrixDocument, row: RowDocument, metric: str, digits: int) -> str:
     found = summary.estimate(row, metric)
     if found.get("delta") is None or summary.is_baseline(matrix, row):
         return ""
     return signed(found["delta"], digits) + ("*" if summary.is_sure(matrix, found) else "")
 
 
-def _legend(matrix: dict[str, Any], metrics: list[str], costs: list[summary.Money]) -> list[str]:
+def _legend(matrix: MatrixDocument, metrics: list[str], costs: list[summary.Money]) -> list[str]:
     legend = []
     if metrics and len(matrix["rows"]) > 1:
         legend.append("Darker, with a longer bar: better within the column. ★ best, ☆ could be best.")

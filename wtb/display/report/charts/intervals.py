@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -12,11 +11,16 @@ from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, span
 from wtb.display.report.html.scales import room, scale
 
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
+    from wtb.core.documents.report import EvidenceDocument
+
+
 OPEN = 24  # rows that are open to see; the others fold
 _SMALL = Markup("{} <small>{}</small>")
 
 
-def intervals(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def intervals(document: EvidenceDocument) -> dict[str, Any] | None:
     """One chart for each metric, best first."""
     matrix = document["matrix"]
     metrics = layout.metrics(matrix)
@@ -26,7 +30,7 @@ def intervals(document: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"compared": compared, "open": OPEN, "charts": [_chart(matrix, metric) for metric in metrics]}
 
 
-def _chart(matrix: dict[str, Any], metric: str) -> dict[str, Any]:
+def _chart(matrix: MatrixDocument, metric: str) -> dict[str, Any]:
     rows = layout.ranked(matrix, metric, max(20, layout.DRAWN // len(layout.metrics(matrix))))
     drawn = [_row(matrix, number, metric) for number, row in rows if _is_scored(row, metric)]
     if not drawn:
@@ -48,22 +52,22 @@ def _chart(matrix: dict[str, Any], metric: str) -> dict[str, Any]:
     }
 
 
-def _is_scored(row: Mapping[str, Any], metric: str) -> bool:
+def _is_scored(row: RowDocument, metric: str) -> bool:
     return summary.estimate(row, metric).get("mean") is not None
 
 
-def _row(matrix: dict[str, Any], number: int, metric: str) -> dict[str, Any]:
+def _row(matrix: MatrixDocument, number: int, metric: str) -> dict[str, Any]:
     row = matrix["rows"][number]
     found, digits = summary.estimate(row, metric), figures.decimals(matrix, metric)
     is_baseline, delta = summary.is_baseline(matrix, row), found.get("delta")
     mean = figures.number(found["mean"], digits)
     return {
         "number": number,
-        "mark": summary.mark(matrix, row, metric)[:1],
+        "mark": summary.star(matrix, row, metric),
         "kind": layout.kind(matrix, number, metric),
         "mean": found["mean"],
         "ci": found.get("ci"),
-        "figure": mean if found.get("ci") is None else _SMALL.format(mean, span(found["ci"], digits)),
+        "figure": mean if found["ci"] is None else _SMALL.format(mean, span(found["ci"], digits)),
         "is_baseline": is_baseline,
         "is_new": delta is None,
         "delta": 0.0 if is_baseline else delta,
@@ -73,7 +77,7 @@ def _row(matrix: dict[str, Any], number: int, metric: str) -> dict[str, Any]:
     }
 
 
-def _difference(found: Mapping[str, Any], digits: int, is_baseline: bool) -> Markup | str:
+def _difference(found: MetricEstimate, digits: int, is_baseline: bool) -> Markup | str:
     if is_baseline:
         return Markup("<small>baseline</small>")
     if found.get("delta") is None:
@@ -82,7 +86,7 @@ def _difference(found: Mapping[str, Any], digits: int, is_baseline: bool) -> Mar
     return delta if p is None else _SMALL.format(delta, f"p {figures.probability(p)}")
 
 
-def _left_out(matrix: dict[str, Any], metric: str, drawn: int) -> str:
+def _left_out(matrix: MatrixDocument, metric: str, drawn: int) -> str:
     """What became of the rows that are not drawn."""
     left = len(matrix["rows"]) - drawn
     unscored = sum(not _is_scored(row, metric) for row in matrix["rows"])

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.core import texts
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.scales import Scale, scale
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+    from wtb.core.documents.report import EvidenceDocument
+
 
 LETTERS = "ABCDEFGHIJKL"  # for the combinations on the line, best first
 PLOTS = 3  # metrics that are drawn
@@ -17,7 +22,7 @@ PLOTS = 3  # metrics that are drawn
 Points = Mapping[int, tuple[float, float]]
 
 
-def fronts(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def fronts(document: EvidenceDocument) -> dict[str, Any] | None:
     """A chart for each of the first metrics: to the left is cheaper."""
     matrix = document["matrix"]
     is_paid = any(row["cost_usd"] for row in matrix["rows"])
@@ -28,7 +33,7 @@ def fronts(document: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"is_paid": is_paid, "charts": [_chart(matrix, metric, is_paid) for metric in metrics]}
 
 
-def _chart(matrix: dict[str, Any], metric: str, is_paid: bool) -> dict[str, Any]:
+def _chart(matrix: MatrixDocument, metric: str, is_paid: bool) -> dict[str, Any]:
     points: dict[int, tuple[float, float]] = {}
     for number, row in enumerate(matrix["rows"]):
         price = row["cost_usd"] if is_paid else row["latency_s"]["p50"]
@@ -58,7 +63,7 @@ def _chart(matrix: dict[str, Any], metric: str, is_paid: bool) -> dict[str, Any]
     }
 
 
-def _price(row: Mapping[str, Any], largest: float, is_paid: bool) -> str:
+def _price(row: RowDocument, largest: float, is_paid: bool) -> str:
     return texts.money(row["cost_usd"], largest) if is_paid else texts.duration(row["latency_s"]["p50"])
 
 
@@ -73,7 +78,7 @@ def _steps(points: Points, lower: bool) -> list[int]:
 
 
 def _mark(
-    matrix: dict[str, Any], number: int, point: tuple[float, float], metric: str, steps: Sequence[int]
+    matrix: MatrixDocument, number: int, point: tuple[float, float], metric: str, steps: Sequence[int]
 ) -> dict[str, Any]:
     kind = "diamond" if number in steps else "dot" if number in layout.on_front(matrix, metric) else "ring"
     if summary.is_baseline(matrix, matrix["rows"][number]):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.display.report.html import layout
 from wtb.display.report.html.scales import Scale, scale
+
+if TYPE_CHECKING:
+    from wtb.core.documents.report import EvidenceDocument, HistoricMetric, HistoricPoint
+
 
 LABELS = 6  # dates under the chart
 BESIDE = 4  # pixels by which the two combinations are off their place, so that neither interval hides the other
 
 
-def timeline(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def timeline(document: EvidenceDocument) -> dict[str, Any] | None:
     """A chart for each metric; in words why there is none."""
     history, matrix = document["history"], document["matrix"]
     if history["because"]:
@@ -32,8 +36,8 @@ def timeline(document: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _chart(baseline: Mapping[str, str] | None, metric: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    series = found["series"]
+def _chart(baseline: Mapping[str, str] | None, metric: str, history: HistoricMetric) -> dict[str, Any]:
+    series = history["series"]
     points = [point for one in series for point in one["points"] if point]
     lines = [
         (
@@ -46,14 +50,14 @@ def _chart(baseline: Mapping[str, str] | None, metric: str, found: Mapping[str, 
     ]
     return {
         "metric": metric,
-        "better": found["better"],
+        "better": history["better"],
         "lines": lines[::-1] if points else [],
         "y": scale([end for point in points for end in (point["mean"], *(point["ci"] or ()))], 5),
     }
 
 
 def _points(
-    points: Sequence[Mapping[str, Any] | None],
-) -> list[tuple[int, Mapping[str, Any], Mapping[str, Any] | None]]:
+    points: Sequence[HistoricPoint | None],
+) -> list[tuple[int, HistoricPoint, HistoricPoint | None]]:
     """(place, point, the next one) of those that there are."""
     return [(at, one, (points[at + 1 : at + 2] or [None])[0]) for at, one in enumerate(points) if one is not None]

@@ -5,9 +5,8 @@ docs/report.md says what each key means. What the data cannot say is None, with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from wtb.analysis.gates import judge
 from wtb.analysis.matrix.attribution import attribute, pairwise, unattributed
@@ -20,11 +19,17 @@ from wtb.display.report.evidence.open_cases import opened
 from wtb.display.report.evidence.provenance import provenance
 from wtb.display.report.evidence.tree import tree
 from wtb.store.database import Database
+from wtb.store.rows import SweepRow
 
-VERSION = 1
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import EvidenceDocument, Tested
 
 
-def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) -> dict[str, Any]:
+VERSION: Final = 1
+
+
+def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> EvidenceDocument:
     """Everything that a report shows of a sweep, whatever its status.
 
     Args:
@@ -53,7 +58,7 @@ def gather(database: Database, sweep: Mapping[str, Any], *, full: bool = False) 
     }
 
 
-def _tested(scored: Scores, matrix: Mapping[str, Any]) -> dict[str, Any]:
+def _tested(scored: Scores, matrix: MatrixDocument) -> Tested:
     """What rests on tests of the whole sweep, which are run at its end only."""
     metrics = list(matrix["metrics"])
     if matrix["figures"] == "final":
@@ -61,7 +66,7 @@ def _tested(scored: Scores, matrix: Mapping[str, Any]) -> dict[str, Any]:
             "attribution": {metric: attribute(scored, metric) for metric in metrics},
             "pairs": {metric: pairwise(scored, metric) for metric in metrics},
         }
-    why = matrix["as_of"]["because"]
+    why = matrix["as_of"]["because"] if matrix["as_of"] else "the sweep has not ended"
     return {
         "attribution": {metric: unattributed(metric, why) for metric in metrics},
         "pairs": {metric: {"rows": [], "pairs": []} for metric in metrics},

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.analysis.failure_causes import alike, causes
 from wtb.store.database import Database
 from wtb.store.read import evidence
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.report import FailuresDocument, ScoreFailure, Unscored
+
 
 MOST = 20  # causes that are listed, the most frequent first
 
-Document = dict[str, Any]
 
-
-def failures(database: Database, sweep: Mapping[str, Any]) -> Document:
+def failures(database: Database, sweep: SweepRow) -> FailuresDocument:
     """Causes of failed cells, as `causes` gives them, and of failed scores."""
     cells, more = causes(database, sweep, MOST)
-    failed = evidence.failed_scores(database, sweep["id"])
+    failed = evidence.failed_scores(database, sweep.id)
     scores = _scores(failed)
     return {
         "cells": cells,
@@ -27,8 +29,8 @@ def failures(database: Database, sweep: Mapping[str, Any]) -> Document:
     }
 
 
-def _scores(failed: evidence.Rows) -> list[Document]:
-    groups: dict[tuple[str, str], Document] = {}
+def _scores(failed: evidence.Rows) -> list[ScoreFailure]:
+    groups: dict[tuple[str, str], ScoreFailure] = {}
     for metric, message, combination, count in failed:
         found = groups.setdefault(
             (metric, alike(message)), {"scores": 0, "metric": metric, "message": message, "combinations": []}
@@ -38,10 +40,10 @@ def _scores(failed: evidence.Rows) -> list[Document]:
     return sorted(groups.values(), key=lambda one: -one["scores"])
 
 
-def _unscored(failed: evidence.Rows) -> list[Document]:
+def _unscored(failed: evidence.Rows) -> list[Unscored]:
     """How many scores each combination has not by each metric, since they failed, and one of the reasons."""
-    groups: dict[tuple[int, str], Document] = {}
+    groups: dict[tuple[int, str], Unscored] = {}
     for metric, message, combination, count in failed:
-        one = {"combination": combination, "metric": metric, "scores": 0, "message": message}
+        one: Unscored = {"combination": combination, "metric": metric, "scores": 0, "message": message}
         groups.setdefault((combination, metric), one)["scores"] += count
     return [groups[key] for key in sorted(groups)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,13 +10,17 @@ from wtb.analysis.comparison.first_difference import partings
 from wtb.analysis.scores import Scores
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import TellingCase, TellingCases, TellingEnds
+
 
 EACH = 5  # cases of either kind
 
-Document = dict[str, Any]
 
-
-def worst(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
+def worst(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> TellingCases:
     """By the primary metric: cases that are hard for all, and of the others those in which combinations differ most.
 
     Hard is a case whose best score is worse than the mean of all scores; the hardest is that with the worst such score.
@@ -29,46 +32,47 @@ def worst(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any
         why = "nothing was evaluated" if matrix["cells"]["succeeded"] else "no cell has succeeded"
         return {"metric": None, "better": None, "cases": [], "because": why}
     better = matrix["metrics"][metric]["better"]
-    found = Scores(database, sweep).rows(metric)
-    document: Document = {"metric": metric, "better": better, "cases": [], "because": None}
-    if not len(found):
+    score_rows = Scores(database, sweep).rows(metric)
+    document: TellingCases = {"metric": metric, "better": better, "cases": [], "because": None}
+    if not len(score_rows):
         return {**document, "because": f"no cell has a score by {metric}"}
-    order = np.lexsort((found[:, 2] if better == "higher" else -found[:, 2], found[:, 1]))
-    found = found[order]  # by case, worst first
-    numbers, starts, counts = np.unique(found[:, 1], return_index=True, return_counts=True)
+    order = np.lexsort((score_rows[:, 2] if better == "higher" else -score_rows[:, 2], score_rows[:, 1]))
+    score_rows = score_rows[order]  # by case, worst first
+    numbers, starts, counts = np.unique(score_rows[:, 1], return_index=True, return_counts=True)
     ends = starts + counts - 1
-    low, high = found[starts, 2], found[ends, 2]
-    means = np.add.reduceat(found[:, 2], starts) / counts
+    low, high = score_rows[starts, 2], score_rows[ends, 2]
+    means = np.add.reduceat(score_rows[:, 2], starts) / counts
     spreads = np.abs(high - low)
-    variances = np.add.reduceat((found[:, 2] - np.repeat(means, counts)) ** 2, starts) / counts
+    variances = np.add.reduceat((score_rows[:, 2] - np.repeat(means, counts)) ** 2, starts) / counts
     sign = 1.0 if better == "higher" else -1.0
-    middle = float(np.mean(found[:, 2]))
-    slack = 1e-9 * float(np.abs(found[:, 2]).max())  # by which a mean of equals may be off
+    middle = float(np.mean(score_rows[:, 2]))
+    slack = 1e-9 * float(np.abs(score_rows[:, 2]).max())  # by which a mean of equals may be off
     order = np.lexsort((sign * means, sign * high))
     hardest = [i for i in order if sign * (middle - high[i]) > slack][:EACH]
     varied = [i for i in np.argsort(-variances, kind="stable") if spreads[i] > 0 and i not in hardest][:EACH]
-    chosen = [("differ", int(i)) for i in varied] + [("hard", int(i)) for i in hardest]
+    chosen: list[tuple[Literal["differ", "hard"], int]] = [("differ", int(i)) for i in varied]
+    chosen += [("hard", int(i)) for i in hardest]
     if not chosen:
         return {**document, "because": f"every score by {metric} is the same"}
-    names = queries.case_rows(database, sweep["id"], [int(numbers[i]) for _, i in chosen])
+    names = queries.case_rows(database, sweep.id, [int(numbers[i]) for _, i in chosen])
     for why, i in chosen:
         number = int(numbers[i])
-        ends_of = [(int(found[at, 0]), float(found[at, 2])) for at in (ends[i], starts[i])]
+        ends_of = [(int(score_rows[at, 0]), float(score_rows[at, 2])) for at in (ends[i], starts[i])]
         document["cases"].append(
             {
-                "case": names[number]["id"],
+                "case": names[number].id,
                 "why": why,
                 "n": int(counts[i]),
                 "mean": float(means[i]),
                 "spread": float(spreads[i]),
-                **_ends(database, sweep["id"], number, ends_of),
+                **_ends(database, sweep.id, number, ends_of),
             }
         )
     _part(database, document["cases"])
     return document
 
 
-def _ends(database: Database, sweep_id: str, case: int, ends: list[tuple[int, float]]) -> Document:
+def _ends(database: Database, sweep_id: str, case: int, ends: list[tuple[int, float]]) -> TellingEnds:
     """The best and the worst combination of a case, with an execution of each."""
     (best, best_score), (worst, worst_score) = ends
     if best_score == worst_score:
@@ -82,10 +86,10 @@ def _ends(database: Database, sweep_id: str, case: int, ends: list[tuple[int, fl
     }
 
 
-def _part(database: Database, cases: list[Document]) -> None:
+def _part(database: Database, cases: list[TellingCase]) -> None:
     """Where the two executions of each case part first."""
-    compared = [one for one in cases if one["best"] and one["best"]["execution"]]
-    pairs = [(one["best"]["execution"], one["worst"]["execution"]) for one in compared]
-    for one, node in zip(compared, partings(database, pairs), strict=True):
+    pairs = [(one, one["best"], one["worst"]) for one in cases]
+    compared = [(one, (a["execution"], b["execution"])) for one, a, b in pairs if a and b and a["execution"]]
+    for (one, _), node in zip(compared, partings(database, [pair for _, pair in compared]), strict=True):
         one["parted"] = node
         one["because"] = None if node else "no node's result differs, or they were collected"

@@ -3,47 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.analysis.comparison.changes import changed_nodes
 from wtb.analysis.matrix.build import build
 from wtb.core.serialization.plain_json import iso
 from wtb.store.database import Database
 from wtb.store.read import evidence, tallies
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.common import Combination
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import HistoricMetric, HistoricPoint, HistoricSweep, SweepHistory
+
 
 MOST = 30  # sweeps, the newest
 SMALL = 5_000  # cells of a sweep whose matrix is made for this where none is kept
 
-Document = dict[str, Any]
 
-
-def history(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
+def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> SweepHistory:
     """By metric, the combination that this sweep would ship and the baseline's, in this sweep and those before it.
 
     Those before it are what the same schedule fired, or the sweeps of the same name where none fired it. Left out are
     those of another number of cases, such as runs of a few: their means do not compare.
     """
     every = evidence.earlier(database, sweep, MOST)
-    rows = [row for row in every if row["case_count"] == every[-1]["case_count"]]
+    rows = [row for row in every if row.case_count == every[-1].case_count]
     left_out = len(every) - len(rows)
-    kept = {row["id"]: matrix if row["id"] == sweep["id"] else _matrix(database, row) for row in rows}
-    sweeps = []
+    kept = {row.id: matrix if row.id == sweep.id else _matrix(database, row) for row in rows}
+    sweeps: list[HistoricSweep] = []
     before: Mapping[str, Any] | None = None
     for row in rows:
         sweeps.append(
             {
-                "sweep": row["id"],
-                "at": iso(row["fire_at"] or row["started_at"] or row["created_at"]),
-                "verdict": row["verdict"],
-                "code_changed": [] if before is None else changed_nodes(before, row["fingerprints"]),
+                "sweep": row.id,
+                "at": iso(row.fire_at or row.started_at or row.created_at),
+                "verdict": row.verdict,
+                "code_changed": [] if before is None else changed_nodes(before, row.fingerprints),
             }
         )
-        before = row["fingerprints"]
-    metrics = {
+        before = row.fingerprints
+    metrics: dict[str, HistoricMetric] = {
         metric: {
             "better": about["better"],
             "series": [
-                {"combination": combination, "points": [_point(kept[row["id"]], metric, combination) for row in rows]}
+                {"combination": combination, "points": [_point(kept[row.id], metric, combination) for row in rows]}
                 for combination in _followed(matrix, metric)
             ],
         }
@@ -56,23 +61,24 @@ def history(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, A
     return {"sweeps": sweeps, "metrics": metrics, "left_out": left_out, "because": because}
 
 
-def _matrix(database: Database, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if (found := tallies.kept(database, row["id"])) is not None:
+def _matrix(database: Database, row: SweepRow) -> MatrixDocument | None:
+    if (found := tallies.kept(database, row.id)) is not None:
         return found
-    return build(database, row) if row["cells"] <= SMALL else None
+    return build(database, row) if row.cells <= SMALL else None
 
 
-def _followed(matrix: Mapping[str, Any], metric: str) -> list[Mapping[str, str]]:
+def _followed(matrix: MatrixDocument, metric: str) -> list[Combination]:
     """The combination to look at through time: the one chosen, or the best; and the baseline."""
-    choice = (matrix.get("choice") or {}).get("combination")
-    found = [choice or matrix["best"].get(metric, {}).get("combination"), matrix["baseline"]]
+    choice, best = matrix["choice"], matrix["best"].get(metric)
+    leader = (choice and choice["combination"]) or (best and best["combination"])
+    found = [leader, matrix["baseline"]]
     return [one for i, one in enumerate(found) if one is not None and one not in found[:i]]
 
 
-def _point(matrix: Mapping[str, Any] | None, metric: str, combination: Mapping[str, str]) -> Document | None:
+def _point(matrix: MatrixDocument | None, metric: str, combination: Combination) -> HistoricPoint | None:
     """The figures of a combination in one sweep; None where that sweep has none."""
-    for row in (matrix or {}).get("rows", ()):
+    for row in () if matrix is None else matrix["rows"]:
         found = row["metrics"].get(metric)
         if row["combination"] == combination and found and found["mean"] is not None:
-            return {key: found[key] for key in ("n", "mean", "ci")}
+            return {"n": found["n"], "mean": found["mean"], "ci": found["ci"]}
     return None

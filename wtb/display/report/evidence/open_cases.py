@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.analysis.scores import Scores
 from wtb.core.errors import WTBError
@@ -15,14 +15,30 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.read import details, evidence, queries
+from wtb.store.rows import ExecutionRow, SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.executions import CallDocument, ExecutionDocument, InvocationDocument, ShownStep
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import (
+        CutText,
+        FailuresDocument,
+        OpenedCall,
+        OpenedCase,
+        OpenedCases,
+        OpenedFile,
+        OpenedFiles,
+        OpenedSide,
+        OpenedStep,
+        TellingCases,
+    )
+
 
 VALUE = 4_000  # characters of a value
 LINE = 80  # characters of a value that stand on one line
 TOTAL = 600_000  # characters of all values
 FILES, STEPS, CALLS = 50, 100, 50  # of an execution that are listed
 FAILURES = 5  # causes of failures of which a case is opened
-
-Document = dict[str, Any]
 Pair = tuple[int, str, tuple[int, str] | None, tuple[int, str] | None]  # case, why, two of (combination, execution)
 
 
@@ -35,7 +51,7 @@ class _Room:
     cut: int = 0
     shown: int = field(default=0)
 
-    def text(self, value: Any) -> Document:
+    def text(self, value: Any) -> CutText:
         """A value as text, and how many characters of it were cut off."""
         whole = value if isinstance(value, str) else _json(value)
         most = len(whole)
@@ -62,13 +78,13 @@ def _json(value: Any) -> str:
 
 def opened(
     database: Database,
-    sweep: Mapping[str, Any],
-    matrix: Mapping[str, Any],
-    worst: Mapping[str, Any],
-    failures: Mapping[str, Any],
+    sweep: SweepRow,
+    matrix: MatrixDocument,
+    worst: TellingCases,
+    failures: FailuresDocument,
     *,
     full: bool = False,
-) -> Document:
+) -> OpenedCases:
     """The cases of `worst`, and one for each cause of `failures`, each with two executions; `full`: all cases.
 
     Of each case its input and what was expected, and of both executions their combination, status, scores, steps,
@@ -76,20 +92,18 @@ def opened(
     characters, TOTAL in all, and say what was cut; with `full` there is no bound. Cases for which nothing is left are
     counted in `left_out`.
     """
-    pairs = list(_every(database, sweep, worst) if full else _most_telling(database, sweep["id"], worst, failures))
+    pairs = list(_every(database, sweep, worst) if full else _most_telling(database, sweep.id, worst, failures))
     room = _Room(None, None) if full else _Room(VALUE, TOTAL)
     workspaces = _files_of(database)
-    found: list[Document] = []
+    found: list[OpenedCase] = []
     for number, (case, why, *sides) in enumerate(pairs):
         if room.left is not None and room.left <= 0:
             return {"cases": found, "left_out": len(pairs) - number, "cut": room.cut}
-        found.append(_case(database, sweep["id"], matrix, case, why, [one for one in sides if one], room, workspaces))
+        found.append(_case(database, sweep.id, matrix, case, why, [one for one in sides if one], room, workspaces))
     return {"cases": found, "left_out": 0, "cut": room.cut}
 
 
-def _most_telling(
-    database: Database, sweep_id: str, worst: Mapping[str, Any], failures: Mapping[str, Any]
-) -> Iterator[Pair]:
+def _most_telling(database: Database, sweep_id: str, worst: TellingCases, failures: FailuresDocument) -> Iterator[Pair]:
     """The cases that tell most: those of `worst`, then one of each cause of failure beside one that did well."""
     names = [one["case"] for one in worst["cases"]] + [one["example"]["case"] for one in failures["cells"][:FAILURES]]
     numbers = evidence.case_numbers(database, sweep_id, names)
@@ -99,8 +113,10 @@ def _most_telling(
         if number is None or number in seen:
             continue
         seen.add(number)
-        if one["best"] and one["best"]["execution"]:
-            yield number, one["why"], *((one[key]["combination"], one[key]["execution"]) for key in ("best", "worst"))
+        best, least = one["best"], one["worst"]
+        if best and least and best["execution"] and least["execution"]:
+            sides = (best["combination"], best["execution"]), (least["combination"], least["execution"])
+            yield number, one["why"], *sides
         else:
             yield number, one["why"], *_two(evidence.outcomes_of(database, sweep_id, number), ())
     for cause in failures["cells"][:FAILURES]:
@@ -113,9 +129,9 @@ def _most_telling(
         yield number, "failed", well or failed, failed if well else None
 
 
-def _every(database: Database, sweep: Mapping[str, Any], worst: Mapping[str, Any]) -> Iterator[Pair]:
+def _every(database: Database, sweep: SweepRow, worst: TellingCases) -> Iterator[Pair]:
     """All cases in their order: of each the best and the worst combination by the primary metric."""
-    sweep_id, sign = sweep["id"], -1.0 if worst["better"] == "lower" else 1.0
+    sweep_id, sign = sweep.id, -1.0 if worst["better"] == "lower" else 1.0
     scores: dict[int, list[tuple[int, float]]] = {}
     rows = Scores(database, sweep).rows(worst["metric"]).tolist() if worst["metric"] else []
     for combination, case, value, _ in rows:
@@ -146,25 +162,25 @@ def _files_of(database: Database) -> Workspaces | None:
 def _case(
     database: Database,
     sweep_id: str,
-    matrix: Mapping[str, Any],
+    matrix: MatrixDocument,
     number: int,
     why: str,
     sides: Sequence[tuple[int, str]],
     room: _Room,
     workspaces: Workspaces | None,
-) -> Document:
+) -> OpenedCase:
     row = queries.case_rows(database, sweep_id, [number])[number]
-    stored = queries.load_values(database, row["input"].values())
-    given = {key: readable(stored[digest].data) for key, digest in row["input"].items()}
-    expected = None if row["expected"] is None else readable(row["expected"].encode())
+    stored = queries.load_values(database, row.input.values())
+    given = {key: readable(stored[digest].data) for key, digest in row.input.items()}
+    expected = None if row.expected is None else readable(row.expected.encode())
     return {
-        "case": row["id"],
+        "case": row.id,
         "why": why,
-        "tags": list(row["tags"] or ()),
+        "tags": list(row.tags or ()),
         "input": {key: room.text(value) for key, value in given.items()},
         "expected": None if expected is None else room.text(expected),
         "sides": [
-            _side(database, matrix, combination, id, given, row["workspace"], room, workspaces)
+            _side(database, matrix, combination, id, given, row.workspace, room, workspaces)
             for combination, id in sides
         ],
     }
@@ -172,21 +188,21 @@ def _case(
 
 def _side(
     database: Database,
-    matrix: Mapping[str, Any],
+    matrix: MatrixDocument,
     combination: int,
     execution_id: str,
     given: Mapping[str, Any],
     workspace: str | None,
     room: _Room,
     workspaces: Workspaces | None,
-) -> Document:
+) -> OpenedSide:
     row = queries.find_execution(database, execution_id)
     document = execution_document(database, row, calls=True)
     choices = matrix["rows"][combination]["combination"]
     cell = next((one for one in document["cells"] if one["combination"] == choices), None)
     steps = document["path"]
-    calls = [{"node": step["node"], **call} for step in steps for call in step["calls"]]
-    tools = [{"node": step["node"], **one} for step in steps for one in step["invocations"]]
+    calls = [(step["node"], call) for step in steps for call in step["calls"]]
+    tools = [(step["node"], one) for step in steps for one in step["invocations"]]
     changed = {key: value for key, value in document["state"].items() if key not in given or given[key] != value}
     return {
         "combination": combination,
@@ -197,7 +213,8 @@ def _side(
         "error": _error(document, room),
         "output": {key: room.text(value) for key, value in changed.items()},
         "steps": [_step(step) for step in steps[:STEPS]],
-        "calls": [_call(call, room) for call in calls[:CALLS]] + [_tool(one, room) for one in tools[:CALLS]],
+        "calls": [_call(node, call, room) for node, call in calls[:CALLS]]
+        + [_tool(node, one, room) for node, one in tools[:CALLS]],
         "files": _files(database, row, workspace, workspaces),
         "more": {
             "steps": max(0, len(steps) - STEPS),
@@ -206,49 +223,70 @@ def _side(
     }
 
 
-def _error(document: Mapping[str, Any], room: _Room) -> Document | None:
+def _error(document: ExecutionDocument, room: _Room) -> CutText | None:
     about = document["execution"]
     if not about["error"]:
         return None
     return room.text("\n".join(filter(None, [about["error"], about["trace"].rstrip()])))
 
 
-def _step(step: Mapping[str, Any]) -> Document:
-    kept = ("step", "node", "variant", "status", "attempts", "duration_s", "usd")
+def _step(step: ShownStep) -> OpenedStep:
     failed = [one["error"] for one in step["tried"] if one["error"]]
-    return {**{key: step[key] for key in kept}, "error": failed[-1][:VALUE] if failed else None}
+    return {
+        "step": step["step"],
+        "node": step["node"],
+        "variant": step["variant"],
+        "status": step["status"],
+        "attempts": step["attempts"],
+        "duration_s": step["duration_s"],
+        "usd": step["usd"],
+        "error": failed[-1][:VALUE] if failed else None,
+    }
 
 
-def _call(call: Mapping[str, Any], room: _Room) -> Document:
-    kept = ("node", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s")
-    texts = {key: None if call[key] is None else room.text(call[key]) for key in ("prompt", "response")}
-    return {**{key: call[key] for key in kept}, **texts}
+def _call(node: str, call: CallDocument, room: _Room) -> OpenedCall:
+    return {
+        "node": node,
+        "model": call["model"],
+        "tool": call["tool"],
+        "tokens_in": call["tokens_in"],
+        "tokens_out": call["tokens_out"],
+        "usd": call["usd"],
+        "duration_s": call["duration_s"],
+        "prompt": None if call["prompt"] is None else room.text(call["prompt"]),
+        "response": None if call["response"] is None else room.text(call["response"]),
+    }
 
 
-def _tool(one: Mapping[str, Any], room: _Room) -> Document:
+def _tool(node: str, one: InvocationDocument, room: _Room) -> OpenedCall:
     """A call of a tool, in the shape of a call of a model."""
     came = one["error"] if one["error"] is not None else one["result"]
     return {
-        **{key: one[key] for key in ("node", "tool", "duration_s")},
-        **dict.fromkeys(("model", "tokens_in", "tokens_out", "usd")),
+        "node": node,
+        "model": None,
+        "tool": one["tool"],
+        "tokens_in": None,
+        "tokens_out": None,
+        "usd": None,
+        "duration_s": one["duration_s"],
         "prompt": room.text(one["arguments"]),
         "response": None if came is None else room.text(came),
     }
 
 
 def _files(
-    database: Database, row: Mapping[str, Any], before: str | None, workspaces: Workspaces | None
-) -> Document | None:
+    database: Database, row: ExecutionRow, before: str | None, workspaces: Workspaces | None
+) -> OpenedFiles | None:
     """What the execution changed of the files of its case; None where they cannot be read."""
-    if workspaces is None or row["head_id"] is None:
+    if workspaces is None or row.head_id is None:
         return None
     try:
-        after = details.find_checkpoint(database, row["head_id"])[0].workspace
+        after = details.find_checkpoint(database, row.head_id)[0].workspace
         changes = workspaces.compare(before, after)
         there = workspaces.files.manifest(after)
     except WTBError:  # collected, or on another machine
         return None
-    listed = [
+    listed: list[OpenedFile] = [
         {
             "path": one.path,
             "kind": one.kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -13,31 +13,34 @@ from wtb.core.serialization.plain_json import iso
 from wtb.planning.prepare import as_written, stored_spec
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
+from wtb.store.rows import SweepRow
 
-Document = dict[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import HowToRepeat, ProvenanceDocument
 
 
-def provenance(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
+def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> ProvenanceDocument:
     """Only what the sweep itself recorded: nothing is taken from the machine that reads it."""
-    spec = sweep["spec"]
+    spec = sweep.spec
     repeats = spec.get("repeats", 1)
     recorded = spec.get("environment")
     return {
         "sweep": {
             **matrix["sweep"],
-            "project": sweep["project"],
-            "session": sweep["session"],
-            "created_at": iso(sweep["created_at"]),
-            "reason": sweep["reason"],
+            "project": sweep.project,
+            "session": sweep.session,
+            "created_at": iso(sweep.created_at),
+            "reason": sweep.reason,
         },
         "workflow": spec.get("workflow"),
-        "graph": queries.workflow_graph(database, sweep["workflow_id"]),
-        "fingerprints": sweep["fingerprints"],
+        "graph": queries.workflow_graph(database, sweep.workflow_id),
+        "fingerprints": sweep.fingerprints,
         "size": {
             "combinations": len(matrix["rows"]),
-            "cases": evidence.case_count(database, sweep["id"]),
+            "cases": evidence.case_count(database, sweep.id),
             "repeats": repeats,
-            "cells": sweep["cells"],
+            "cells": sweep.cells,
         },
         "environment": recorded,
         "because": None if recorded else "the sweep recorded no versions of Python, WTB or packages",
@@ -47,16 +50,16 @@ def provenance(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str
     }
 
 
-def _settings(sweep: Mapping[str, Any]) -> str:
+def _settings(sweep: SweepRow) -> str:
     """The sweep file that says the same: YAML without what is as by default."""
     try:
         settings = stored_spec(sweep).model_dump(mode="json", exclude_defaults=True)
     except InputError:  # of a version that knew other keys
-        settings = as_written(sweep["spec"])
-    return yaml.safe_dump({"sweep": sweep["name"], **settings}, sort_keys=False, allow_unicode=True, width=100)
+        settings = as_written(sweep.spec)
+    return yaml.safe_dump({"sweep": sweep.name, **settings}, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _again(spec: Mapping[str, Any]) -> Document:
+def _again(spec: Mapping[str, Any]) -> HowToRepeat:
     """The command that runs it again; None, and why, where a part of it is in no file to import."""
     evaluators = [name for one in spec.get("evaluate", ()) for name in one]
     for path in (str(spec.get("workflow")), *evaluators):

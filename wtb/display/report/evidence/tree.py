@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wtb.store.database import Database
 from wtb.store.read import evidence
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import FoldedLevel, Level, Prefix, SharedNode, SharedVariant, SharingTree
+
 
 MOST = 200  # prefixes that are listed: whole levels, from the root on
 
-Document = dict[str, Any]
 
-
-def tree(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]) -> Document:
+def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> SharingTree:
     """Node runs by node and variant, and by prefix: the choices up to a node, which are what runs are shared by.
 
     Runs are counted where they happened, so that what was not shared shows as not shared. Where nodes ran beside each
@@ -22,19 +26,20 @@ def tree(database: Database, sweep: Mapping[str, Any], matrix: Mapping[str, Any]
     """
     runs = [
         (node, variant, tuple(json.loads(group)), int(executed), int(unshared))
-        for node, variant, group, executed, unshared in evidence.shared_runs(database, sweep["id"])
+        for node, variant, group, executed, unshared in evidence.shared_runs(database, sweep.id)
     ]
-    nodes: dict[str, Document] = {}
+    nodes: dict[str, SharedNode] = {}
+    variants: dict[tuple[str, str], SharedVariant] = {}
     for node, variant, _, executed, unshared in runs:
-        one = nodes.setdefault(node, {"node": node, "executed": 0, "unshared": 0, "variants": {}})
-        of_variant = one["variants"].setdefault(variant, {"variant": variant, "executed": 0, "unshared": 0})
-        for counted in (one, of_variant):
+        one = nodes.setdefault(node, {"node": node, "executed": 0, "unshared": 0, "variants": []})
+        if (node, variant) not in variants:
+            variants[node, variant] = {"variant": variant, "executed": 0, "unshared": 0}
+            one["variants"].append(variants[node, variant])
+        for counted in (one, variants[node, variant]):
             counted["executed"] += executed
             counted["unshared"] += unshared
-    for one in nodes.values():
-        one["variants"] = list(one["variants"].values())
     levels, folded, because = _levels(list(nodes), runs, [row["combination"] for row in matrix["rows"]])
-    if sweep["collected_node_runs"]:
+    if sweep.collected_node_runs:
         because = because or "node runs that retention has collected since are not counted"
     return {"nodes": list(nodes.values()), "levels": levels, "folded": folded, "because": because}
 
@@ -43,17 +48,17 @@ def _levels(
     nodes: Sequence[str],
     runs: Sequence[tuple[str, str, tuple[int, ...], int, int]],
     choices: Sequence[Mapping[str, str]],
-) -> tuple[list[Document] | None, list[Document], str | None]:
+) -> tuple[list[Level] | None, list[FoldedLevel], str | None]:
     """(levels with their prefixes in the order of the tree, the levels that would be too many, why there is none)."""
     if not runs:
         return None, [], "no node has run yet"
     path: list[str] = []  # the varied nodes up to a level
-    levels: list[Document] = []
-    folded: list[Document] = []
+    levels: list[Level] = []
+    folded: list[FoldedLevel] = []
     listed = 0
     for node in nodes:
         path += [node] if any(node in choice for choice in choices) else []
-        prefixes: dict[tuple[str, ...], Document] = {}
+        prefixes: dict[tuple[str, ...], Prefix] = {}
         for number, choice in enumerate(choices):
             key = tuple(choice.get(name, "") for name in path)
             one = prefixes.setdefault(key, {"combinations": [], "variant": None, "executed": 0, "unshared": 0})
@@ -80,7 +85,7 @@ def _levels(
     return _nested(levels), folded, None
 
 
-def _nested(levels: list[Document]) -> list[Document]:
+def _nested(levels: list[Level]) -> list[Level]:
     """The levels with the prefixes in an order in which those of the same parent lie side by side."""
     place: dict[int, tuple[int, ...]] = {}
     for level in levels:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -12,40 +11,42 @@ from wtb.display.report.charts.workflow_graph import MOST, picture
 from wtb.display.report.html.open_cases import anchors
 from wtb.display.report.html.scales import room, scale
 
+if TYPE_CHECKING:
+    from wtb.core.documents.report import EvidenceDocument
+
+
 SETTINGS = 20_000  # characters
 _KINDS = {
     "differ": "Where combinations differ most",
     "hard": "Hard for all: the best is worse than the mean of all cases",
 }
 
-Document = Mapping[str, Any]
 
-
-def worst(document: Document) -> dict[str, Any]:
+def worst(document: EvidenceDocument) -> dict[str, Any]:
     """Cases by the spread between combinations and by the worst mean, with what to look at."""
-    found = document["worst"]
-    ends = [one["mean"] for one in found["cases"]]
-    ends += [one[key]["score"] for one in found["cases"] for key in ("best", "worst") if one[key]]
+    cases = document["worst"]
+    ends = [one["mean"] for one in cases["cases"]]
+    ends += [side["score"] for one in cases["cases"] for side in (one["best"], one["worst"]) if side]
     on = scale(ends)
-    groups = [(title, [one for one in found["cases"] if one["why"] == kind]) for kind, title in _KINDS.items()]
+    groups = [(title, [one for one in cases["cases"] if one["why"] == kind]) for kind, title in _KINDS.items()]
     return {
-        "worst": found,
+        "worst": cases,
         "groups": [(title, chosen) for title, chosen in groups if chosen],
         "on": on,
         "style": Markup("--grid:{};{}").format(on.across, room([on])),
-        "digits": figures.decimals(document["matrix"], found["metric"]),
+        "digits": figures.decimals(document["matrix"], cases["metric"] or ""),
         "anchors": anchors(document),
     }
 
 
-def failures(document: Document) -> dict[str, Any] | None:
+def failures(document: EvidenceDocument) -> dict[str, Any] | None:
     """Causes of failed cells and scores; None where nothing failed."""
     found = document["failures"]
     counts = [one["cells"] for one in found["cells"]] + [one["scores"] for one in found["scores"]]
     return {"largest": max(counts)} if counts else None
 
 
-def tagged(document: Document) -> dict[str, Any] | None:
+def tagged(document: EvidenceDocument) -> dict[str, Any] | None:
     """The matrix by tag; None where tags tell no cases apart."""
     slices = document["matrix"].get("slices")
     if not slices:
@@ -54,7 +55,7 @@ def tagged(document: Document) -> dict[str, Any] | None:
     return {"slices": slices, "metric": metric, "digits": figures.decimals(document["matrix"], metric)}
 
 
-def origins(document: Document) -> dict[str, Any]:
+def origins(document: EvidenceDocument) -> dict[str, Any]:
     """Workflow, graph, code fingerprints, environment, settings, and the command."""
     found = document["provenance"]
     nodes = len(found["graph"].get("nodes", ()))

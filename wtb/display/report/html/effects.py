@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -12,13 +11,22 @@ from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, signed_span
 from wtb.display.report.html.scales import room, scale
 
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import (
+        AttributionDocument,
+        EvidenceDocument,
+        NodeEffect,
+        PairsDocument,
+        VariantEffect,
+    )
+
+
 STRONGEST = 6  # interactions that are listed
 _LEAST = 0.005  # of the spread, which is written as more than 0%
 
-Document = Mapping[str, Any]
 
-
-def effects(document: Document) -> dict[str, Any] | None:
+def effects(document: EvidenceDocument) -> dict[str, Any] | None:
     """What each node explains of the spread between combinations, and how far each variant is off the mean."""
     matrix = document["matrix"]
     if len(matrix["rows"]) < 2 or not matrix["metrics"]:
@@ -26,8 +34,12 @@ def effects(document: Document) -> dict[str, Any] | None:
     return {"charts": [_chart(matrix, document["attribution"][metric]) for metric in layout.metrics(matrix)]}
 
 
-def _chart(matrix: dict[str, Any], found: Document) -> dict[str, Any]:
-    digits = figures.decimals(matrix, found["metric"])
+def _chart(matrix: MatrixDocument, attribution: AttributionDocument) -> dict[str, Any]:
+    digits = figures.decimals(matrix, attribution["metric"])
+    every = [one for node in attribution["nodes"] for one in node["variants"]]
+    ends = [end for one in every for end in (one["effect"], *(one["ci"] or ()))]
+    on = scale([*ends, 0.0])
+    shown = [*map(_explained, attribution["nodes"]), *(_effect(one, digits) for one in every)]
     nodes = [
         {
             **node,
@@ -36,50 +48,43 @@ def _chart(matrix: dict[str, Any], found: Document) -> dict[str, Any]:
                 {**one, "is_clear": _is_clear(node, one), "figure": _effect(one, digits)} for one in node["variants"]
             ],
         }
-        for node in found["nodes"]
+        for node in sorted(attribution["nodes"], key=lambda one: -one["share"])
     ]
-    every = [one for node in nodes for one in node["variants"]]
-    ends = [end for one in every for end in (one["effect"], *(one["ci"] or ())) if end is not None]
-    on = scale([*ends, 0.0])
-    shown = [*(node["explains"] for node in nodes), *(one["figure"] for one in every)]
-    interactions = sorted(
-        (one for one in found["interactions"] if _counts(one["share"])), key=lambda one: -one["share"]
-    )
+    interactions = [one for one in attribution["interactions"] if _counts(one["share"])]
+    interactions.sort(key=lambda one: -one["share"])
     return {
-        **found,
+        **attribution,
         "digits": digits,
         "on": on,
         "style": Markup("--grid:{};{}").format(on.across, room([on], shown)),
-        "nodes": sorted(nodes, key=lambda one: -(one["share"] or 0.0)),
+        "nodes": nodes,
         "interactions": interactions[:STRONGEST],
     }
 
 
-def _counts(share: float | None) -> bool:
-    return share is not None and share >= _LEAST
+def _counts(share: float) -> bool:
+    return share >= _LEAST
 
 
-def _explained(node: Document) -> str:
-    parts = [] if node["share"] is None else [f"explains {node['share']:.0%}"]
-    parts += [] if node["p_adjusted"] is None else [f"p {figures.probability(node['p_adjusted'])}"]
-    return ", ".join(parts)
+def _explained(node: NodeEffect) -> str:
+    return f"explains {node['share']:.0%}, p {figures.probability(node['p_adjusted'])}"
 
 
-def _is_clear(node: Document, one: Document) -> bool:
+def _is_clear(node: NodeEffect, one: VariantEffect) -> bool:
     """True if an effect is not zero by its interval, or by the node's test where every case shows the same."""
     if not one["effect"] or not _counts(node["share"]):
         return False
     if one["ci"] is None:
-        return node["p_adjusted"] is not None and node["p_adjusted"] < summary.SIGNIFICANT
+        return node["p_adjusted"] < summary.SIGNIFICANT
     return not one["ci"][0] <= 0.0 <= one["ci"][1]
 
 
-def _effect(one: Document, digits: int) -> Markup:
+def _effect(one: VariantEffect, digits: int) -> Markup:
     figure = Markup("{}").format(signed(one["effect"], digits))
     return figure if one["ci"] is None else figure + Markup(" <small>{}</small>").format(signed_span(one["ci"], digits))
 
 
-def pairs(document: Document) -> dict[str, Any] | None:
+def pairs(document: EvidenceDocument) -> dict[str, Any] | None:
     """The best combinations against each other, by metric."""
     matrix = document["matrix"]
     tables = {metric: _table(matrix, metric, document["pairs"][metric]) for metric in layout.metrics(matrix)}
@@ -87,12 +92,12 @@ def pairs(document: Document) -> dict[str, Any] | None:
     return {"tables": tables} if tables else None
 
 
-def _table(matrix: dict[str, Any], metric: str, found: Document) -> list[tuple[int, list[tuple[str, str]]]]:
+def _table(matrix: MatrixDocument, metric: str, attribution: PairsDocument) -> list[tuple[int, list[tuple[str, str]]]]:
     """Rows with their cells: each a difference, and the class that says who is ahead."""
     digits = figures.decimals(matrix, metric)
     sign = -1.0 if summary.better(matrix, metric) == "lower" else 1.0
     by_pair: dict[tuple[int, int], tuple[float | None, float | None]] = {}
-    for one in found["pairs"]:
+    for one in attribution["pairs"]:
         by_pair[one["a"], one["b"]] = (one["delta"], one["p_adjusted"])
         by_pair[one["b"], one["a"]] = (None if one["delta"] is None else -one["delta"], one["p_adjusted"])
 
@@ -104,4 +109,4 @@ def _table(matrix: dict[str, Any], metric: str, found: Document) -> list[tuple[i
             return signed(delta, digits), ""
         return f"{signed(delta, digits)}*", " ahead" if sign * delta > 0 else " behind"
 
-    return [(a, [cell(a, b) for b in found["rows"]]) for a in found["rows"]]
+    return [(a, [cell(a, b) for b in attribution["rows"]]) for a in attribution["rows"]]

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core import texts
 from wtb.display.matrix import sentences
 from wtb.display.report.html import layout
 
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import GateDocument, MatrixDocument
+    from wtb.core.documents.report import EvidenceDocument
+
+
 _HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad"), None: ("?", "cannot tell", "unsure")}
 _UNCLEAR = ("?", "is unclear", "unsure")
 
-Document = Mapping[str, Any]
 
-
-def head(document: Document) -> dict[str, Any]:
+def head(document: EvidenceDocument) -> dict[str, Any]:
     """What was asked, and the answer: in a line, in a sentence, and how much of it could be noise."""
     matrix = document["matrix"]
     metrics = layout.metrics(matrix)
@@ -31,16 +33,17 @@ def head(document: Document) -> dict[str, Any]:
     }
 
 
-def _facts(document: Document) -> list[str]:
-    sweep, about = document["matrix"]["sweep"], document.get("provenance", {})
-    size = about.get("size") or {"combinations": len(document["matrix"]["rows"])}
-    parts = [texts.plural(size["combinations"], "combination")]
-    parts += [texts.plural(size["cases"], "case")] if "cases" in size else []
-    parts += [f"{size['repeats']:,} repeats"] if size.get("repeats", 1) > 1 else []
+def _facts(document: EvidenceDocument) -> list[str]:
+    sweep = document["matrix"]["sweep"]
+    parts = [texts.plural(len(document["matrix"]["rows"]), "combination")]
+    if "provenance" in document:  # a page of a matrix alone has none
+        size = document["provenance"]["size"]
+        parts.append(texts.plural(size["cases"], "case"))
+        parts += [f"{size['repeats']:,} repeats"] if size["repeats"] > 1 else []
     return [sweep["status"], " × ".join(parts), _times(sweep["started_at"], sweep["finished_at"])]
 
 
-def _answers(matrix: dict[str, Any], metrics: list[str]) -> list[str]:
+def _answers(matrix: MatrixDocument, metrics: list[str]) -> list[str]:
     if not metrics:
         return []
     first = sentences.answer({**matrix, "choice": None}, metrics[0])
@@ -49,7 +52,7 @@ def _answers(matrix: dict[str, Any], metrics: list[str]) -> list[str]:
     return [*filter(None, [first, sentences.noise(matrix, metrics[0]), chosen]), *others]
 
 
-def _gate(gate: Document) -> dict[str, Any]:
+def _gate(gate: GateDocument) -> dict[str, Any]:
     figures = (f"{key} = {'–' if value is None else f'{value:.4g}'}" for key, value in gate["values"].items())
     return {
         "gate": gate["gate"],
@@ -58,7 +61,7 @@ def _gate(gate: Document) -> dict[str, Any]:
     }
 
 
-def _figures(matrix: Document) -> list[tuple[str, str, str]]:
+def _figures(matrix: MatrixDocument) -> list[tuple[str, str, str]]:
     """Cells, node runs, money and time: each a figure, what it is, and more of it."""
     cells, runs, cost = matrix["cells"], matrix["node_runs"], matrix["cost"]
     figures = [(f"{cells['succeeded']:,} of {cells['total']:,}", "cells succeeded", ", ".join(sentences.others(cells)))]

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from wtb.display.matrix import summary
 from wtb.display.report.html.markup import name, text
 
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+
+
 METRICS = 12
 MANY, TOP = 300, 200  # of more combinations than MANY the TOP are shown, and the baseline
 DRAWN = 400  # intervals on a page
 TITLE = 240  # characters that pointing at a row shows
 
-Matrix = dict[str, Any]
-Numbered = tuple[int, Mapping[str, Any]]
+Numbered = tuple[int, "RowDocument"]
 
 
-def metrics(matrix: Matrix) -> list[str]:
+def metrics(matrix: MatrixDocument) -> list[str]:
     return list(matrix["metrics"])[:METRICS]
 
 
-def ranked(matrix: Matrix, metric: str | None, most: int | None = None) -> list[Numbered]:
+def ranked(matrix: MatrixDocument, metric: str | None, most: int | None = None) -> list[Numbered]:
     """(number, row) of the rows that are shown, best first; those beyond `most` are left out, but for the baseline."""
     numbers = {id(row): number for number, row in enumerate(matrix["rows"])}
     every = summary.ranked(matrix, metric)
@@ -33,12 +36,12 @@ def ranked(matrix: Matrix, metric: str | None, most: int | None = None) -> list[
     return [(numbers[id(row)], row) for row in rows]
 
 
-def full_name(matrix: Matrix, number: int) -> str:
+def full_name(matrix: MatrixDocument, number: int) -> str:
     """What a row chooses, in words."""
     return summary.combination_name(matrix, matrix["rows"][number])
 
 
-def label(matrix: Matrix, number: int, longest: int = 70) -> Markup:
+def label(matrix: MatrixDocument, number: int, longest: int = 70) -> Markup:
     """HTML: a row by its variants alone, in the order of `nodes`; in full when pointed at."""
     row = matrix["rows"][number]
     variants = [row["combination"].get(node, "–") for node in summary.shown_nodes(matrix)] or [
@@ -50,25 +53,25 @@ def label(matrix: Matrix, number: int, longest: int = 70) -> Markup:
     return Markup('<span title="{}">{}</span>').format(title, Markup(" · ").join(shown))
 
 
-def nodes(matrix: Matrix) -> Markup:
+def nodes(matrix: MatrixDocument) -> Markup:
     """HTML: what the variants of a label are variants of."""
     return name(" · ".join(summary.shown_nodes(matrix)), 70)
 
 
-def on_front(matrix: Matrix, metric: str) -> Sequence[int]:
+def on_front(matrix: MatrixDocument, metric: str) -> Sequence[int]:
     """Numbers of the rows that no other is better than in the metric, cost and time at once."""
-    return list((matrix.get("front") or {}).get(metric) or ())
+    return matrix["front"].get(metric, [])
 
 
-def kind(matrix: Matrix, number: int, metric: str) -> str:
+def kind(matrix: MatrixDocument, number: int, metric: str) -> str:
     """The shape that a row is drawn with."""
     row = matrix["rows"][number]
-    if summary.mark(matrix, row, metric):
+    if summary.star(matrix, row, metric):
         return "diamond"
     return "square" if summary.is_baseline(matrix, row) else "dot"
 
 
-def concerned(matrix: Matrix, numbers: Sequence[int]) -> str:
+def concerned(matrix: MatrixDocument, numbers: Sequence[int]) -> str:
     """Which combinations: all, those of one variant, or by name."""
     rows = matrix["rows"]
     if len(numbers) == len(rows):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from markupsafe import Markup, escape
 
 from wtb.core.texts import printable
@@ -45,11 +47,11 @@ def signed(value: float | None, digits: int) -> str:
     return figures.signed(value, digits).replace("-", MINUS)
 
 
-def span(ci: tuple[float, float], digits: int) -> str:
+def span(ci: Sequence[float], digits: int) -> str:
     """`0.12 to 0.34`, of an interval."""
     return f"{figures.number(ci[0], digits)} to {figures.number(ci[1], digits)}"
 
 
-def signed_span(ci: tuple[float, float], digits: int) -> str:
+def signed_span(ci: Sequence[float], digits: int) -> str:
     """`−0.12 to +0.34`, of the interval of a difference."""
     return f"{signed(ci[0], digits)} to {signed(ci[1], digits)}"

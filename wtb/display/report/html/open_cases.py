@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from wtb.core import texts
+from wtb.core.documents.executions import TotalsDocument
+from wtb.core.documents.report import CutText, OpenedCall, OpenedCase, OpenedSide, OpenedStep
 from wtb.display.report.html.markup import lines, name
 
-Document = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.report import EvidenceDocument
+
 
 MOST_WORDS = 2_000  # of a text that is compared word by word; of a longer one whole lines are
 _WORD = re.compile(r"\s*\S+|\s+")
@@ -24,13 +28,13 @@ _WHY = {
 }
 
 
-def anchors(document: Document) -> dict[str, str]:
+def anchors(document: EvidenceDocument) -> dict[str, str]:
     """Where each case is opened on the page: case -> anchor."""
-    cases = document.get("opened", {}).get("cases", ())
+    cases = document["opened"]["cases"] if "opened" in document else []
     return {one["case"]: f"case-{number}" for number, one in reversed(list(enumerate(cases)))}
 
 
-def opened(document: Document) -> dict[str, Any] | None:
+def opened(document: EvidenceDocument) -> dict[str, Any] | None:
     """A box for each case, closed until it is clicked."""
     found = document.get("opened")
     if not found or not found["cases"]:
@@ -41,7 +45,7 @@ def opened(document: Document) -> dict[str, Any] | None:
     return {"cases": [_case(one, primary) for one in found["cases"]], "left_out": left_out}
 
 
-def _case(one: Document, metric: str | None) -> dict[str, Any]:
+def _case(one: OpenedCase, metric: str | None) -> dict[str, Any]:
     sides = one["sides"]
     scores = [texts.score(side["scores"][metric]) if metric in side["scores"] else side["status"] for side in sides]
     keys = dict.fromkeys(key for side in sides for key in side["output"])
@@ -57,7 +61,7 @@ def _case(one: Document, metric: str | None) -> dict[str, Any]:
     }
 
 
-def _values(values: Sequence[Document | None]) -> dict[str, Any]:
+def _values(values: Sequence[CutText | None]) -> dict[str, Any]:
     """The values of a key: once where all have the same, else each with what differs from the other marked."""
     first, second = values[0], values[-1]
     if len(values) < 2 or first is None or second is None:
@@ -71,7 +75,7 @@ def _values(values: Sequence[Document | None]) -> dict[str, Any]:
     }
 
 
-def _side(sides: Sequence[Document], number: int) -> dict[str, Any]:
+def _side(sides: Sequence[OpenedSide], number: int) -> dict[str, Any]:
     side = sides[number]
     others = [one for one in sides if one is not side]
     scores = {metric.rsplit(":")[-1]: _score(value) for metric, value in side["scores"].items()}
@@ -89,7 +93,7 @@ def _score(value: Any) -> str:
     return "failed" if isinstance(value, str) else texts.score(value)
 
 
-def _spent(totals: Document | None) -> list[str]:
+def _spent(totals: TotalsDocument | None) -> list[str]:
     if not totals:
         return []
     tokens = totals.get("tokens_in", 0) + totals.get("tokens_out", 0)
@@ -119,7 +123,7 @@ def _piece(piece: str, mark: str | None) -> Markup:
     return Markup("{}<{}>{}</{}>").format(lines(blanks), mark, lines(piece[len(blanks) :]), mark)
 
 
-def _steps(side: Document, others: Sequence[Document]) -> list[dict[str, Any]]:
+def _steps(side: OpenedSide, others: Sequence[OpenedSide]) -> list[dict[str, Any]]:
     """The steps of one side; those that the other has not, in the same place, are marked."""
     theirs = [_step(step) for other in others for step in other["steps"]]
     return [
@@ -133,24 +137,24 @@ def _steps(side: Document, others: Sequence[Document]) -> list[dict[str, Any]]:
     ]
 
 
-def _step(step: Document) -> str:
+def _step(step: OpenedStep) -> str:
     status = "" if step["status"] == "succeeded" else f" ({step['status']})"
     return f"{step['node']}={step['variant']}{status}"
 
 
-def _step_facts(step: Document) -> str:
+def _step_facts(step: OpenedStep) -> str:
     facts = [texts.took(step["duration_s"])] if step["duration_s"] is not None else []
     facts += [texts.money(step["usd"])] if step["usd"] else []
     return ", ".join(facts + ([f"attempt {step['attempts']}"] if step["attempts"] > 1 else []))
 
 
-def _call_facts(call: Document) -> str:
+def _call_facts(call: OpenedCall) -> str:
     facts = [f"{call['tokens_in']:,} + {call['tokens_out'] or 0:,} tokens"] if call["tokens_in"] else []
     facts += [texts.took(call["duration_s"])] if call["duration_s"] is not None else []
     return ", ".join(facts + ([texts.money(call["usd"])] if call["usd"] else []))
 
 
-def _files(side: Document, others: Sequence[Document]) -> list[dict[str, Any]]:
+def _files(side: OpenedSide, others: Sequence[OpenedSide]) -> list[dict[str, Any]]:
     """What one side changed of the files; what the other has with the same content is not marked."""
     theirs = {
         (one["path"], one["sha256"])

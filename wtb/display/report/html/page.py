@@ -6,10 +6,11 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from markupsafe import Markup
 
+from wtb.display.matrix import gates
 from wtb.display.report.charts.fork_tree import sharing
 from wtb.display.report.charts.heatmap import heatmap
 from wtb.display.report.charts.intervals import intervals
@@ -21,17 +22,21 @@ from wtb.display.report.html.effects import effects, pairs
 from wtb.display.report.html.head import head
 from wtb.display.report.html.open_cases import opened
 
-Document = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.report import EvidenceDocument
+
+
 # The context of a section's template, or None where it has nothing to show.
-Contextual = Callable[[Document], dict[str, Any] | None]
+Contextual = Callable[["EvidenceDocument"], dict[str, Any] | None]
 
 
-def _node_runs(document: Document) -> dict[str, Any] | None:
+def _node_runs(document: EvidenceDocument) -> dict[str, Any] | None:
     return {} if document["matrix"]["node_runs"]["by_node"] else None
 
 
-def _causes(document: Document) -> dict[str, Any] | None:
-    return {} if document["matrix"].get("failures", {}).get("causes") else None
+def _causes(document: EvidenceDocument) -> dict[str, Any] | None:
+    return {} if document["matrix"]["failures"]["causes"] else None
 
 
 Sections = Mapping[str, tuple[str, Contextual]]  # their titles in the navigation, and what fills in their templates
@@ -55,7 +60,7 @@ SECTIONS: Sections = {
 _OF_MATRIX: Sections = {**_OF_BOTH, "nodes": ("Node runs", _node_runs), "causes": ("Failures", _causes)}
 
 
-def render(document: Document) -> str:
+def render(document: EvidenceDocument) -> str:
     """The page of a report.
 
     Args:
@@ -67,12 +72,15 @@ def render(document: Document) -> str:
     return _page(document, "report", SECTIONS)
 
 
-def render_matrix(matrix: dict[str, Any]) -> str:
+def render_matrix(matrix: MatrixDocument) -> str:
     """The page of a matrix: the parts of a report that need nothing else."""
-    return _page({"matrix": matrix, "gates": matrix.get("gates", ())}, "matrix", _OF_MATRIX)
+    document = cast(
+        "EvidenceDocument", {"matrix": matrix, "gates": gates.found_in(matrix)}
+    )  # all that these sections read
+    return _page(document, "matrix", _OF_MATRIX)
 
 
-def section(anchor: str, document: Document) -> Markup:
+def section(anchor: str, document: EvidenceDocument) -> Markup:
     """A section of a page as HTML; empty where it has nothing to show."""
     _, contextual = {**SECTIONS, **_OF_MATRIX}[anchor]
     if (context := contextual(document)) is None:
@@ -80,7 +88,7 @@ def section(anchor: str, document: Document) -> Markup:
     return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **context))
 
 
-def _page(document: Document, kind: str, sections: Sections) -> str:
+def _page(document: EvidenceDocument, kind: str, sections: Sections) -> str:
     style, script = (
         files(__package__).joinpath("templates", f"report.{suffix}").read_text("utf-8") for suffix in ("css", "js")
     )

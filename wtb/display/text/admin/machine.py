@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from wtb.core import texts
+from wtb.core.documents.administration import CollectionDocument, DoctorDocument, StackDocument, StackPart
 from wtb.display.tables import grid, wrapped
-
-Document = Mapping[str, Any]
 
 _WHAT = {
     "sweeps": "sweeps",
@@ -22,7 +18,7 @@ _WHAT = {
 }
 
 
-def collected(document: Document, width: int, color: bool = False) -> str:
+def collected(document: CollectionDocument, width: int, color: bool = False) -> str:
     """A line for each kind of thing: how many, and how large where that is known."""
     rows = [
         [_WHAT.get(kind, kind), f"{one['count']:,}", "" if one["bytes"] is None else texts.bytes_of(one["bytes"])]
@@ -34,7 +30,7 @@ def collected(document: Document, width: int, color: bool = False) -> str:
     return "\n".join(parts)
 
 
-def stack(document: Document, width: int, color: bool = False) -> str:
+def stack(document: StackDocument, width: int, color: bool = False) -> str:
     """A line for each part. No passwords: this is for shared screens."""
     if document["pid"] is None:
         return "no stack is up in this folder; `wtb up` starts one\n"
@@ -61,7 +57,7 @@ def stack(document: Document, width: int, color: bool = False) -> str:
     return "\n".join([table, *restarts, ""]) if restarts else table
 
 
-def _restart(part: Document, width: int) -> list[str]:
+def _restart(part: StackPart, width: int) -> list[str]:
     """When a part was started again the last time, and why."""
     if not part["restarts"]:
         return []
@@ -69,7 +65,7 @@ def _restart(part: Document, width: int) -> list[str]:
     return wrapped(text, width)
 
 
-def checks(document: Document, width: int, color: bool = False) -> str:
+def checks(document: DoctorDocument, width: int, color: bool = False) -> str:
     """One line per check; below a problem, how to fix it."""
     indent = max(len(check["name"]) for check in document["checks"]) + 2
     lines = []

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from wtb.core.cron import BAD, in_words, next_after
+from wtb.core.documents.administration import (
+    FiredDocument,
+    FireDocument,
+    HistoricFire,
+    OneScheduleDocument,
+    ScheduleDocument,
+    ScheduleHistoryDocument,
+    SchedulesDocument,
+)
 from wtb.core.texts import printable
-from wtb.display.matrix.figures import decimals, number
+from wtb.display.matrix.figures import decimals_of, number
 from wtb.display.tables import facts, grid, wrapped
-
-Document = Mapping[str, Any]
 
 HEIGHT = 9  # lines of a chart
 _LABEL = 9
@@ -28,7 +34,7 @@ def moment(at: float | str | None, tz: str, *, zone: bool = True) -> str:
     return datetime.fromtimestamp(seconds, ZoneInfo(tz)).strftime("%Y-%m-%d %H:%M %Z" if zone else "%Y-%m-%d %H:%M")
 
 
-def listed(document: Document, width: int, color: bool = False) -> str:
+def listed(document: SchedulesDocument, width: int, color: bool = False) -> str:
     """The list of schedules by name."""
     headers = ["name", "cron", "time zone", "next", "last", "came to"]
     rows = []
@@ -41,7 +47,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, whole={"next", "last", "came to"}, color=color)
 
 
-def one(document: Document, width: int, color: bool = False) -> str:
+def one(document: OneScheduleDocument, width: int, color: bool = False) -> str:
     """A schedule: when, what, and what came of it last."""
     schedule = document["schedule"]
     tz, last = schedule["tz"], schedule["last"]
@@ -64,7 +70,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
     return title + "\n" + facts(pairs, width) + f"more: wtb schedule history {schedule['name']}\n"
 
 
-def _next(schedule: Document) -> list[str]:
+def _next(schedule: ScheduleDocument) -> list[str]:
     found = []
     if schedule["next_at"] is not None:
         at = datetime.fromisoformat(schedule["next_at"]).timestamp()
@@ -74,20 +80,20 @@ def _next(schedule: Document) -> list[str]:
     return found
 
 
-def fired(document: Document, width: int, color: bool = False) -> str:
+def fired(document: FiredDocument, width: int, color: bool = False) -> str:
     """What came of one fire."""
     text = f"{document['schedule']}: {_outcome(document['fire'], document['tz'])}"
     return "\n".join(wrapped(text, width)) + "\n"
 
 
-def _outcome(fire: Document, tz: str) -> str:
+def _outcome(fire: FireDocument, tz: str) -> str:
     because = f": {'; '.join(fire['because'])}" if fire["because"] else ""
     because += f"; no notification: {fire['notification_error']}" if fire["notification_error"] else ""
     sweep = f" (sweep {fire['sweep']})" if fire["sweep"] else ""
     return f"{fire['verdict'] or fire['status']} at {moment(fire['fire_at'], tz)}{because}{sweep}"
 
 
-def history(document: Document, width: int, color: bool = False) -> str:
+def history(document: ScheduleHistoryDocument, width: int, color: bool = False) -> str:
     """The fires of a schedule: a chart of the metric, and a table, the newest first."""
     fires = document["fires"]
     if not fires:
@@ -118,18 +124,21 @@ def plain(text: str) -> str:
     return text.translate(_PLAIN).encode("ascii", "replace").decode()
 
 
-def _digits(fires: Sequence[Document]) -> int:
-    return decimals({"rows": [{"metrics": {"": {"mean": fire["mean"], "ci": fire["ci"]}}} for fire in fires]}, "")
+def _digits(fires: Sequence[HistoricFire]) -> int:
+    return decimals_of(
+        [fire["mean"] for fire in fires if fire["mean"] is not None],
+        [end for fire in fires for end in fire["ci"] or ()],
+    )
 
 
-def _figure(fire: Document, digits: int) -> str:
+def _figure(fire: HistoricFire, digits: int) -> str:
     if fire["mean"] is None:
         return ""
     ends = f" [{number(fire['ci'][0], digits)}, {number(fire['ci'][1], digits)}]" if fire["ci"] else ""
     return f"{number(fire['mean'], digits)}{ends}"
 
 
-def chart(document: Document, width: int) -> list[str]:
+def chart(document: ScheduleHistoryDocument, width: int) -> list[str]:
     """The metric by fire, the oldest to the left, with its intervals; nothing where fewer than two fires have it.
 
     Marks differ in shape, not in colour. The last fires are shown where not all have room.
@@ -165,7 +174,7 @@ def _label(value: float, span: float) -> str:
     return text if len(text) <= _LABEL else f"{value:.2g}"
 
 
-def _column(fire: Document, low: float, high: float) -> Sequence[str]:
+def _column(fire: HistoricFire, low: float, high: float) -> Sequence[str]:
     column = [" "] * HEIGHT
     if fire["mean"] is None:
         return column
@@ -180,7 +189,7 @@ def _column(fire: Document, low: float, high: float) -> Sequence[str]:
     return column
 
 
-def _mark(fire: Document) -> str:
+def _mark(fire: HistoricFire) -> str:
     """What stands below a fire: that its code is new, or that it failed where the chart shows nothing of it."""
     if fire["code_changed"]:
         return "▲"

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
 from wtb.core import texts
+from wtb.core.documents.administration import Amounts, OneSessionDocument, SessionDocument, SessionsDocument
 from wtb.core.texts import money, printable
 from wtb.display.tables import facts, grid
 
-Document = Mapping[str, Any]
-
+_NO_LIMITS: Final[Amounts] = {"disk": None, "node_runs": None, "usd": None, "tokens": None}
 _HEADERS = ["name", "sweeps", "cells", "disk", "spent", "node runs"]
 
 
-def listed(document: Document, width: int, color: bool = False) -> str:
+def listed(document: SessionsDocument, width: int, color: bool = False) -> str:
     """The list of sessions by name: what each uses, and of how much; quotas stand below where width is short."""
     text = _table(document["sessions"], width, color, inline=True)
     headers = text.partition("\n")[0]
     return text if _HEADERS[-1] in headers else _table(document["sessions"], width, color, inline=False)
 
 
-def _table(sessions: Sequence[Document], width: int, color: bool, *, inline: bool) -> str:
+def _table(sessions: Sequence[SessionDocument], width: int, color: bool, *, inline: bool) -> str:
     rows = []
     notes = []
     for session in sessions:
-        shown = session if inline else {**session, "quota": dict.fromkeys(session["quota"])}
+        shown = session.copy()
+        if not inline:
+            shown["quota"] = _NO_LIMITS
         counts = [f"{session['sweeps']:,}", f"{session['cells']:,}"]
         rows.append([session["name"], *counts, _disk(shown), _spent(shown), _node_runs(shown)])
         limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
@@ -34,7 +36,7 @@ def _table(sessions: Sequence[Document], width: int, color: bool, *, inline: boo
     return grid(_HEADERS, rows, width, right=_HEADERS[1:], notes=notes, color=color)
 
 
-def one(document: Document, width: int, color: bool = False) -> str:
+def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
     """A session: its sweeps, what it uses, and who holds its slots."""
     session = document["session"]
     title = printable(session["name"]) + (" (archived: it takes no new sweeps)" if session["archived_at"] else "")
@@ -59,7 +61,7 @@ def one(document: Document, width: int, color: bool = False) -> str:
     return title + "\n" + facts(pairs, width) + (f"more: {look}\n" if session["sweeps"] else "")
 
 
-def quota(given: Document) -> str:
+def quota(given: Amounts) -> str:
     """A quota in words: `disk 10.0 GB, 4 node runs at a time, $20.00`."""
     parts = [
         f"disk {texts.bytes_of(given['disk'])}" if given["disk"] is not None else "",
@@ -74,21 +76,21 @@ def _of(used: str, most: str | None) -> str:
     return used if most is None else f"{used} of {most}"
 
 
-def _disk(session: Document) -> str:
+def _disk(session: SessionDocument) -> str:
     most = session["quota"]["disk"]
-    return _of(texts.bytes_of(session["usage"]["disk"]), None if most is None else texts.bytes_of(most))
+    return _of(texts.bytes_of(session["usage"]["disk"] or 0), None if most is None else texts.bytes_of(most))
 
 
-def _spent(session: Document) -> str:
+def _spent(session: SessionDocument) -> str:
     most = session["quota"]["usd"]
     return _of(money(session["usage"]["usd"]), None if most is None else money(most))
 
 
-def _tokens(session: Document) -> str:
+def _tokens(session: SessionDocument) -> str:
     most, used = session["quota"]["tokens"], session["usage"]["tokens"]
     return _of(f"{used:,}", None if most is None else f"{most:,}") if used or most is not None else ""
 
 
-def _node_runs(session: Document) -> str:
+def _node_runs(session: SessionDocument) -> str:
     most = session["quota"]["node_runs"]
     return _of(f"{session['usage']['node_runs']:,}", None if most is None else f"{most:,}")

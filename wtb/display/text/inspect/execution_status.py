@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from wtb.core import texts
+from wtb.core.documents.executions import RunningNode, StandingDocument
 from wtb.core.texts import printable
 from wtb.display.tables import facts
 
-Document = Mapping[str, Any]
 
-
-def standing(document: Document, width: int, color: bool = False) -> str:
+def standing(document: StandingDocument, width: int, color: bool = False) -> str:
     """Where an execution is, who holds it, what holds it up, and what can be done."""
     about = document["execution"]
     sweep, status = about["sweep"], about["status"]
@@ -26,7 +24,7 @@ def standing(document: Document, width: int, color: bool = False) -> str:
     return f"{title}\n{facts(_facts(document, name), width)}"
 
 
-def _facts(document: Document, name: str) -> list[tuple[str, str]]:
+def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
     about, owner, asked = document["execution"], document["owner"], document["asked"]
     single = about["sweep"]["kind"] == "single"
     chosen = texts.chosen(about["choices"]) if about["choices"] is not None else _chosen(about["combinations"])
@@ -55,10 +53,10 @@ def _facts(document: Document, name: str) -> list[tuple[str, str]]:
     ]
 
 
-def _chosen(combinations: list[Mapping[str, str]]) -> str:
+def _chosen(combinations: Sequence[Mapping[str, str]]) -> str:
     return texts.chosen_by_all(combinations) if any(combinations) else ""
 
 
-def _run(run: Document) -> str:
+def _run(run: RunningNode) -> str:
     attempt = f", attempt {run['attempt']}" if run["attempt"] > 1 else ""
     return f"{texts.under(run)} for {texts.took(run['for_s'])}{attempt}"

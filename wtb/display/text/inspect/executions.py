@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from wtb.core import texts as words
+from wtb.core.documents.executions import (
+    CallDocument,
+    ExecutionCell,
+    ExecutionDocument,
+    ExecutionHeading,
+    InvocationDocument,
+    ShownStep,
+    TotalsDocument,
+)
+from wtb.core.documents.lineage import (
+    CheckpointDocument,
+    CheckpointSide,
+    DiffDocument,
+    ExecutionSide,
+    FileDifference,
+    HistoryDocument,
+    StateDifference,
+)
 from wtb.core.texts import MISSING, money, printable
 from wtb.display.tables import facts, grid, wrapped
-
-Document = Mapping[str, Any]
 
 _LINES = 20  # of an output
 _CALL_LINES = 8  # of what a call was given, and of what came of it
@@ -19,11 +35,11 @@ _DIFFERS = {
     "path": "they went different ways",
     "variant": "another variant",
     "result": "the same variant with another result",
-    "end": "only one of them goes on",
+    "end": "only one of them continues",
 }
 
 
-def execution(document: Document, width: int, color: bool = False) -> str:
+def execution(document: ExecutionDocument, width: int, color: bool = False) -> str:
     """An execution: what it stands for, the way it went, what failed, and its state."""
     about, parts = document["execution"], []
     parts.append(_title(about, color) + "\n" + facts(_about(document), width))
@@ -41,11 +57,11 @@ def execution(document: Document, width: int, color: bool = False) -> str:
     return "\n".join(parts)
 
 
-def _title(about: Document, color: bool) -> str:
+def _title(about: ExecutionHeading, color: bool) -> str:
     return f"execution {about['id']}: {words.colored(about['status'], about['status'], color)}"
 
 
-def _about(document: Document) -> list[tuple[str, str]]:
+def _about(document: ExecutionDocument) -> list[tuple[str, str]]:
     about, totals = document["execution"], document["totals"]
     single = about["sweep"]["kind"] == "single"
     spent = ""
@@ -71,7 +87,7 @@ def _about(document: Document) -> list[tuple[str, str]]:
     ]
 
 
-def _path(path: Sequence[Document], width: int, color: bool) -> str:
+def _path(path: Sequence[ShownStep], width: int, color: bool) -> str:
     costs = any(run["usd"] for run in path)
     headers = ["step", "node=variant", "visit", "status", "attempts", "time", *(["cost"] if costs else [])]
     rows = [
@@ -90,7 +106,7 @@ def _path(path: Sequence[Document], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=right, whole={"status"}, color=color)
 
 
-def _failures(document: Document, width: int) -> list[str]:
+def _failures(document: ExecutionDocument, width: int) -> list[str]:
     """Failed attempts with the frames of the user's own code, and what failed outside of any attempt."""
     parts = []
     about, shown = document["execution"], set()
@@ -101,27 +117,27 @@ def _failures(document: Document, width: int) -> list[str]:
                 took = words.took(attempt["duration_s"])
                 ended = "asked" if attempt["status"] == "waiting" else "failed"
                 title = f"{words.under(run)}, attempt {attempt['number']} {ended} after {took}"
-                parts.append(_failure(title, attempt, width))
+                parts.append(_failure(title, attempt["error"], attempt["trace"], width))
     if about["error"] and about["error"] not in shown:
-        parts.append(_failure("failed", about, width))
+        parts.append(_failure("failed", about["error"], about["trace"], width))
     return parts
 
 
-def _failure(title: str, failed: Document, width: int) -> str:
-    lines = [*wrapped(title, width), *wrapped(failed["error"], width, "  ")]
-    if failed["trace"]:
-        lines += wrapped(failed["trace"].rstrip("\n"), width, "  ")
+def _failure(title: str, error: str, trace: str, width: int) -> str:
+    lines = [*wrapped(title, width), *wrapped(error, width, "  ")]
+    if trace:
+        lines += wrapped(trace.rstrip("\n"), width, "  ")
     return "\n".join(lines) + "\n"
 
 
-def _outputs(document: Document, width: int) -> list[str]:
+def _outputs(document: ExecutionDocument, width: int) -> list[str]:
     """The last lines that attempts have printed."""
     parts = []
     for run in document["path"]:
         for attempt in run["tried"]:
-            for name in ("stdout", "stderr"):
-                if attempt[name]:
-                    lines = attempt[name].rstrip("\n").split("\n")
+            for name, output in (("stdout", attempt["stdout"]), ("stderr", attempt["stderr"])):
+                if output:
+                    lines = output.rstrip("\n").split("\n")
                     number = f", attempt {attempt['number']}" if len(run["tried"]) > 1 else ""
                     more = f" (its last {_LINES} lines of {len(lines):,}; all: --format json)"
                     title = f"{words.under(run)}{number} {name}{more if len(lines) > _LINES else ''}"
@@ -130,7 +146,7 @@ def _outputs(document: Document, width: int) -> list[str]:
     return parts
 
 
-def _cells(cells: Sequence[Document], width: int, color: bool) -> str:
+def _cells(cells: Sequence[ExecutionCell], width: int, color: bool) -> str:
     metrics = list(dict.fromkeys(metric for cell in cells for metric in cell["scores"]))
     headers = ["combination", "status", *metrics]
     rows = [
@@ -145,14 +161,14 @@ def _cells(cells: Sequence[Document], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=set(metrics), whole={"status"}, combinations=named, color=color)
 
 
-def _state(state: Document, width: int) -> str:
+def _state(state: Mapping[str, Any], width: int) -> str:
     indent = min(30, max(len(key) for key in state) + 2)
     return "".join(
         f"  {printable(key):<{indent}}{words.short(value, width - indent - 2)}\n" for key, value in state.items()
     )
 
 
-def _call(step: Document, call: Document, width: int) -> str:
+def _call(step: ShownStep, call: CallDocument, width: int) -> str:
     what = call["model"] or call["tool"] or "call"
     tokens = ""
     if call["tokens_in"] or call["tokens_out"]:
@@ -192,22 +208,22 @@ def _first_lines(text: str, width: int) -> list[str]:
     return lines if more <= 0 else [*lines[:_CALL_LINES], f"  ({words.plural(more, 'more line')}; all: --format json)"]
 
 
-def _invocation(step: Document, one: Document, width: int) -> str:
+def _invocation(step: ShownStep, call: InvocationDocument, width: int) -> str:
     """A call of a tool."""
-    named = one["arguments"] if isinstance(one["arguments"], dict) else {"arguments": one["arguments"]}
+    named = call["arguments"] if isinstance(call["arguments"], dict) else {"arguments": call["arguments"]}
     given = ", ".join(f"{key}={words.short(value, 200)}" for key, value in named.items())
-    how = "" if one["status"] == "done" else f" ({one['status']})"
-    lines = wrapped(f"{step['node']} used {one['tool']}, {words.took(one['duration_s'])}{how}", width)
+    how = "" if call["status"] == "done" else f" ({call['status']})"
+    lines = wrapped(f"{step['node']} used {call['tool']}, {words.took(call['duration_s'])}{how}", width)
     lines += _first_lines(f"with: {given}", width) if given else []
-    if one["status"] == "failed":
-        lines += _first_lines(f"error: {one['error']}", width)
-    elif one["result"] is not None:
-        result = one["result"] if isinstance(one["result"], str) else words.short(one["result"], 1000)
+    if call["status"] == "failed":
+        lines += _first_lines(f"error: {call['error']}", width)
+    elif call["result"] is not None:
+        result = call["result"] if isinstance(call["result"], str) else words.short(call["result"], 1000)
         lines += _first_lines(f"result: {result}", width)
     return "\n".join(lines) + "\n"
 
 
-def history(document: Document, width: int, color: bool = False) -> str:
+def history(document: HistoryDocument, width: int, color: bool = False) -> str:
     """The line of checkpoints, and below it where each visit of a node begins and ends."""
     about = document["execution"]
     single = about["sweep"]["kind"] == "single"
@@ -239,28 +255,28 @@ def history(document: Document, width: int, color: bool = False) -> str:
     return f"{head}\n{table}\n{_boundaries(document, width, color)}{_left(document, width)}"
 
 
-def _made(made: Document | None) -> str:
+def _made(made: Mapping[str, Any] | None) -> str:
     """How a person made a checkpoint."""
     if made is None:
         return ""
-    how = {"execution.rolled_back": "rolled back", "execution.redone": "a rollback taken back", "fork.made": "forked"}
+    how = {"execution.rolled_back": "rolled back", "execution.redone": "a rollback undone", "fork.made": "forked"}
     keys = ", ".join(made.get("set") or made.get("changed") or made.get("keys") or ())
     by = f" by {made['by']}" if made.get("by") else ""
     why = f": {made['reason']}" if made.get("reason") else ""
     return f"{how.get(made['kind'], 'edited')}{by}{f' ({keys} changed)' if keys else ''}{why}"
 
 
-def _left(document: Document, width: int) -> str:
+def _left(document: HistoryDocument, width: int) -> str:
     """The lines that rollbacks left."""
     lines = []
     for one in document["left"]:
         nodes = ", ".join(one["nodes"]) or "nothing"
-        again = ", taken back since" if one["redone_at"] else ""
+        again = ", undone since" if one["redone_at"] else ""
         lines += wrapped(f"by {one['by']}: {nodes}{again}; its head is checkpoint {one['from_id']}", width, "  ")
     return "\nlines left by rollbacks\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def _checkpoint_rows(checkpoint: Document) -> list[list[str]]:
+def _checkpoint_rows(checkpoint: CheckpointDocument) -> list[list[str]]:
     """A row for each writer; the root, which nobody wrote, has one too."""
     following = ", ".join(checkpoint["next"]) or "the end"
     trigger = checkpoint["name"] or checkpoint["trigger"]
@@ -286,7 +302,7 @@ def _end(name: str) -> str:
     return "the end" if name == "__end__" else name
 
 
-def _boundaries(document: Document, width: int, color: bool) -> str:
+def _boundaries(document: HistoryDocument, width: int, color: bool) -> str:
     if not document["boundaries"]:
         return "no node has been reached yet\n"
     step = {one["id"]: f"step {one['step']}" for one in document["checkpoints"]}
@@ -305,18 +321,18 @@ def _boundaries(document: Document, width: int, color: bool) -> str:
     return "boundaries\n" + grid(headers, rows, width, right={"visit", "time"}, whole={"status"}, color=color)
 
 
-def diff(document: Document, width: int, color: bool = False) -> str:
+def diff(document: DiffDocument, width: int, color: bool = False) -> str:
     """Where two executions part, and in what they differ at the end."""
     a, b = document["a"], document["b"]
     text = facts([("A", _one(a)), ("B", _one(b)), ("parting", _parting(document))], width)
     if a["totals"] or b["totals"]:
-        text += "\n" + _totals(a, b, width)
+        text += "\n" + _totals(a["totals"], b["totals"], width)
     ways = [(f"path of {name}", " → ".join(words.line(one["path"]))) for name, one in (("A", a), ("B", b))]
     text += "\n" + facts(ways, width)
     return text + "\n" + _states(document["state"], width) + _files(document["files"], width)
 
 
-def _files(changes: Sequence[Document] | None, width: int) -> str:
+def _files(changes: Sequence[FileDifference] | None, width: int) -> str:
     """The files in which two snapshots differ, from A to B."""
     if not changes:
         return ""
@@ -325,14 +341,18 @@ def _files(changes: Sequence[Document] | None, width: int) -> str:
     return "files\n" + "".join(f"  {words.cut(line, width - 2)}\n" for line in [*shown, *more])
 
 
-def _one(about: Document) -> str:
-    if "case" not in about:
+def _is_execution(about: ExecutionSide | CheckpointSide) -> TypeGuard[ExecutionSide]:
+    return "case" in about
+
+
+def _one(about: ExecutionSide | CheckpointSide) -> str:
+    if not _is_execution(about):
         return f"checkpoint {about['id']}"
     chosen = words.chosen_by_all(about["combinations"])
     return f"{about['id']} ({about['status']}): {about['case']}, repeat {about['repeat']}, {chosen}"
 
 
-def _parting(document: Document) -> str:
+def _parting(document: DiffDocument) -> str:
     shared = words.plural(document["shared_steps"], "step")
     common = f"{shared} shared, up to checkpoint {document['common_checkpoint']}; "
     if document["common_checkpoint"] is None:
@@ -340,35 +360,34 @@ def _parting(document: Document) -> str:
     found = document["divergence"]
     if found is None:
         return common + "no difference in what they ran and found"
-    sides = [", ".join(found[side]) or "nothing" for side in ("a", "b")]
+    sides = [", ".join(side) or "nothing" for side in (found["a"], found["b"])]
     where = f": {sides[0]} | {sides[1]}" if sides != ["nothing", "nothing"] else ""
     return f"{common}at step {found['step']} {_DIFFERS[found['why']]}{where}"
 
 
-def _totals(a: Document, b: Document, width: int) -> str:
-    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "elapsed_s": ("time", words.took),
-        "usd": ("cost", money),
-        "tokens_in": ("tokens in", "{:,}".format),
-        "tokens_out": ("tokens out", "{:,}".format),
-        "node_runs": ("node runs", "{:,}".format),
+def _totals(a: TotalsDocument | None, b: TotalsDocument | None, width: int) -> str:
+    shown: dict[str, Callable[[TotalsDocument], tuple[float, str]]] = {
+        "time": lambda totals: (totals["elapsed_s"], words.took(totals["elapsed_s"])),
+        "cost": lambda totals: (totals["usd"], money(totals["usd"])),
+        "tokens in": lambda totals: (totals["tokens_in"], f"{totals['tokens_in']:,}"),
+        "tokens out": lambda totals: (totals["tokens_out"], f"{totals['tokens_out']:,}"),
+        "node runs": lambda totals: (totals["node_runs"], f"{totals['node_runs']:,}"),
     }
-    sides = [one["totals"] or {} for one in (a, b)]
-    rows = [
-        [label, *(say(side[key]) if key in side else MISSING for side in sides)]
-        for key, (label, say) in shown.items()
-        if any(side.get(key) for side in sides)
-    ]
+    rows = []
+    for label, figure in shown.items():
+        figures = [(0, MISSING) if side is None else figure(side) for side in (a, b)]
+        if any(amount for amount, _ in figures):
+            rows.append([label, *(text for _, text in figures)])
     return grid(["as if alone", "A", "B"], rows, width, right={"A", "B"})
 
 
-def _states(state: Document, width: int) -> str:
+def _states(state: StateDifference, width: int) -> str:
     values = [("", key, value["a"], value["b"]) for key, value in state["changed"].items()]
     lines = []
     for _, key, before, after in values:
         lines += [printable(key), f"  A  {words.short(before, width - 5)}", f"  B  {words.short(after, width - 5)}"]
-    for side, name in (("only_a", "A"), ("only_b", "B")):
-        for key, value in state[side].items():
+    for only, name in ((state["only_a"], "A"), (state["only_b"], "B")):
+        for key, value in only.items():
             lines += [f"{printable(key)} (only in {name})", f"     {words.short(value, width - 5)}"]
     if state["same"]:
         lines += wrapped(f"the same in both: {', '.join(state['same'])}", width)

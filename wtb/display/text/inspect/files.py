@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from wtb.core import texts
+from wtb.core.documents.lineage import FileChangesDocument, FilesDocument, FilesHeading
 from wtb.core.texts import MISSING
 from wtb.display.tables import facts, grid
 
-Document = Mapping[str, Any]
 _SHORT_HASH = 12
 
 
-def listed(document: Document, width: int, color: bool = False) -> str:
+def listed(document: FilesDocument, width: int, color: bool = False) -> str:
     """Path, size, mode and the beginning of the hash of each file."""
     head = facts([("of", _of(document)), ("at", _place(document))], width)
     if not document["files"]:
@@ -27,7 +24,7 @@ def listed(document: Document, width: int, color: bool = False) -> str:
     return f"{head}\n{table}\n{total}\n"
 
 
-def changes(document: Document, width: int, color: bool = False) -> str:
+def changes(document: FileChangesDocument, width: int, color: bool = False) -> str:
     """What was added, removed and changed from A to B, with sizes."""
     sides = [f"{_of(document[side])}, {_place(document[side])}" for side in ("a", "b")]
     head = facts([("A", sides[0]), ("B", sides[1])], width)
@@ -43,14 +40,14 @@ def changes(document: Document, width: int, color: bool = False) -> str:
 _KINDS = ("added", "removed", "changed")
 
 
-def _of(about: Document) -> str:
+def _of(about: FilesHeading) -> str:
     if about["execution"] is None:
         return f"sweep {about['sweep']}"
     chosen = texts.chosen_by_all(about["combinations"])
     return f"execution {about['execution']}: {about['case']}, repeat {about['repeat']}, {chosen}"
 
 
-def _place(about: Document) -> str:
+def _place(about: FilesHeading) -> str:
     if about["checkpoint"] is None:
         return "it has not begun yet"
     after = f"after {', '.join(about['after'])}" if about["after"] else "before the first node"

@@ -59,7 +59,7 @@ def _order(graph: Graph) -> list[str]:
 
 
 def _arrows(graph: Graph, node: str) -> list[_Arrow]:
-    found = []
+    arrows = []
     for edge in sorted(graph["edges"], key=lambda edge: -edge["priority"]):
         if node not in edge["from"]:
             continue
@@ -71,13 +71,13 @@ def _arrows(graph: Graph, node: str) -> list[_Arrow]:
             when = f"when {_condition(edge['when'])}" + (f", priority {edge['priority']}" if edge["priority"] else "")
         elif edge["default"]:
             when = "otherwise"
-        found.append(_Arrow(edge["to"], when))
+        arrows.append(_Arrow(edge["to"], when))
     for branch in graph["branches"]:
         if branch["from"] == node:
             by = _condition(branch["by"])
-            found += [_Arrow(target, f"when {by} is {key!r}") for key, target in branch["to"].items()]
-            found += [_Arrow(branch["default"], f"when {by} is anything else")] if branch["default"] else []
-    return found or [_Arrow("END")]
+            arrows += [_Arrow(target, f"when {by} is {key!r}") for key, target in branch["to"].items()]
+            arrows += [_Arrow(branch["default"], f"when {by} is anything else")] if branch["default"] else []
+    return arrows or [_Arrow("END")]
 
 
 def _condition(name: str) -> str:

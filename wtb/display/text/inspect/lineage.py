@@ -9,10 +9,9 @@ from typing import Any
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.documents.lineage import SegmentDocument, TreeDocument, TreeExecution, TreeNode
 from wtb.core.texts import cut_one, printable
 from wtb.display.tables import wrapped
-
-Document = Mapping[str, Any]
 
 _BOXES = ("├─ ", "└─ ", "│  ", " → ", "● ", "╳ ")
 _ASCII = ("|- ", "`- ", "|  ", " -> ", "* ", "x ")
@@ -25,7 +24,7 @@ _MADE = {
 }
 
 
-def tree(document: Document, width: int, color: bool = False) -> str:
+def tree(document: TreeDocument, width: int, color: bool = False) -> str:
     """The lines of executions from their inputs to their heads."""
     signs = _signs()
     about = document["sweep"]
@@ -62,48 +61,54 @@ def _signs() -> Sequence[str]:
 
 
 def _lines(
-    segments: Sequence[Document], document: Document, width: int, color: bool, signs: Sequence[str]
+    segments: Sequence[SegmentDocument], document: TreeDocument, width: int, color: bool, signs: Sequence[str]
 ) -> list[str]:
     middle, last, through, _, _, _ = signs
     below: dict[str | None, list[str]] = {}
-    for one in segments:
-        below.setdefault(one["parent"], []).append(one["id"])
+    for segment in segments:
+        below.setdefault(segment["parent"], []).append(segment["id"])
     lines: list[str] = []
     indent: dict[str | None, str] = {None: ""}
-    for one in segments:
-        parent = one["parent"]
+    for segment in segments:
+        parent = segment["parent"]
         before = indent.get(parent, "")
-        is_last = one["id"] == below[parent][-1]
+        is_last = segment["id"] == below[parent][-1]
         alone = parent is not None and len(below[parent]) == 1
         front = before if parent is None else before + (last if is_last or alone else middle)
         # What goes on alone stays where it is, so that a line edited often does not wander off.
-        indent[one["id"]] = before if parent is None or alone else before + ("   " if is_last else through)
+        indent[segment["id"]] = before if parent is None or alone else before + ("   " if is_last else through)
         if cell_len(front) > width // 2:  # too deep to be drawn
-            front = indent[one["id"]] = "... "
+            front = indent[segment["id"]] = "... "
         # What passes by on the left of lines of their own: to those beside it, and to what goes on from it.
-        beside = indent[one["id"]].replace(".", " ") + (through[0] if one["id"] in below else "")
-        lines += _line(one, front, beside, document, width, color, signs)
+        beside = indent[segment["id"]].replace(".", " ") + (through[0] if segment["id"] in below else "")
+        lines += _line(segment, front, beside, document, width, color, signs)
     return lines
 
 
 def _line(
-    one: Document, front: str, beside: str, document: Document, width: int, color: bool, signs: Sequence[str]
+    segment: SegmentDocument,
+    front: str,
+    beside: str,
+    document: TreeDocument,
+    width: int,
+    color: bool,
+    signs: Sequence[str],
 ) -> list[str]:
     arrow, head, cross = signs[3:]
-    nodes = texts.line([_label(node) for node in one["nodes"]])
-    if one["input"]:
+    nodes = texts.line([_label(node) for node in segment["nodes"]])
+    if segment["input"]:
         nodes.insert(0, "(input)")
-    if one["made"] is not None:
-        nodes.insert(0, _made(one["made"]))
+    if segment["made"] is not None:
+        nodes.insert(0, _made(segment["made"]))
     room = width - cell_len(front)
     beside = beside.ljust(cell_len(front) + 2)
     path = printable(arrow.join(nodes)) if nodes else "(here)"
     ends = []
-    for id in one["heads"]:
+    for id in segment["heads"]:
         about, marked = document["executions"][id], id == document["execution"]
         ends.append((_head(id, about, False, marked), _head(id, about, color, marked)))
-    if one["left"]:
-        by = f" by {printable(one['left_by'])}" if one["left_by"] else ""
+    if segment["left"]:
+        by = f" by {printable(segment['left_by'])}" if segment["left_by"] else ""
         text = cut_one(f"{cross}{path}  left{by}", room, 0)
         return [front + (f"\x1b[2m{text}\x1b[0m" if color else text), *_below(beside, ends, head, width)]
     if len(ends) == 1:
@@ -126,11 +131,11 @@ def _elided(path: str, nodes: Sequence[str], arrow: str, room: int) -> str:
     return cut_one(printable(f"{nodes[0]}{arrow}...{arrow}{nodes[-1]} ({len(nodes)} nodes)"), room, 0)
 
 
-def _label(node: Document) -> str:
+def _label(node: TreeNode) -> str:
     return f"{node['node']}={node['variant']}" if node["varied"] else str(node["node"])
 
 
-def _made(made: Document) -> str:
+def _made(made: Mapping[str, Any]) -> str:
     by = made.get("by")
     keys = made.get("set") or made.get("changed") or made.get("keys") or ()
     how = _MADE.get(made["kind"], "changed by hand")
@@ -139,7 +144,7 @@ def _made(made: Document) -> str:
     return f"({how}{f' {by}' if by else ''}{': ' + ', '.join(keys) if keys else ''})"
 
 
-def _head(id: str, one: Document, color: bool, marked: bool) -> str:
+def _head(id: str, one: TreeExecution, color: bool, marked: bool) -> str:
     cells = texts.plural(one["cells"], "cell") if one["cells"] else ""
     if one["origin"] == "manual":
         cells = "fork"

@@ -104,13 +104,15 @@ def adapt(found: Any, name: str, source: Any) -> GraphWorkflow:
     return workflow
 
 
-def _add(workflow: GraphWorkflow, one: _Added) -> list[str]:
-    node = workflow.varied(one.node)
+def _add(workflow: GraphWorkflow, added: _Added) -> list[str]:
+    node = workflow.varied(added.node)
     if node is None:
-        near = did_you_mean(one.node, workflow.nodes)
-        return [f"variant {one.name!r} is for node {one.node!r}, which is not there{near}"]
-    if one.name in node.variants:
-        return [f"node {one.node!r} has two variants named {one.name!r}"]
+        near = did_you_mean(added.node, workflow.nodes)
+        return [f"variant {added.name!r} is for node {added.node!r}, which is not there{near}"]
+    if added.name in node.variants:
+        return [f"node {added.node!r} has two variants named {added.name!r}"]
     own = node.variants[node.default]
-    fn = own.fn if one.fn is None else one.fn
-    return workflow.add_variant(GraphVariant(one.node, one.name, fn, one.params, one.description or own.description))
+    fn = own.fn if added.fn is None else added.fn
+    return workflow.add_variant(
+        GraphVariant(added.node, added.name, fn, added.params, added.description or own.description)
+    )

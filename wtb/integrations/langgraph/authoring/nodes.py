@@ -52,17 +52,17 @@ class GraphVariant(Variant):
             return []
         if not parameters:
             return [f"{where}: takes no state; expected (state), with parameters by keyword"]
-        found = []
+        problems_found = []
         known = {p.name: p for p in parameters[1:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
         anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
         for name in self.params:
             if name in GIVEN or (name not in known and not anything):
                 takes = ", ".join(name for name in known if name not in GIVEN) or "none"
-                found.append(f"{where}: takes no parameter {name!r} (it takes: {takes})")
+                problems_found.append(f"{where}: takes no parameter {name!r} (it takes: {takes})")
         for name, parameter in known.items():
             if parameter.default is parameter.empty and name not in self.params and name not in GIVEN:
-                found.append(f"{where}: parameter {name!r} has neither a default nor a value")
-        return found
+                problems_found.append(f"{where}: parameter {name!r} has neither a default nor a value")
+        return problems_found
 
 
 class GraphNode(Node):

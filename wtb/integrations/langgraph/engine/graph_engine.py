@@ -70,6 +70,10 @@ class GraphEngine:
         self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
         self._warnings: set[str] = set()
 
+    def is_async(self, node: str, variant: str) -> bool:
+        found = self.workflow.nodes[node]
+        return isinstance(found, GraphNode) and is_async(self._under(found, variant)[found.place].bound)
+
     def begin(self, state: Values, root: Root) -> Joined:
         """The state after the conditional entry edges, which run here. Raises what they raise."""
         if len(self.workflow.roots) > 1:

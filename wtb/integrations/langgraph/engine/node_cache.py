@@ -31,7 +31,7 @@ class Cached:
             return None
         variant = node.variants[task.variant]
         params = digest(encode(dict(variant.params)))
-        space = ("wtb", node.name, task.variant, node.fingerprint(task.variant), params, str(task.repeat))
+        space = ("wtb", node.name, task.variant, node.fingerprint(task.variant), params, str(task.root.repeat))
         name = policy.key_func(given)
         return cls(graph.cache, space, digest(name.encode() if isinstance(name, str) else bytes(name)), policy.ttl)
 

@@ -59,7 +59,7 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
 
     An untracked value that cannot be stored, such as a session of a shell, is left out: it lasts for its step.
     """
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     times: Counter[str] = Counter()
     for channel, value in writes:
         if _is_fleeting(graph, channel, value):
@@ -67,9 +67,9 @@ def write_values(graph: Graph, who: str, writes: Iterable[Write]) -> dict[str, V
         key = HIDDEN + channel if is_internal(graph, channel) else channel
         plain = _plain_send(value, graph) if isinstance(value, Send) else value
         numbered = f"{key}{AGAIN}{times[key]}" if times[key] else key
-        found[numbered] = stored(f"{who} key", channel, plain)
+        values[numbered] = stored(f"{who} key", channel, plain)
         times[key] += 1
-    return found
+    return values
 
 
 def writes_of(values: Values, known: Known) -> list[Write]:

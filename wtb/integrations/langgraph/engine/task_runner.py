@@ -94,7 +94,7 @@ def executable(
 ) -> PregelExecutableTask | None:
     """A task of a frame that LangGraph can run; None where nothing triggers it. path: of LangGraph."""
     checkpoint = frame.checkpoint()
-    found = prepare_single_task(
+    task = prepare_single_task(
         path,
         None,
         checkpoint=checkpoint,
@@ -110,7 +110,7 @@ def executable(
         for_execution=True,
         store=store,
     )
-    return cast("PregelExecutableTask | None", found)
+    return cast("PregelExecutableTask | None", task)
 
 
 @dataclass

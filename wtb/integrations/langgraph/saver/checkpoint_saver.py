@@ -122,7 +122,7 @@ class Saver(BaseCheckpointSaver[Any]):
         self.database = url if isinstance(url, Database) else Database(url)
         self._is_ours = self.database is not url
         self.database.prepare()
-        self._opened = Threads(self.database, find_session(self.database, session)["id"])
+        self._opened = Threads(self.database, find_session(self.database, session).id)
         self._pairing = Pairing()
         self._lock = threading.Lock()
         self._heads: OrderedDict[Place, Head] = OrderedDict()

@@ -98,17 +98,17 @@ class Pairing:
             elif parent_id is not None and thread.in_vain < _TRIES:
                 came = self._changed.wait_for(lambda: thread.made_from == parent_id, PATIENCE_S)
                 thread.in_vain += not came
-            found, thread.waiting = thread.waiting, []
-            for writes in found:
+            waiting, thread.waiting = thread.waiting, []
+            for writes in waiting:
                 writes.taken = True
-            if found:
+            if waiting:
                 thread.in_vain = 0
         try:
-            yield found
-            for writes in found:
+            yield waiting
+            for writes in waiting:
                 writes.stored = True
         finally:
-            for writes in found:
+            for writes in waiting:
                 writes.over.set()
 
     def _thread(self, place: Place) -> _Thread:

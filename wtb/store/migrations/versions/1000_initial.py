@@ -162,7 +162,7 @@ def upgrade() -> None:
         sa.Column("node", sa.String(200), primary_key=True, server_default=""),
         sa.Column("kind", sa.String(10), primary_key=True),
         sa.Column("amount", sa.Double, nullable=False),
-        sa.Column("alone", sa.Boolean, nullable=False, comment="nobody can tell its cost: no other begins beside it"),
+        sa.Column("alone", sa.Boolean, nullable=False, comment="its cost is unknown: no other starts beside it"),
         sa.Column("execution_id", Id, nullable=False),
         sa.Column("runner_id", Id, nullable=False, index=True),
         sa.ForeignKeyConstraint(
@@ -186,7 +186,7 @@ def upgrade() -> None:
         sa.Column("queued", sa.Boolean, nullable=False, comment="workers run its sweeps"),
         sa.Column("baseline", sa.String(200), comment="the name of one, or `last`"),
         sa.Column("margin", Json, nullable=False, comment="metric -> the loss that would matter"),
-        sa.Column("notify", Json, nullable=False, comment="whom to tell"),
+        sa.Column("notify", Json, nullable=False, comment="notification targets"),
         sa.Column("next_at", sa.Double, comment="its next fire; null while it is paused"),
         sa.Column("created_at", sa.Double, nullable=False, server_default=now()),
         sa.CheckConstraint("status IN ('active', 'paused')", name="status"),
@@ -209,7 +209,7 @@ def upgrade() -> None:
         sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
         sa.Column("kind", sa.String(8), nullable=False, server_default="sweep", comment="sweep, or a single execution"),
         sa.Column("breakpoints", Json, comment="where executions pause, in words"),
-        sa.Column("notify", Json, comment="whom to tell of what; null where nobody is to be told"),
+        sa.Column("notify", Json, comment="notification targets and what each is sent; null if none"),
         sa.Column("cells", sa.BigInteger, nullable=False),
         sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
         sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
@@ -248,10 +248,10 @@ def upgrade() -> None:
         sa.Column("at", sa.Double, nullable=False, server_default=now()),
         sa.Column("sent_at", sa.Double),
         sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("lease_until", sa.Double, comment="somebody is telling of it, or waits to try again"),
-        sa.Column("error", sa.Text, comment="why it could not be told when it was tried last"),
+        sa.Column("lease_until", sa.Double, comment="a notification is being sent, or waits for its next try"),
+        sa.Column("error", sa.Text, comment="why its last notification failed"),
         sa.Index("ix_alerts_open", "sweep_id", **where("sent_at IS NULL")),
-        comment="events that somebody is to be told of",
+        comment="events to notify somebody of",
     )
     op.create_table(
         "approvals",
@@ -358,7 +358,7 @@ def upgrade() -> None:
         sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
         sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
         sa.Column(
-            "stalled_at", sa.Double, comment="since when a node of it that runs has told nothing; null where it tells"
+            "stalled_at", sa.Double, comment="since when its running node has reported nothing; null while it reports"
         ),
         sa.Column("created_at", sa.Double, nullable=False),
         sa.Column("finished_at", sa.Double),
@@ -381,7 +381,7 @@ def upgrade() -> None:
         sa.Column("status", sa.String(16), nullable=False),
         sa.Column("manual", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
-        sa.Column("lease_until", sa.Double, comment="held until then; of one at its end: somebody is to be told"),
+        sa.Column("lease_until", sa.Double, comment="when its lease ends; set after its end if a notification is due"),
         sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
         sa.Column("sweep_id", Id, unique=True, comment="its sweep, set in the transaction that submits it"),
         sa.Column("baseline_id", Id, comment="the sweep that it was compared with"),
@@ -418,7 +418,11 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
         sa.Column("better", sa.String(8), nullable=False),
         sa.Column(
-            "declared", sa.Boolean, nullable=False, server_default=sa.true(), comment="whether anybody said better"
+            "declared",
+            sa.Boolean,
+            nullable=False,
+            server_default=sa.true(),
+            comment="whether the direction was declared",
         ),
         sa.Column(
             "by_median",
@@ -459,7 +463,7 @@ def upgrade() -> None:
         sa.Column("session_id", Id, nullable=False, index=True),
         sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
         sa.Column(
-            "execution_id", Id, nullable=False, comment="that it was claimed for; it goes on with what forks off"
+            "execution_id", Id, nullable=False, comment="that it was claimed for; it continues with what forks off"
         ),
         sa.Column("since", sa.Double, nullable=False),
         comment="the slots of workers that are busy",

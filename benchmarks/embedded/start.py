@@ -1,0 +1,91 @@
+"""How long commands take to start: `wtb --help`, and `wtb run` until its first node runs.
+
+The latter over the bare imports that it needs: those of modules of other packages, in a process that does nothing else.
+Files are in the cache of the system, and modules are compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from secrets import token_hex
+
+import sqlalchemy as sa
+
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.workers import ROOT
+from wtb.store.database import Database
+from wtb.store.tables.schema import attempts
+
+WTB = [sys.executable, "-m", "wtb"]
+IMPORT = "import importlib, json, sys\nfor name in json.load(open(sys.argv[1])): importlib.import_module(name)"
+OWN = ("wtb", "benchmarks", "__main__")
+
+
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    folder = environment.folder / f"start-{token_hex(6)}"
+    folder.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    needed = _needed(folder, env)
+    bare = [sys.executable, "-c", IMPORT, str(needed)]
+    helps, starts = [], []
+    for number in range(runs + 1):
+        helped = _cpu_s([*WTB, "--help"], folder, env)
+        begun = time.perf_counter()
+        _cpu_s(bare, folder, env)
+        bare_s = time.perf_counter() - begun
+        started_s = _first_node_s(folder, env, f"sweep{number}")
+        if number:  # the first round compiles
+            helps.append(helped)
+            starts.append(started_s / bare_s)
+    yield of_rounds("`wtb --help`, CPU", helps, "s", 0.25)
+    yield of_rounds("`wtb run` until its first node runs / bare imports", starts, "x", 1.5)
+
+
+def _needed(folder: Path, env: Mapping[str, str]) -> Path:
+    """Write a list of the modules of other packages that the command has imported when a node runs."""
+    _run(folder, env, "needed", "listing", "thread")
+    loaded = json.loads((folder / "modules.json").read_text())
+    names = [name for name in loaded if name.partition(".")[0] not in OWN]
+    path = folder / "needed.json"
+    path.write_text(json.dumps(names))
+    return path
+
+
+def _first_node_s(folder: Path, env: Mapping[str, str], name: str) -> float:
+    """Seconds from the start of the command until its first node runs, in a node process."""
+    begun = time.time()
+    _run(folder, env, name, "waiting", "process")
+    database = Database(f"sqlite:///{folder / name}.db")
+    with database.read() as connection:
+        first = connection.execute(sa.select(sa.func.min(attempts.c.started_at))).scalar_one()
+    database.close()
+    return float(first - begun)
+
+
+def _run(folder: Path, env: Mapping[str, str], name: str, workflow: str, pool: str) -> None:
+    sweep = {
+        "workflow": f"benchmarks.workloads.waiting:{workflow}",
+        "cases": [{"id": "0", "input": {"x": 0}}],
+        "vary": {"call": "all"},
+        "run": {"pool": pool},
+    }
+    (folder / f"{name}.json").write_text(json.dumps(sweep))
+    _cpu_s([*WTB, "run", f"{name}.json", "--quiet", "--db", f"sqlite:///{name}.db"], folder, env)
+
+
+def _cpu_s(command: list[str], folder: Path, env: Mapping[str, str]) -> float:
+    """Run a command. Returns the seconds of CPU that it took, with all that it waited for."""
+    process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command}: ended with exit code {process.returncode}")
+    return used.ru_utime + used.ru_stime

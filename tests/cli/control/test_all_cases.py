@@ -1,0 +1,266 @@
+"""fork --all-cases: a row from a fork, with nodes in processes of their own, on this machine and by workers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.crew import ran as held_by
+from tests.support.crew import write_sweep
+from tests.support.project import Project
+
+FLOW = """
+from pathlib import Path
+from typing import TypedDict
+
+from wtb import END, Workflow, evaluator
+
+LOG = Path(__file__).parent / "log"
+
+
+class State(TypedDict, total=False):
+    x: int
+    way: list[str]
+
+
+wf = Workflow("flow", state=State)
+
+
+def note(text):
+    with LOG.open("a") as file:
+        file.write(text + "\\n")
+
+
+@wf.node
+def A(state):
+    note("A")
+    return {"way": ["A"]}
+
+
+@wf.node
+def B(state, *, suffix=""):
+    note("B")
+    return {"way": [*state["way"], "B" + suffix]}
+
+
+@wf.node
+def C(state):
+    note("C")
+    return {"way": [*state["way"], "C"]}
+
+
+B.variant("loud", suffix="!")
+wf.entry(A)
+wf.edge(A, B)
+wf.edge(B, C)
+wf.edge(C, END)
+
+
+@evaluator(better="higher")
+def length(case, result):
+    return len("".join(result.state["way"])) + result.state["x"]
+"""
+NEW = """
+import flow
+
+
+def written_later(state):
+    flow.note("B")
+    return {"way": [*state["way"], "B written later"]}
+"""
+CASES = ", ".join(f"{{id: c{number}, input: {{x: {number}}}}}" for number in range(8))
+SWEEP = f"""
+sweep: first
+workflow: flow:wf
+cases: [{CASES}]
+vary: {{B: [default, loud]}}
+baseline: {{B: default}}
+evaluate: ["flow:length"]
+"""
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Iterator[Project]:
+    """A sweep that was run to its end; its log is empty again."""
+    made = Project(tmp_path / "project")
+    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    made.inside("run", "sweep.yaml", check=0)
+    (made.folder / "log").unlink()
+    made.write({"later.py": NEW})
+    yield made
+    made.close()
+
+
+def execution(project: Project, case: str, variant: str = "loud") -> str:
+    cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    return str(next(one["execution"] for one in cells if (one["case"], one["combination"]["B"]) == (case, variant)))
+
+
+def matrix(project: Project) -> dict[str, object]:
+    found: dict[str, object] = project.inside("matrix", "first", "--format", "json", check=0).json
+    return found
+
+
+def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_makes_a_difference(ran: Project) -> None:
+    id = execution(ran, "c3")
+    made = ran.inside("fork", id, "--at", "A", "--variant", "B=later:written_later", "--all-cases", check=0)
+    assert "B=written_later is a row now, of 8 cells" in made.said
+    assert "(about 16 node runs)" in made.said
+    assert "it is exploratory, since case c3 suggested it" in made.said
+    assert Counter(ran.log()) == {"B": 8, "C": 8}
+    table = [line.split() for line in made.stdout.splitlines()]
+    assert ["exploratory", "written_later", "8"] in [line[:3] for line in table]
+    assert ["★", "best", "loud", "8"] in [line[:4] for line in table]
+    assert "Warning: B=written_later is exploratory" in made.stdout
+    csv = ran.inside("matrix", "first", "--format", "csv", check=0).stdout.splitlines()
+    assert [line.rsplit(",", 1)[1] for line in csv] == ["exploratory", "no", "no", "yes"]
+    report = ran.inside("report", "first", "-o", "report.html", check=0)
+    assert report.code == 0
+    assert "is exploratory: it was added after results were seen" in (ran.folder / "report.html").read_text()
+    assert "added a row of 8 cells, which case c3 suggested" in ran.inside("log", "first", check=0).stdout
+    ran.inside("tree", "first", "--case", "c3", check=0)
+
+
+def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_was_added(ran: Project) -> None:
+    fork = ran.inside("fork", execution(ran, "c1"), "--at", "A", "--variant", "B=default", check=0).stdout.strip()
+    same = ran.inside("fork", fork, "--all-cases", check=2)
+    assert "has the row B=default already" in same.said
+    louder = "B={name: louder, of: loud, suffix: '!!!'}"
+    made = ran.inside("fork", fork, "--variant", louder, "--all-cases", "--format", "json", check=0).json
+    assert (made["choices"], made["suggested_by"], made["cells"]) == ({"B": "louder"}, "c1", 8)
+    assert (made["status"], made["failed"], len(made["executions"])) == ("completed", 0, 8)
+    assert matrix(ran)["cells"] | {"total": 24} == matrix(ran)["cells"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--all-cases"], "a row needs something that differs"),
+        (["--all-cases", "--set", "x=1", "--variant", "B=default"], "a value that a person types holds for one case"),
+        (["--all-cases", "--at", "C", "--variant", "B=default"], "node 'B' does not run after checkpoint"),
+        (["--all-cases", "--variant", "D=default"], "the workflow has no node 'D'"),
+    ],
+)
+def test_what_is_no_row_is_refused(ran: Project, arguments: list[str], words: str) -> None:
+    refused = ran.inside("fork", execution(ran, "c3"), *arguments, check=2)
+    assert words in refused.said
+    assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
+
+
+def test_values_typed_into_a_fork_are_not_those_of_every_case(ran: Project) -> None:
+    made = ran.inside("fork", execution(ran, "c3"), "--at", "A", "--set", "x=9", "--variant", "B=default", check=0)
+    refused = ran.inside("fork", made.stdout.strip(), "--all-cases", check=2)
+    assert "has values that a person typed: they hold for its own case only" in refused.said
+
+
+@pytest.mark.parametrize("fault", ["submit.written", "journal.committed:2", "node.answered:9"])
+def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Project, fault: str) -> None:
+    fork = ["fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases"]
+    killed = ran.wtb(*fork, env={"WTB_FAULT": fault})
+    assert killed.code == -signal.SIGKILL
+    if fault == "submit.written":
+        assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
+        ran.inside(*fork, check=0)
+    else:
+        again = ran.inside(*fork, check=2)
+        assert "has the row B=written_later already; `wtb resume" in again.said
+        ran.inside("resume", "first", check=0)
+    found = matrix(ran)
+    assert json.dumps(found["cells"]) == json.dumps(found["cells"] | {"total": 24, "succeeded": 24})  # type: ignore[operator]
+    shown = ran.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
+    ways = [one["state"]["way"] for one in shown if one["combination"]["B"] == "written_later"]
+    assert ways == [["A", "B written later", "C"]] * 8
+    counted = found["node_runs"]["by_node"]  # type: ignore[index]
+    assert [counted[node]["executed"] for node in "ABC"] == [8, 24, 24]
+    assert "A" not in ran.log()
+
+
+def test_workers_run_a_row_of_a_sweep_that_was_submitted(crew: Cluster) -> None:
+    sweep = crew.wtb("submit", write_sweep(crew.project, "rows", cases=3), check=0).stdout.strip()
+    crew.wait_completed(sweep)
+    shown = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    origin = next(one["execution"] for one in shown if one["case"] == "rows-1")
+    forms = "held={name: nine, of: two, by: 9}"
+    made = crew.wtb("fork", origin, "--variant", forms, "--all-cases", "--format", "json", check=0).json
+    assert (made["queued"], made["status"], made["cells"], made["node_runs"]) == (True, "running", 3, 3)
+    crew.wait_completed(sweep)
+    second = "held={name: ten, of: two, by: 10}"  # at once: workers may still have the sweep as it was before
+    crew.wtb("fork", origin, "--variant", second, "--all-cases", check=0)
+    crew.wait_completed(sweep)
+    assert crew.cells(sweep) == {"succeeded": 12}
+    assert [held_by(crew.project, f"{node} rows-") for node in ("first", "held")] == [3, 12]
+    found = crew.wtb("matrix", sweep, "--format", "json", check=0).json
+    assert [row["metrics"]["y"]["mean"] for row in found["rows"]] == [1, 2, 9, 10]
+    assert [row["metrics"]["y"]["n"] for row in found["rows"]] == [3, 3, 2, 2]
+    assert found["best"]["y"]["combination"] == {"held": "two"}
+    assert crew.events("execution.failed", sweep) == []
+
+
+WAITS = """
+import os
+import time
+
+from wtb import END, Workflow
+
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+wf = Workflow("waits")
+
+
+@wf.node
+def first(state):
+    return {"x": 1}
+
+
+@wf.node
+def last(state, *, waits: bool = False):
+    while waits and not os.path.exists(HERE + "go"):
+        time.sleep(0.01)
+    return {"y": 1}
+
+
+last.variant("waits", waits=True)
+last.variant("plain", waits=False)
+wf.entry(first)
+wf.edge(first, last)
+wf.edge(last, END)
+"""
+
+
+def test_a_worker_that_runs_the_sweep_takes_a_row_that_was_added_meanwhile(crew: Cluster) -> None:
+    cases = "cases: [{id: a, input: {}}]\n"
+    crew.project.write(
+        {
+            "waiting.py": WAITS,
+            "waits.yaml": f"workflow: waiting:wf\n{cases}vary: {{last: [default, waits]}}\nrun: {{grace: 1}}\n",
+        }
+    )
+    sweep = crew.wtb("submit", "waits.yaml", check=0).stdout.strip()
+    crew.until(lambda: crew.cells(sweep)["succeeded"] == 1, "the cell that does not wait")
+    shown = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    base = next(one["execution"] for one in shown if one["status"] == "succeeded")
+    waiting = next(one["execution"] for one in shown if one["status"] != "succeeded")
+    refused = crew.wtb("fork", waiting, "--variant", "last=plain", "--all-cases", check=2)
+    assert "stands for" in refused.said or "has no outcome yet" in refused.said
+    crew.wtb("fork", base, "--variant", "last=plain", "--all-cases", check=0)
+    crew.until(lambda: crew.cells(sweep)["succeeded"] == 2, "the row that was added")
+    crew.project.write({"go": ""})
+    crew.wait_completed(sweep)
+    assert crew.cells(sweep) == {"succeeded": 3}
+    assert crew.one("SELECT sum(losses) FROM executions WHERE sweep_id = :sweep", sweep=sweep) == 0
+
+
+def test_a_row_that_is_left_for_later_is_run_by_resume(ran: Project) -> None:
+    made = ran.inside(
+        "fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases", "--no-run", check=0
+    )
+    assert made.stdout.strip() == "2"
+    assert "run it with: wtb resume" in made.said
+    assert not (ran.folder / "log").exists()
+    ran.inside("resume", "first", check=0)
+    assert Counter(ran.log()) == {"B": 8, "C": 8}

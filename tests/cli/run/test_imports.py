@@ -1,0 +1,52 @@
+"""What a sweep does not need until its first node runs is not imported before: people wait for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.project import Project
+
+FLOW = """
+import sys
+from pathlib import Path
+
+from wtb import END, Workflow
+
+wf = Workflow("flow")
+
+
+@wf.node
+def look(state):
+    Path("loaded").write_text("\\n".join(sys.modules))
+    return {}
+
+
+wf.entry(look)
+wf.edge(look, END)
+"""
+SWEEP = """
+workflow: flow:wf
+cases: [{id: c0, input: {x: 0}}]
+vary: {look: all}
+run: {pool: thread}
+"""
+# numpy and rich take as long as all of WTB's own modules; the others are for other commands and other databases.
+NEEDLESS = {"alembic", "celery", "jinja2", "jsonschema", "langgraph", "numpy", "pandas", "psycopg", "rich"}
+NEEDLESS_PARTS = ("wtb.analysis.statistics", "wtb.core.documents.catalog", "wtb.display", "wtb.store.migrations")
+
+
+@pytest.fixture
+def loaded(project: Project) -> set[str]:
+    """The modules that `wtb run` has imported when its first node runs."""
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    with project.start("run", "sweep.yaml", "--quiet", own=True) as running:
+        running.wait(check=0)
+    return set(Path(project.folder / "loaded").read_text().split())
+
+
+def test_a_sweep_starts_without_what_its_first_node_does_not_wait_for(loaded: set[str]) -> None:
+    assert "wtb.execution.runner" in loaded
+    assert {name.partition(".")[0] for name in loaded}.isdisjoint(NEEDLESS)
+    assert [name for name in loaded if name.startswith(NEEDLESS_PARTS)] == []

@@ -1,0 +1,174 @@
+"""The JSON contract: schemas are what the types say, and within a version they only gain keys."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal, NotRequired
+
+import jsonschema
+import pytest
+from typing_extensions import TypedDict, is_typeddict
+
+from scripts import write_schemas
+from tests.support import documents
+from wtb.core import texts
+from wtb.core.documents.catalog import DOCUMENTS
+from wtb.core.status import SWEEP
+from wtb.store.tables.schema import metadata
+
+ROOT = Path(__file__).parents[2]
+
+SCHEMAS = write_schemas.schemas()
+
+
+def test_schemas_are_what_the_types_say() -> None:
+    files = {file.name: file.read_text("utf-8") for file in write_schemas.FOLDER.glob("*.json")}
+    assert files == {name: write_schemas.written(schema) for name, schema in SCHEMAS.items()}, "run `make schemas`"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_only_gain_keys_within_a_version(name: str) -> None:
+    assert write_schemas.changed_within_version(SCHEMAS[name], write_schemas.FOLDER / name) == []
+
+
+def test_the_page_lists_all_documents() -> None:
+    text = write_schemas.PAGE.read_text("utf-8")
+    assert text == write_schemas.page(text), "run `make schemas`"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_are_schemas_of_their_version(name: str) -> None:
+    schema = SCHEMAS[name]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    version = schema["properties"].get("version", {}).get("const", schema["version"])  # where a document says it
+    assert (schema["title"], version) == (name.removesuffix(".json"), schema["version"])
+    assert schema["$id"] == f"urn:wtb:{schema['title']}:{schema['version']}"
+
+
+def test_every_document_says_what_it_is() -> None:
+    assert [name for name, one in DOCUMENTS.items() if not is_typeddict(one.type) or not one.type.__doc__] == []
+
+
+class Before(TypedDict):
+    """A document."""
+
+    name: str
+    parts: list[Part]
+
+
+class Part(TypedDict):
+    """A part of it."""
+
+    n: int
+    kind: Literal["a", "b"]
+
+
+class Grown(Before):
+    """The same with a key that may be missing."""
+
+    more: NotRequired[str]
+
+
+class Demanding(Before):
+    """The same with a key that is always there."""
+
+    more: str
+
+
+class Less(TypedDict):
+    """The same without parts."""
+
+    name: str
+
+
+class Other(TypedDict):
+    """The same with another type."""
+
+    name: int
+    parts: list[Part]
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        (Before, []),
+        (Grown, []),
+        (Demanding, ["x/more: new, and required (NotRequired may be missing)"]),
+        (Less, ["x/parts: removed"]),
+        (Other, ["x/name type: was 'string'"]),
+    ],
+)
+def test_what_breaks_a_version_is_found(type_: Any, expected: list[str]) -> None:
+    before, after = (write_schemas.schema_of("x", one, 1, "") for one in (Before, type_))
+    assert write_schemas.breaks(before, after, "x") == expected
+
+
+def test_unknown_keys_fail_in_tests_and_not_by_the_schema() -> None:
+    schema = write_schemas.schema_of("x", Before, 1, "")
+    document = {"name": "a", "parts": [{"n": 1, "kind": "a", "unknown": 0}]}
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError, match="unknown"):
+        jsonschema.validate(document, documents.closed(schema))
+
+
+def test_what_a_command_prints_is_held_against_its_schema(tmp_path: Any) -> None:
+    found = {"database": "sqlite:///x", "version": None, "expected": "1"}
+    documents.check_printed(tmp_path, ["db", "version", "--format", "json"], 0, json.dumps(found))
+    with pytest.raises(pytest.fail.Exception, match="unknown"):
+        documents.check_printed(tmp_path, ["db", "version", "--format", "json"], 0, json.dumps({**found, "unknown": 1}))
+
+
+def test_documents_name_commands_that_there_are() -> None:
+    """Words that are no command say what the command is given."""
+    from wtb.cli.commands import ENTRIES
+
+    named = {command.split()[0] for document in DOCUMENTS.values() for command in document.commands}
+    assert named <= ENTRIES.keys()
+
+
+# Events
+
+NO_EVENTS = {"execution.json", "node.answered", "node.starting"}  # a file of archives, and fault points
+# Written with their status behind the point: "cell." and what its row gets.
+BY_STATUS = {
+    *(f"sweep.{status}" for status in SWEEP),
+    *(f"cell.{status}" for status in ("succeeded", "failed", "set_aside", "cancelled")),
+    *(f"execution.{status}" for status in ("completed", "failed", "cancelled", "paused", "waiting")),
+    *(f"node_run.{status}" for status in ("started", "succeeded", "failed", "skipped")),
+    *(f"approval.{status}" for status in ("answered", "expired", "withdrawn")),
+} - {"sweep.pending"}
+
+
+def kinds_in_source() -> set[str]:
+    """What looks like the kind of an event in the source of those who write events."""
+    kind = re.compile(
+        "(sweep|execution|cell|node|node_run|approval|budget|checkpoint|fork|rollback|baseline|worker|attempt|join)"
+        r"\.[a-z_]+$|score\.recorded$"
+    )
+    columns = {f"{table}.{column.name}" for table, of in metadata.tables.items() for column in of.columns}
+    found: set[str] = set()
+    for package in (
+        "wtb/store",
+        "wtb/execution",
+        "wtb/authoring",
+        "wtb/operations/archive",
+        "workers/wtb_workers",
+        "scheduler/wtb_scheduler",
+    ):
+        for file in (ROOT / package).rglob("*.py"):
+            texts = {one.value for one in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(one, ast.Constant)}
+            found |= {text for text in texts if isinstance(text, str) and kind.match(text)}
+    return found - columns - NO_EVENTS
+
+
+def test_every_kind_of_event_that_is_written_has_a_type_and_the_reverse() -> None:
+    typed = {name.removeprefix("event-") for name in DOCUMENTS if name.startswith("event-")} - {"counts"}
+    assert typed == kinds_in_source() | BY_STATUS
+
+
+def test_every_kind_of_event_has_words() -> None:
+    typed = {name.removeprefix("event-") for name in DOCUMENTS if name.startswith("event-")} - {"counts"}
+    assert typed - set(texts._SAYS) == {"score.recorded"}  # its metrics are the user's: they are shown as they are

@@ -1,0 +1,304 @@
+"""Bad arguments are refused in one place, with the same words from Python and from a command."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from tests.operations.test_registry import COMMANDS, words_of
+from wtb import Bench, ExecutionHandle, SweepHandle
+from wtb.cli.commands import option_of
+from wtb.config.retention_policy import Policy
+from wtb.core.arguments.checking import kinds_of
+from wtb.core.arguments.kinds import Kind, Kinds, Listed, Number, Text
+from wtb.core.errors import InputError, WTBError
+from wtb.operations.registry import OPERATIONS
+from wtb.operations.running.preparing import prepare_file
+from wtb.planning.prepare import Only
+from wtb.store.limits.sessions import Quota
+
+ROOT = Path(__file__).parents[2]
+SOURCE = """
+from wtb import Workflow
+
+wf = Workflow("flow")
+wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+
+asking = Workflow("asking")
+asking.entry(asking.node(lambda state, ctx: {"y": ctx.ask("Which?")}, name="ask"))
+"""
+SWEEP = """
+sweep: first
+workflow: flow_of_refusals:wf
+cases: [{id: one, input: {x: 1}}]
+vary: {double: all}
+run: {pool: thread}
+"""
+# What is given for arguments that are not in question, by their name.
+OTHERS: Mapping[str, Any] = {
+    "sweep": "sweep.yaml",
+    "file": "sweep.yaml",
+    "name": "a-name",
+    "baseline": "main",
+    "cron": "0 3 * * *",
+    "before": "first",
+    "after": "first",
+    "to": "double",
+    "other": "first",
+    "path": "a.txt",
+    "directory": "somewhere",
+    "action": "approve",
+    "limits": {"usd": 1.0},
+    "workflow": "flow_of_refusals:wf",
+    "input": {"x": 1},
+    "ref": "first",
+    "a": "first",
+    "b": "first",
+}
+
+
+# What options are needed to come to an operation, and arguments whose texts commands parse, or that they check before.
+EXTRA: Mapping[str, Mapping[str, Any]] = {
+    "rollback": {"to": "double"},
+    "rollback --undo": {"undo": True},
+    "answer": {"ref": "nothing", "action": "approve"},
+    "answer --all": {"ref": "approve", "all_": True, "yes": True},
+    "budget set": {"usd": 1, "project": "search"},
+    "fork --all-cases": {"all_cases": True},
+    "log --summary": {"summary": True},
+    "files PATH": {"path": "a.txt"},
+    "files --diff": {"diff": "first"},
+    "files --export": {"export": "somewhere"},
+    "show --cells": {"cells": True, "format": "json"},
+    "plan --pilot": {"pilot": 2},
+    "baseline set --repeat": {"repeat": 1},
+    "session change": {"usd": 1},
+    "cancel": {"ref": "asking", "yes": True},
+}
+ELSEWHERE: Mapping[tuple[str, str], str] = {
+    ("submit", "priority"): "it needs PostgreSQL, which is checked first",
+    ("costs", "by"): "names in one text, which the command reads",
+    ("score", "evaluate"): "YAML, which the command reads",
+    ("import", "max_bytes"): "a size such as 4GB, which the command reads",
+}
+
+
+@dataclass(frozen=True)
+class Doors:
+    """A database with a sweep and an execution that waits for an answer, and the Python API to it."""
+
+    bench: Bench
+    sweep: SweepHandle
+    execution: ExecutionHandle
+
+    def method(self, path: str) -> Callable[..., Any] | None:
+        """The method of the Python API that a path such as `Bench.run` names."""
+        owner, _, name = path.partition(".")
+        owners = {"Bench": self.bench, "SweepHandle": self.sweep, "ExecutionHandle": self.execution}
+        return getattr(owners[owner], name) if owner in owners else None
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    folder = tmp_path_factory.mktemp("refusals")
+    (folder / "flow_of_refusals.py").write_text(SOURCE, "utf-8")
+    (folder / "sweep.yaml").write_text(SWEEP, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        patch.setenv("WTB_DATABASE_URL", f"sqlite:///{folder / 'wtb.db'}")
+        with wtb.open(Path("wtb.db")) as bench:
+            yield Doors(bench, bench.run("sweep.yaml"), bench.start("flow_of_refusals:asking", {}).wait(60))
+
+
+def bad_values(kind: Kind) -> list[Any]:
+    """Values that are not of a kind, and that a command line can say."""
+    match kind:
+        case Text(longest=longest, may_be_empty=may_be_empty):
+            empty = [] if may_be_empty else [""]
+            return [*empty, "x" * (longest + 1)] if longest < 20_000 else empty
+        case Number(at_least=least, at_most=most, whole=whole, above=above):
+            low = [-1] if above > -math.inf else [least - 1] if least > -math.inf else []
+            return [*low, most + 1] if whole and most < math.inf else low
+        case Listed(items=Kinds(kinds=kinds)):
+            return [[bad] for one in kinds for bad in bad_values(one)]
+    return []
+
+
+def arguments_of(name: str) -> dict[str, Kinds | None]:
+    """What an operation takes, with what commands and the Python API make a part of a sweep, a policy or a quota of."""
+    kinds = dict(kinds_of(OPERATIONS[name].function))
+    if "prepared" in kinds and name != "start":
+        kinds |= kinds_of(Only) | {"max_cells": kinds_of(prepare_file)["max_cells"]}
+    if name in ("gc", "budget set", "session create", "session change"):
+        kinds |= {one: (kinds_of(Policy) | kinds_of(Quota))[one] for one in (["keep"] if name == "gc" else MONEY)}
+    return kinds
+
+
+MONEY = ("usd", "tokens")
+ROWS = [
+    (name, argument, bad)
+    for name in OPERATIONS
+    for argument, kinds in arguments_of(name).items()
+    for one in (kinds.kinds if kinds else ())
+    for bad in bad_values(one)
+]
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    """What a call is refused with. Some return an iterator, which does nothing until it is asked."""
+
+    def follow() -> None:
+        result = call()
+        if isinstance(result, Iterator):
+            next(result)
+
+    with pytest.raises(InputError) as refused:
+        follow()
+    return str(refused.value)
+
+
+def from_python(doors: Doors, path: str, argument: str, bad: Any) -> str | None:
+    """The refusal of a method of the Python API; None if it does not take the argument."""
+    method = doors.method(path)
+    if method is None:
+        return None
+    parameters = inspect.signature(method).parameters
+    by_keyword = {name for name, one in parameters.items() if one.kind is one.VAR_KEYWORD}
+    needed = {name for name, one in parameters.items() if one.default is one.empty} - by_keyword
+    given = {name: OTHERS[name] for name in needed if name in OTHERS}
+    if argument in parameters or (argument in MONEY and by_keyword):
+        return refusal(lambda: method(**given | {argument: bad}))
+    if argument in MONEY:
+        return refusal(lambda: method(**given | {"limits": {argument: bad}, "project": "search"}))
+    return refusal(lambda: Policy(keep=bad)) if argument == "keep" else None
+
+
+def from_command(name: str, argument: str, bad: Any) -> str | None:
+    """The refusal of a command, without the name of the option; None if it does not take the argument."""
+    command = COMMANDS[words_of(name)]
+    if argument not in {one.name for one in command.params} or (name, argument) in ELSEWHERE:
+        return None
+    values = {one.name: OTHERS[one.name] for one in command.params if one.required and one.name in OTHERS}
+    values |= EXTRA.get(name, {}) | {argument: bad[0] if isinstance(bad, list) else bad}
+    typed: dict[str, list[str]] = {"option": [], "argument": []}
+    for one in command.params:
+        if one.name in values:
+            option = max(one.opts, key=len) + ("" if values[one.name] is True else f"={values[one.name]}")
+            is_option = one.param_type_name == "option"
+            typed[one.param_type_name].append(option if is_option else str(values[one.name]))
+    with pytest.raises(WTBError) as refused:
+        command.main([*typed["option"], "--", *typed["argument"]], standalone_mode=False)
+    assert refused.value.option == option_of(command, argument)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "argument", "bad"), ROWS)
+def test_a_bad_argument_is_refused_with_the_same_words(doors: Doors, name: str, argument: str, bad: Any) -> None:
+    found = [from_python(doors, path, argument, bad) for path in OPERATIONS[name].python]
+    texts = {text for text in [*found, from_command(name, argument, bad)] if text is not None}
+    assert len(texts) <= 1
+    assert all(argument in text for text in texts)
+
+
+def test_every_argument_of_the_table_comes_by_both_doors() -> None:
+    """The test above compares nothing where no door takes an argument."""
+    assert len(ROWS) > 250
+    taken = {"limit", "max_cells", "pilot", "repeat", "reason", "keep", "usd", "timeout", "interval_s", "name", "case"}
+    assert taken <= {argument for _, argument, _ in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda doors: wtb.open(5), "url is 5; expected text or a path or a Database"),
+        (lambda doors: wtb.submit(5), "sweep is 5; expected a Sweep or text or a path"),
+        (lambda doors: doors.bench.run(5), "sweep is 5; expected a Sweep or text or a path"),
+        (
+            lambda doors: doors.bench.run("sweep.yaml", limit=True),
+            "limit is true; expected a whole number of at least 1",
+        ),
+        (lambda doors: doors.bench.run("sweep.yaml", case="a\0b"), "case has a NUL character; expected text without"),
+        (lambda doors: doors.bench.run("sweep.yaml", breakpoints="double"), "breakpoints is 'double'; expected a list"),
+        (lambda doors: doors.bench.sweeps(limit="x"), "limit is 'x'; expected a whole number of at least 1"),
+        (
+            lambda doors: doors.bench.sweeps(since=datetime(2026, 1, 1)),
+            "since has no time zone; expected one, as datetime.now(UTC) has",
+        ),
+        (lambda doors: doors.bench.costs(since="2d"), "since is '2d'; expected a datetime with a time zone"),
+        (lambda doors: doors.bench.sweep("\0"), "ref has a NUL character; expected text without"),
+        (lambda doors: doors.bench.execution("\ud800"), "ref has half of a surrogate pair"),
+        (lambda doors: doors.bench.create_session("a", usd="x"), "usd is 'x'; expected a finite number above 0"),
+        (lambda doors: doors.bench.create_session("a", usd=math.nan), "usd is nan; expected a finite number above 0"),
+        (
+            lambda doors: doors.bench.set_budgets({"usd": "x"}, project="p"),
+            "usd is 'x'; expected a finite number above 0",
+        ),
+        (lambda doors: doors.bench.set_budgets({5: 1.0}, project="p"), "a key of limits is 5; expected text"),
+        (lambda doors: doors.bench.compare("first", "first", margin={"m": -1}), "margin['m'] is -1; expected"),
+        (lambda doors: doors.bench.import_execution(5), "file is 5; expected a path"),
+        (lambda doors: doors.bench.collect(7), "policy is 7; expected a Policy"),
+        (lambda doors: doors.bench.collect(dry_run="no"), "dry_run is 'no'; expected true or false"),
+        (
+            lambda doors: doors.bench.add_schedule("n", "sweep.yaml", cron="0 3 * * *", missed="x"),
+            "missed is 'x'; expected one",
+        ),
+        (
+            lambda doors: doors.sweep.matrix(on_failure="bogus"),
+            "on_failure is 'bogus'; expected a finite number or left_out",
+        ),
+        (lambda doors: doors.sweep.wait(math.inf), "timeout is inf; expected a finite number from 0 to 31,622,400"),
+        (lambda doors: doors.sweep.resume(limits={"usd": "x"}), "'limits.usd' is 'x'; expected a number"),
+        (lambda doors: doors.sweep.pause("\0"), "reason has a NUL character; expected text without"),
+        (lambda doors: doors.sweep.pause(now=1), "now is 1; expected true or false"),
+        (lambda doors: doors.execution.fork(set={5: 1}), "a key of set is 5; expected text"),
+    ],
+)
+def test_what_a_command_line_cannot_say_is_refused_alike(
+    doors: Doors, call: Callable[[Doors], Any], expected: str
+) -> None:
+    assert expected in refusal(lambda: call(doors))
+
+
+def test_a_path_is_that_of_an_sqlite_file(doors: Doors, tmp_path: Path) -> None:
+    with wtb.open(tmp_path / "a b.db") as bench:
+        assert bench.sweeps(since=datetime.now(UTC)) == []
+    assert (tmp_path / "a b.db").exists()
+
+
+COMMAND = re.compile(r"`wtb [^`]*`|wtb [a-z-]+ .*|--(?:format|cells|diff) ")  # advice to give a whole command
+
+
+@pytest.mark.parametrize("package", ["operations", "planning", "store", "analysis"])
+def test_no_message_names_an_option(package: str) -> None:
+    """Who calls from Python has none; commands add it by the name of the argument."""
+    named = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in (ROOT / "wtb" / package).rglob("*.py")
+        if path.name not in ("registry.py", "children.py")  # names of operations; a command that is started
+        for line, text in messages(ast.parse(path.read_text("utf-8")))
+        if re.search(r"(?<![-\w])--[a-z]", COMMAND.sub("", text))
+    ]
+    assert named == []
+
+
+def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Texts that are no docstrings; those that are formatted with a placeholder for what is put in."""
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            texts = [str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values]
+            yield node.lineno, "".join(texts)
+        elif isinstance(node, ast.Constant) and node not in parts and id(node) not in documented:
+            yield node.lineno, str(node.value)

@@ -1,0 +1,225 @@
+"""The registry names every operation, and commands and the Python API have all of them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from importlib import import_module
+from typing import Any
+
+import pytest
+import typer.main
+
+import wtb
+from scripts.write_operations import PAGE, updated
+from wtb.cli.commands import ENTRIES
+from wtb.cli.main import app
+from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission
+
+# Commands that host, read code or write files, and act on nothing that a database holds; and what a scheduler starts.
+NO_OPERATIONS = {"init", "workflow", "doctor", "db", "up", "down", "worker", "scheduler", "flower", "schedule fire"}
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
+    """Each command by its words, those in groups included."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield " ".join((*names, name)), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def names_used(module: str) -> set[str]:
+    """What a module refers to by name."""
+    tree = ast.parse(inspect.getsource(import_module(module)))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return names | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_takes_a_context_and_typed_arguments_and_returns_a_typed_result(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert "context" in inspect.signature(operation.function).parameters
+    assert all(parameter.annotation is not parameter.empty for parameter in operation.arguments.values())
+    assert operation.function.__doc__
+    result = operation.result
+    assert result is not Any
+    if is_dataclass(result):
+        assert result.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def words_of(name: str) -> str:
+    """The words of the command of an operation, without the option or argument that asks for it."""
+    return " ".join(word for word in name.split() if word.islower() and not word.startswith("-"))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_is_a_command(name: str) -> None:
+    operation = OPERATIONS[name]
+    words = words_of(name)
+    help = COMMANDS[words].help
+    if words == name:  # not what one option or argument of it asks for
+        assert help.partition("\n\n")[0] == operation.summary
+    assert operation.function.__name__ in names_used(f"wtb.cli.{ENTRIES[name.partition(' ')[0]].module}")
+
+
+def test_every_command_is_an_operation_or_needs_none() -> None:
+    needed = {name for name in COMMANDS if not {name, name.partition(" ")[0]} & NO_OPERATIONS}
+    assert sorted(needed - OPERATIONS.keys()) == []
+
+
+def names_in_calls(method: Any) -> set[str]:
+    """What a method refers to by name, and what the helpers do that it calls: they are of the Python API, too."""
+    codes, names = [inspect.unwrap(method).__code__], set()
+    while codes:
+        code = codes.pop()
+        names |= set(code.co_names)
+        codes += [one for one in code.co_consts if hasattr(one, "co_names")]
+    for name in list(names):
+        helper = method.__globals__.get(name)
+        if inspect.isfunction(helper) and helper.__module__ == "wtb.operations.execution":
+            names |= names_in_calls(helper)
+    return names
+
+
+# Of operations that wait to the end, what a method calls that returns before.
+HALVES = {"Bench.start": "begin", "SweepHandle.wait": "_looks"}
+CALLED = [(name, path) for name, operation in OPERATIONS.items() for path in operation.python]
+
+
+@pytest.mark.parametrize(("name", "path"), CALLED)
+def test_an_operation_is_a_method_of_the_python_api(name: str, path: str) -> None:
+    owner, _, method = path.partition(".")
+    function = getattr(getattr(wtb, owner), method)
+    wanted = HALVES.get(path, OPERATIONS[name].function.__name__)
+    assert wanted in names_in_calls(function)
+
+
+def test_every_operation_is_in_the_python_api() -> None:
+    assert [name for name, operation in OPERATIONS.items() if not operation.python] == []
+
+
+def test_only_what_destroys_or_changes_needs_more_than_reading() -> None:
+    def allowed(operation: Operation) -> bool:
+        return (operation.effect is Effect.reads) == (operation.needs is Permission.read)
+
+    assert [name for name, operation in OPERATIONS.items() if not allowed(operation)] == []
+
+
+def test_the_table_of_the_docs_is_written_from_the_registry() -> None:
+    page = PAGE.read_text("utf-8")
+    assert updated(page) == page, "run `make operations`"
+
+
+def test_what_destroys_can_be_previewed_by_its_caller() -> None:
+    """Operations that people have to confirm say what they would do, and so do the methods of the Python API."""
+    previews = {name: operation for name, operation in OPERATIONS.items() if operation.preview is not None}
+    assert {"cancel", "delete", "session delete", "answer --all"} <= previews.keys()
+    for operation in previews.values():
+        module = import_module(operation.function.__module__)
+        assert inspect.isfunction(getattr(module, str(operation.preview)))
+        for path in operation.python:
+            assert hasattr(getattr(wtb, path.partition(".")[0]), str(operation.preview)), path
+
+
+HANDLES, EVENTS = ("SweepHandle", "ExecutionHandle"), ("log", "count_events")
+FILES = ("list_files", "read_file", "export_files", "compare_files")
+# Options of commands that are about how a result is shown, who is asked, or where the database is.
+PRESENTATION = {
+    *("format", "output", "quiet", "yes", "db", "broker", "wait"),  # `wait` is the method `SweepHandle.wait`
+    *("each", "stack", "interval", "once", "pdb"),
+}
+# What only the process itself has: its callback, and code that is there already.
+OF_THE_PROCESS = {"progress", "bound", "code"}
+# What commands and methods make an argument of.
+MADE_OF = {
+    "prepared": {"file", "limit", "case", "choices", "final", "max_cells"},
+    "cell": {"case", "choices", "repeat"},
+    "policy": {"outputs", "superseded", "sweeps", "keep", "files"},
+    "quota": {"disk", "node_runs", "usd", "tokens"},
+    "preview": {"sweep", "node", "question"},
+}
+PARTS = {"session change": {"limits": MADE_OF["quota"]}, "budget set": {"limits": {"usd", "tokens", "node_runs"}}}
+# Why a command and its operations differ by an argument.
+DIFFERENCES = {
+    ("run", "strict"): "an exit code",
+    ("compare", "strict"): "an exit code",
+    ("run", "concurrency"): "of what is prepared; elsewhere it is not this command's: a pilot, workers, a comparison",
+    ("log", "cases"): "tables show them, documents do not",
+    ("log", "summary"): "asks for another operation",
+    ("files", "diff"): "is `other`",
+    ("files", "other"): "is --diff",
+    ("files", "export"): "is `directory`",
+    ("files", "directory"): "is --export",
+    ("show", "cells"): "asks for another operation",
+    ("show", "failed"): "short for two statuses",
+    ("rollback", "undo"): "asks for another operation",
+    ("fork", "all_cases"): "asks for another operation",
+    ("fork", "no_run"): "is `run`, the other way round",
+    ("fork", "run"): "is --no-run",
+    ("answer", "all_"): "asks for another operation",
+    ("answer", "feedback_file"): "`feedback` from a file",
+    ("answer", "value_file"): "`value` from a file",
+    ("answer", "no_run"): "is `run`, the other way round",
+    ("answer", "run"): "is --no-run",
+    ("regress", "final"): "a baseline is of the other cases",
+    ("submit", "ref"): "of --wait: what was just submitted",
+    ("submit", "timeout"): "of --wait: Ctrl-C ends it",
+}
+# Why a method lacks an argument of its operation.
+METHODS_LACK = {
+    ("Bench.run", "pdb"): "the debugger needs a terminal",
+    ("Bench.costs", "ref"): "the handle's own method",
+    ("Bench.regress", "final"): "a baseline is of the other cases",
+    ("SweepHandle.resume", "set"): "values are of one execution",
+    ("ExecutionHandle.answer", "run"): "it always continues",
+    ("QuestionHandle.details", "closed"): "it is one question",
+    ("QuestionHandle.details", "limit"): "it is one question",
+    **{(f"{owner}.{name}", "execution"): "the execution's own method" for owner in HANDLES for name in EVENTS},
+    **{(f"{owner}.log", name): "`follow`" for owner in HANDLES for name in ("follow", "interval_s")},
+    **{("ExecutionHandle." + name, "cell"): "`SweepHandle.execution` finds it" for name in FILES},
+}
+
+
+def taken(name: str) -> set[str]:
+    """What the operations of a command take, with what it makes them of."""
+    named = {one for other in OPERATIONS if words_of(other) == name for one in OPERATIONS[other].arguments}
+    parts = MADE_OF | PARTS.get(name, {})
+    return {part for one in named - OF_THE_PROCESS for part in parts.get(one, {one})}
+
+
+@pytest.mark.parametrize("name", sorted({words_of(name) for name in OPERATIONS} - {"start"}))
+def test_a_command_and_its_operations_take_the_same(name: str) -> None:
+    """`start` makes a sweep of what it is given: the keys of a sweep file, and `input`."""
+    options = {one.name for one in COMMANDS[name].params} - PRESENTATION
+    taken_by_both = {"session"}  # where an operation takes none, it is that of the sweep or of the bench
+    differing = {argument for command, argument in DIFFERENCES if command == name} | taken_by_both
+    assert options ^ taken(name) <= differing | PRESENTATION
+
+
+@pytest.mark.parametrize(("name", "path"), [one for one in CALLED if one[0] != "start"])
+def test_a_method_takes_what_its_operation_takes(name: str, path: str) -> None:
+    owner, _, method = path.partition(".")
+    parameters = set(inspect.signature(getattr(getattr(wtb, owner), method)).parameters)
+    parameters |= {"file"} if "sweep" in parameters else set()
+    its_own = {"ref", "a", "after", "session"} if owner != "Bench" else {"session"}
+    its_own |= {"b"} if "other" in parameters else set()
+    lacking = {argument for one, argument in METHODS_LACK if one == path} | its_own | OF_THE_PROCESS
+    asked = {one for one in OPERATIONS[name].arguments if one not in parameters} - lacking
+    parts = {part for one in asked for part in MADE_OF.get(one, {one})}
+    assert parts - parameters <= lacking
+    assert not {argument for one, argument in METHODS_LACK if one == path} & parameters
+
+
+def test_what_may_differ_still_does() -> None:
+    lists = [set(DIFFERENCES), {(words_of(name), "") for name in OPERATIONS}]
+    assert {command for command, _ in lists[0]} <= {command for command, _ in lists[1]}
+    assert {path for path, _ in METHODS_LACK} <= {path for _, path in CALLED}
+    for command, argument in DIFFERENCES:
+        options = {one.name for one in COMMANDS[command].params}
+        assert (argument in options) != (argument in taken(command)), (command, argument)

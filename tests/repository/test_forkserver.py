@@ -1,0 +1,52 @@
+"""What the tests fork their processes from."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support import forkserver
+
+
+def test_the_server_outlives_whoever_asked_it(tmp_path: Path) -> None:
+    """Given a process that is killed before it reads which pid its fork has, then others are still served."""
+    address = forkserver._server("commands", {})
+    asked = {"args": ["wtb", "run", "--help"], "cwd": str(tmp_path), "env": {}, "nodes": None}
+    with open(os.devnull, "r+b") as nothing:
+        files = [nothing.fileno()] * 3
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as killed:
+            killed.connect("\0" + address)
+            passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+            killed.sendmsg([json.dumps(asked).encode()], [passed])
+            answered = select.poll()
+            answered.register(killed, select.POLLIN)
+            assert answered.poll(60_000), "it was not forked"
+        for _ in range(3):
+            assert forkserver._ask(address, asked, files).wait(60) == 0
+
+
+def test_a_script_is_given_arguments_and_pipes() -> None:
+    with forkserver.Script("import sys; print(sys.argv, sys.stdin.readline())", 1, "two") as script:
+        script.stdin.write("given\n")
+        assert script.communicate(60) == "['-c', '1', 'two'] given\n\n"
+        assert script.wait() == 0
+
+
+@pytest.mark.parametrize(("fault", "code"), [("submit.written", -signal.SIGKILL), ("submit.committed", 0)])
+def test_a_fault_is_armed_in_the_process_that_asks_for_it_alone(fault: str, code: int) -> None:
+    passing = "from wtb.core.fault_points import point; point('submit.written')"
+    with forkserver.Script(passing, env={"WTB_FAULT": fault}) as armed, forkserver.Script(passing) as other:
+        assert (armed.wait(60), other.wait(60)) == (code, 0)
+
+
+def test_servers_that_another_process_has_started_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forkserver, "_addresses", {})
+    forkserver.share_servers([(["plain", None, None], "there")])
+    assert forkserver._server("plain", {}) == "there"

@@ -1,0 +1,228 @@
+"""The log is one, though most events are said by the rows of what happened."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.store.database import Database
+from wtb.store.events import add_event, subject
+from wtb.store.log import DERIVED, START, LogPosition, derived_counts, insert_events, keep_events
+from wtb.store.read import details, queries
+from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.runs.workers import overdue
+from wtb.store.tables.schema import checkpoints, events, node_runs, sweeps
+
+DERIVED_KINDS = {one.kind for one in DERIVED}
+
+
+def forking() -> Workflow:
+    """Two nodes of two variants, the first of which fails once in one variant."""
+    made = Workflow("forking")
+    tried: set[int] = set()
+
+    def first(state: dict[str, Any], *, add: int = 1) -> dict[str, Any]:
+        if add == 2 and state["x"] not in tried:
+            tried.add(state["x"])
+            raise ValueError("once")
+        return {"a": state["x"] + add}
+
+    def second(state: dict[str, Any], *, times: int = 1) -> dict[str, Any]:
+        return {"b": state["a"] * times}
+
+    made.node(first, name="first", retries=1).variant("more", add=2)
+    made.node(second, name="second").variant("twice", times=2)
+    made.entry("first")
+    made.edge("first", "second")
+    made.edge("second", END)
+    return made
+
+
+@pytest.fixture
+def sweep(run_sweep: Callable[..., Bench]) -> Bench:
+    cases = [{"id": str(x), "input": {"x": x}} for x in range(3)]
+    return run_sweep(forking(), cases, {"first": "all", "second": "all"})
+
+
+def log_of(database: Database, sweep_id: str, after: LogPosition = START, limit: int | None = None) -> list[Any]:
+    return queries.event_rows(database, sweep_id, after=after, limit=limit)
+
+
+def pages(database: Database, sweep_id: str, size: int) -> Iterator[list[Any]]:
+    after = START
+    while page := log_of(database, sweep_id, after, size):
+        yield page
+        after = (page[-1]["transaction"], page[-1]["id"])
+
+
+def test_what_rows_say_has_no_row_of_its_own(sweep: Bench) -> None:
+    stored = {row["kind"] for row in sweep.rows(events)}
+    assert stored & DERIVED_KINDS == set()
+    assert {row["kind"] for row in log_of(sweep.database, sweep.sweep_id)} == stored | DERIVED_KINDS
+
+
+def test_events_stand_in_the_order_in_which_they_happened(sweep: Bench) -> None:
+    log = log_of(sweep.database, sweep.sweep_id)
+
+    assert [(row["transaction"], row["id"]) for row in log] == sorted((row["transaction"], row["id"]) for row in log)
+    assert len({row["id"] for row in log}) == len(log)
+    of: dict[str, list[str]] = defaultdict(list)
+    for row in log:
+        if row["execution_id"]:
+            of[row["execution_id"]].append(row["kind"])
+    a_node = ["node_run.started", "node_run.succeeded", "checkpoint.created"]
+    retried = ["node_run.started", "attempt.failed", "node_run.succeeded", "checkpoint.created"]
+    ends = ["execution.completed", "cell.succeeded"]
+    assert set(map(tuple, of.values())) == {
+        ("execution.started", "execution.forked"),
+        (*a_node, "execution.forked"),
+        (*retried, "execution.forked"),
+        (*a_node, *ends),
+    }
+
+
+def test_events_say_what_their_rows_say(sweep: Bench) -> None:
+    runs = {(run["execution_id"], run["node"]): run for run in sweep.node_runs}
+    made = {row["id"]: row for row in sweep.rows(checkpoints)}
+    for row in log_of(sweep.database, sweep.sweep_id):
+        data = row["data"]
+        if row["kind"] == "checkpoint.created":
+            position = made[data["checkpoint"]]["position"]
+            assert data == {"checkpoint": data["checkpoint"], "step": position["step"], "next": position["next"]}
+        elif row["kind"] in DERIVED_KINDS:
+            run = runs[row["execution_id"], data["node"]]
+            named = {"node": run["node"], "variant": run["variant"]}
+            ended = {"attempt": run["attempts"], "duration_s": run["duration_s"]}
+            assert data == (named | ended if row["kind"] == "node_run.succeeded" else named)
+        assert (row["session_id"], row["sweep_id"]) == ("default", sweep.sweep_id)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_pages_of_any_size_are_the_whole_log(sweep: Bench, size: int) -> None:
+    found = [row for page in pages(sweep.database, sweep.sweep_id, size) for row in page]
+    assert found == log_of(sweep.database, sweep.sweep_id)
+
+
+@pytest.mark.parametrize("kinds", [["node_run."], ["checkpoint.created", "execution."], ["cell"]])
+def test_a_filter_takes_from_the_whole_log(sweep: Bench, kinds: list[str]) -> None:
+    whole = log_of(sweep.database, sweep.sweep_id)
+    found = queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds)
+    assert found == [row for row in whole if row["kind"].startswith(tuple(kinds))]
+    assert queries.event_rows(sweep.database, sweep.sweep_id, severities=["warning"]) == [
+        row for row in whole if row["severity"] == "warning"
+    ]
+    one = whole[-2]["execution_id"]
+    assert queries.event_rows(sweep.database, sweep.sweep_id, execution=one) == [
+        row for row in whole if row["execution_id"] == one
+    ]
+
+
+def test_counts_are_those_of_the_log(sweep: Bench) -> None:
+    log = log_of(sweep.database, sweep.sweep_id)
+    counted = {
+        (row["kind"], row["severity"]): row["count"] for row in details.event_counts(sweep.database, sweep.sweep_id)
+    }
+    assert counted == {key: sum((r["kind"], r["severity"]) == key for r in log) for key in counted}
+    assert sum(counted.values()) == len(log) == details.belongings(sweep.database, sweep.sweep_id)["events"]
+
+
+@pytest.mark.parametrize("then", ["change", "go"])
+def test_the_log_stays_as_it_is_when_rows_change_or_go(sweep: Bench, then: str) -> None:
+    before = log_of(sweep.database, sweep.sweep_id)
+    with sweep.database.write() as connection:
+        for table in (node_runs, checkpoints):
+            keep_events(connection, table, list(connection.scalars(sa.select(table.c.id))))
+        assert derived_counts(connection, sweep.sweep_id) == {}
+        if then == "go":
+            connection.execute(checkpoints.delete())
+        else:
+            connection.execute(node_runs.update().values(execution_id="another", status="failed"))
+
+    assert log_of(sweep.database, sweep.sweep_id) == before
+
+
+def test_what_comes_after_a_flush_stands_after_it(sweep: Bench) -> None:
+    last = log_of(sweep.database, sweep.sweep_id)[-1]
+    with sweep.database.write() as connection:
+        add_event(connection, subject("default", sweep.sweep_id), "sweep.pinned", {})
+
+    (new,) = log_of(sweep.database, sweep.sweep_id, (last["transaction"], last["id"]))
+
+    assert new["kind"] == "sweep.pinned"
+    assert new["id"] > last["id"]
+
+
+def test_a_follower_waits_for_older_transactions_before_it_sees_what_rows_say(
+    prepared_postgres_url: str,
+) -> None:
+    database = Database(prepared_postgres_url)
+    with database.write() as connection:
+        for statement in _a_sweep():
+            connection.execute(sa.text(statement))
+
+    with database.engine.connect() as slow, slow.begin():
+        add_event(slow, subject("default", "s"), "sweep.running", {})
+        batch = Batch()
+        batch.add("e", 1, node_run=_begun("run"))
+        assert flush(database, batch, 30.0) == set()  # begins second, commits first
+        assert log_of(database, "s") == []  # showing it now would lose the older one for ever
+
+    kinds = [row["kind"] for row in log_of(database, "s")]
+    assert kinds == ["sweep.running", "node_run.started"]
+    database.close()
+
+
+@pytest.mark.parametrize("seconds_ago", [0, 100])
+def test_a_node_run_that_began_lately_is_something_that_happened_in_its_sweep(
+    database: Database, seconds_ago: int
+) -> None:
+    with database.write() as connection:
+        for statement in _a_sweep():
+            connection.execute(sa.text(statement))
+        old = {**subject("default", "s"), "kind": "sweep.submitted", "severity": "info", "at": 0.0, "data": {}}
+        insert_events(connection, [old])
+        connection.execute(sweeps.update().values(queued=True))
+        waits = "SELECT 'waits', session_id, sweep_id, origin, 1, 0, combinations, 'pending', 0 FROM executions"
+        names = "id, session_id, sweep_id, origin, case_number, repeat, combinations, status, created_at"
+        connection.execute(sa.text(f"INSERT INTO executions ({names}) {waits}"))
+    batch = Batch()
+    batch.add("e", 1, node_run={**_begun("run"), "started_at": time.time() - seconds_ago})
+    flush(database, batch, 30.0)
+
+    assert overdue(database, [DEFAULT_QUEUE], 50.0) == ({"waits"} if seconds_ago else set())
+
+
+def _a_sweep() -> list[str]:
+    return [
+        "INSERT INTO workflows (id, name, version, graph) VALUES ('w', 'w', '', '{}')",
+        "INSERT INTO runners (id, host, boot, pid, process_started_at) VALUES ('mine', 'h', 'b', 1, 0)",
+        "INSERT INTO sweeps (id, session_id, workflow_id, name, status, spec, fingerprints, cells) "
+        "VALUES ('s', 'default', 'w', 's', 'running', '{}', '{}', 1)",
+        "INSERT INTO executions (id, session_id, sweep_id, origin, case_number, repeat, combinations, status, "
+        "owner_id, token, created_at) VALUES ('e', 'default', 's', 'root', 0, 0, '[0]', 'running', 'mine', 1, 0)",
+        "INSERT INTO checkpoints (id, sweep_id, execution_id, position, state, writers, totals, trigger, created_at) "
+        "VALUES ('c', 's', 'e', '{}', '{}', '[]', '[]', 'step', 0)",
+    ]
+
+
+def _begun(id: str) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": id,
+        "sweep_id": "s",
+        "execution_id": "e",
+        "checkpoint_id": "c",
+        "task": "a",
+        "node": "a",
+    }
+    row |= {"variant": "default", "visit": 0, "status": "running", "attempts": 0, "cells": 1, "fingerprint": "f"}
+    row |= {"started_at": time.time(), "duration_s": 0.0, "usd": 0.0, "tokens_in": 0, "tokens_out": 0}
+    return {**row, "started_transaction": None, "started_event": 0}

@@ -1,0 +1,112 @@
+"""Every JSON document that a command of a test prints is held against its schema, which has to know all its keys."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from jsonschema.exceptions import best_match
+
+from wtb.core.documents.catalog import DOCUMENTS
+
+SCHEMAS = Path(__file__).parents[2] / "wtb" / "schemas"
+LINES = ("watch", "log")  # commands that print a document a line
+
+
+@functools.cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    """What validates a document of a name, or an event of a kind."""
+    schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    return jsonschema.Draft202012Validator(closed(schema))
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema in which no object has keys besides those that it names."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(value) for key, value in schema.items()}
+    return {**found, "additionalProperties": False} if isinstance(schema.get("properties"), dict) else found
+
+
+def check_printed(folder: Path, args: Sequence[str], code: int, stdout: str) -> None:
+    """Hold what a command printed, or wrote to its --output, against its schemas; fails where it fits none."""
+    names = _names(args)
+    if code not in (0, 1) or not names or not _is_json(args):
+        return
+    file = next((after for option, after in itertools.pairwise(args) if option in ("-o", "--output")), None)
+    text = stdout
+    if file is not None and args[0] != "export":
+        text = Path(folder, file).read_text("utf-8") if Path(folder, file).is_file() else ""
+    for document in text.splitlines() if args[0] in LINES and "--summary" not in args else [text]:
+        if document.strip():
+            _check(names, json.loads(document), args)
+
+
+def _is_json(args: Sequence[str]) -> bool:
+    return any(one in ("json", "--format=json") for one in args) or (args[0] == "scheduler" and "--once" in args)
+
+
+def _names(args: Sequence[str]) -> list[str]:
+    """The documents that a command may print: those of its first two words, or of the first."""
+    for words in (list(args[:2]), list(args[:1])):
+        found = [
+            name
+            for name, document in DOCUMENTS.items()
+            if any(command.split()[: len(words)] == words for command in document.commands)
+        ]
+        if found:
+            return found
+    return []
+
+
+def _check(names: Sequence[str], document: Any, args: Sequence[str]) -> None:
+    problems = []
+    for name in names:
+        errors = list(validator(name).iter_errors(document))
+        if not errors:
+            return
+        worst = best_match(errors)
+        where = "/".join(map(str, worst.absolute_path))
+        problems.append((len(errors), f"{name}: {where}: {worst.message}"))
+    pytest.fail(f"wtb {' '.join(args)} printed what no schema knows:\n{min(problems)[1]}", pytrace=False)
+
+
+def whole_matrix(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a matrix with all its keys, where a test gives those that it is about."""
+    best: dict[str, Any] = {
+        **dict.fromkeys(("combination", "winner", "rival", "lead", "lead_ci", "p", "cases_needed", "because")),
+        "clear": False,
+        "candidates": [],
+        "unranked": [],
+        "cases": 0,
+        "n_pairs": 0,
+        "tried": 0,
+    }
+    metric = {
+        "compare": "mean",
+        "declared": True,
+        "failed": 0,
+        **dict.fromkeys(("low", "high", "on_failure", "interval")),
+    }
+    nothing = dict.fromkeys(("as_of", "primary", "choice", "clusters", "slices", "noise"))
+    counts = {"scores_failed": 0, "edited_left_out": 0}
+    return {
+        "figures": "final",
+        **nothing,
+        "primary_named": False,
+        "front": {},
+        "warnings": [],
+        **counts,
+        "failures": {"causes": [], "more": 0},
+        **given,
+        "best": {name: {**best, **one} for name, one in given.get("best", {}).items()},
+        "metrics": {name: {**metric, **one} for name, one in given.get("metrics", {}).items()},
+    }

@@ -1,0 +1,170 @@
+"""Notifications that operations send. A broker that is down never blocks what the database has accepted."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from wtb.config import broker, distribution
+from wtb.config.stack_file import broker_url
+from wtb.core.errors import InputError, StoreError, WTBError, one_line
+from wtb.store.files import system
+from wtb.store.runs import queue as store
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from wtb.store.database import Database
+
+Rows = Sequence[Mapping[str, Any]]
+_Request = tuple[Rows, queue.SimpleQueue[str | None]]
+
+ANSWER_S = 2.0
+RETRY_S = 1.0  # after which a broker that was out of reach is tried again
+CLOSED = "the notifier is closed"
+SILENT = "the broker does not answer"
+
+
+def application(url: str | None, *, answer_s: float | None = None) -> Celery:
+    """Make the Celery application. Celery is imported here, as `wtb_workers` is there without it.
+
+    Args:
+        url: Of the broker; None for the one of the environment or of the stack.
+        answer_s: Timeout in seconds for one answer of the broker.
+
+    Raises:
+        InputError: If the packages for workers are not installed, or the system cannot run them.
+    """
+    system.check_system()
+    try:
+        from wtb_workers.app import make_app
+    except ImportError as error:
+        raise InputError(f"workers need more packages ({error}): {distribution.pip_install('workers')}") from error
+    return make_app(broker_url(url)) if answer_s is None else make_app(broker_url(url), answer_s=answer_s)
+
+
+class BrokerNotifier:
+    """Talks to the broker from a thread of its own, so that a broker that hangs does not block the caller.
+
+    Create it early: importing Celery takes a second. Threads may share it. A broker that was out of reach is tried
+    again with the next notification.
+
+    Args:
+        url: As `--broker` gives it; None for the one of the environment or of the stack.
+
+    Attributes:
+        url: Of the broker; None if none is configured.
+    """
+
+    def __init__(self, url: str | None) -> None:
+        self.url = broker_url(url)
+        self._refusal: Exception | None = None
+        self._problem: str | None = None
+        self._loaded, self._answered = threading.Event(), threading.Event()
+        self._tried_at = 0.0
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # nothing is requested after it was closed
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="wtb-notifier", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Check the configuration before work starts.
+
+        Raises InputError if the URL is not that of a broker, or if the packages for workers are not installed.
+        """
+        self._loaded.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def problem(self) -> str | None:
+        """Why no notification can be sent; None if one can."""
+        self._loaded.wait()
+        if self._refusal is not None:
+            return str(self._refusal)
+        return self._problem if self._answered.wait(2 * ANSWER_S) else SILENT
+
+    def notify(self, rows: Rows) -> str | None:
+        """Send a notification for each row. Returns why that was not possible, else None."""
+        self._loaded.wait()
+        if self._refusal is not None:
+            return str(self._refusal)
+        if not self._answered.wait(2 * ANSWER_S):
+            return SILENT
+        reply: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        with self._lock:
+            if self._closed:
+                return CLOSED
+            self._requests.put((rows, reply))
+        try:
+            return reply.get(timeout=2 * ANSWER_S)
+        except queue.Empty:
+            return SILENT
+
+    def close(self) -> None:
+        """End its thread, after what was requested; further notifications are not sent."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._requests.put(None)
+        self._thread.join(2 * ANSWER_S)
+
+    def notify_pending(self, database: Database) -> str | None:
+        """Notify free slots of pending executions. Returns why that was not possible, else None; no work is lost."""
+        try:
+            return self.notify(store.pending_notifications(database))
+        except StoreError as error:  # what was submitted is stored; only the list of notifications could not be read
+            return str(error)
+
+    def _work(self) -> None:
+        try:
+            app = self._load()
+        except Exception as error:  # noqa: BLE001 - raised again where it is asked for
+            self._refusal = error
+        self._loaded.set()
+        if self._refusal is None:
+            self._try(app)
+            self._answered.set()
+            while (request := self._requests.get()) is not None:
+                rows, reply = request
+                if self._problem is not None and time.monotonic() - self._tried_at >= RETRY_S:
+                    self._try(app)
+                reply.put(self._problem or (self._send(app, rows) if rows else None))
+            app.close()  # its pool of connections is one of the process, for all that use this broker
+
+    def _try(self, app: Celery) -> None:
+        self._problem = self._reach(app)
+        self._tried_at = time.monotonic()
+
+    def _load(self) -> Celery:
+        if self.url is not None:
+            broker.Broker(self.url).close()
+        return application(self.url, answer_s=ANSWER_S)
+
+    def _reach(self, app: Celery) -> str | None:
+        """Connect ahead of time, so that sending is quick."""
+        if self.url is None:
+            return broker.UNNAMED
+        try:
+            with closing(broker.Broker(self.url, ANSWER_S)) as client:
+                client.ping()  # gives up sooner than Celery, with a better message
+            with app.producer_or_acquire() as producer:
+                producer.channel.client.ping()
+        except WTBError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - of redis, of kombu, of the socket: there is no common root
+            return one_line(error)
+        return None
+
+    def _send(self, app: Celery, rows: Rows) -> str | None:
+        from wtb_workers.notifications import notify
+
+        try:
+            notify(app, rows)
+        except Exception as error:  # noqa: BLE001 - the same
+            return f"the broker accepts no messages ({one_line(error)})"
+        return None

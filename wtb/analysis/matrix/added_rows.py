@@ -1,0 +1,126 @@
+"""The rows that were added to a sweep after somebody had seen its results: exploratory, each by itself.
+
+What was planned is as if there were none of them: its figures, its tests and which of it is the best. An added row is
+compared with the baseline over all cases but those that suggested it, once all of its cells have ended, and with the
+part of the level that what was tried before it has left. It is never ranked, so it is never the best by itself: that
+takes a sweep of other cases.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from wtb.analysis import interim
+from wtb.analysis.scores import Scores
+from wtb.analysis.search_history import Ledger
+from wtb.analysis.statistics.comparing import Estimate, compare
+from wtb.core.documents.matrix import ExploratoryDocument
+from wtb.core.serialization.plain_json import iso
+from wtb.core.tree.added_rows import Addition
+from wtb.core.tree.combinations import in_words
+from wtb.store.database import Database
+from wtb.store.rows import SweepRow
+
+_NOT_YET = Estimate(0, 0, None, None, None, None, None, None)
+
+
+class AddedRows:
+    """The rows that were added to a sweep.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row.
+        scored: Its scores.
+    """
+
+    def __init__(self, database: Database, sweep: SweepRow, scored: Scores) -> None:
+        self._database, self._sweep, self._scored = database, sweep, scored
+        self.count = len(scored.added)
+
+    @cached_property
+    def _unfinished(self) -> set[int]:
+        return interim.unfinished_rows(self._database, self._sweep.id)
+
+    @cached_property
+    def _ledgers(self) -> list[Ledger]:
+        """For each row what was tried before it: the rows above it, and what other sweeps had tried by then."""
+        choices = self._scored.choices
+        return [
+            Ledger(self._database, replace(self._sweep, created_at=one.added_at), choices[: one.combination])
+            for one in self._scored.added
+        ]
+
+    @cached_property
+    def _everything(self) -> Ledger:
+        return Ledger(self._database, self._sweep, self._scored.choices)
+
+    def documents(self) -> dict[int, ExploratoryDocument]:
+        """`exploratory` of the matrix, by the numbers of the rows that have it."""
+        return {one.combination: self._document(one) for one in self._scored.added}
+
+    def _document(self, one: Addition) -> ExploratoryDocument:
+        return {
+            "base": self._scored.choices[one.base],
+            "changed": dict(one.changed),
+            "suggested_by": one.case,
+            "cases_left_out": len(one.left_out),
+            "execution": one.execution,
+            "by": one.by,
+            "reason": one.reason,
+            "added_at": str(iso(one.added_at)),
+        }
+
+    def estimates(self, metric: str) -> list[Estimate]:
+        """The figures of each by a metric: none before all of its cells have ended."""
+        return [
+            _NOT_YET if one.combination in self._unfinished else self._estimate(one, ledger, metric)
+            for one, ledger in zip(self._scored.added, self._ledgers, strict=True)
+        ]
+
+    def _estimate(self, one: Addition, ledger: Ledger, metric: str) -> Estimate:
+        scored, table = self._scored, self._scored.table(metric)
+        numbers = [one.combination] if scored.baseline is None else [scored.baseline, one.combination]
+        part = table.part(numbers, ~np.isin(table.cases, one.left_out))
+        measure = scored.measures[metric]
+        found = compare(
+            part.scores,
+            baseline=None if scored.baseline is None else 0,
+            better=measure.better,
+            by=measure.compare,
+            seed=scored.seed,
+            units=part.units,
+            metrics=scored.family(metric),
+            share=ledger.share_of_one_more(metric),
+        )
+        return dataclasses.replace(found.rows[-1], ranks=None, common_mean=None)
+
+    def tried(self, metric: str) -> int:
+        """How many combinations were tried over these cases, the added ones included; 0 where there are none."""
+        return self._everything.tried(metric).n if self.count else 0
+
+    def shares(self, metrics: Sequence[str]) -> Iterator[tuple[int, dict[str, float]]]:
+        """For each row its number and, by metric, the part of the level that it may use."""
+        for one, ledger in zip(self._scored.added, self._ledgers, strict=True):
+            yield one.combination, {metric: ledger.share_of_one_more(metric) for metric in metrics}
+
+    def sentences(self) -> list[str]:
+        """What readers of the matrix need to know of each."""
+        return [self._sentence(one) for one in self._scored.added]
+
+    def _sentence(self, one: Addition) -> str:
+        name = in_words(self._scored.choices[one.combination])
+        more = len(one.left_out) - 1
+        cases = f"case {one.case}" + (f" and {more:,} more that go with it" if more else "")
+        figures = (
+            "its figures come when all of its cells have ended, and" if one.combination in self._unfinished else "it"
+        )
+        leaves = "they leave" if one.combination in self._unfinished else "its figures leave"
+        return (
+            f"{name} is exploratory: it was added after results were seen, since {cases} suggested it, so {leaves} "
+            f"that out; {figures} is not ranked: run it with other cases to know"
+        )

@@ -1,0 +1,76 @@
+"""What `wtb fork --all-cases` reads, and how it shows the row that it added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from wtb.analysis import gates
+from wtb.cli import options
+from wtb.cli.console import as_json, put, read_pair, render_matrix, say
+from wtb.cli.run.sweeps import exit_code, say_how_it_ended
+from wtb.config import yaml_reader
+from wtb.core.texts import plural
+from wtb.core.tree import combinations
+from wtb.operations.running import local
+from wtb.store.read import queries
+
+if TYPE_CHECKING:
+    from wtb.operations.context import Context
+    from wtb.operations.control.added_rows import AddedRow, Variant
+
+
+def read_variants(texts: Iterable[str]) -> dict[str, Variant]:
+    """Read NODE=VARIANT, where the variant is a name, an import path or a mapping as in a sweep file."""
+    found: dict[str, Variant] = {}
+    for text in texts:
+        node, form = read_pair("--variant", text)
+        document = yaml_reader.parse(f"variant: {form}".encode(), "--variant") if form[0] == "{" else None
+        found[node] = form if document is None else document.data["variant"]
+    return found
+
+
+def present_row(context: Context, added: AddedRow, format: options.Format, output: Path | None) -> None:
+    """Show a row that was added: as JSON, else by the matrix, or by its number where it has not run here.
+
+    Raises:
+        typer.Exit: It ran here; the code is that of the matrix.
+    """
+    say(_text(added))
+    is_json = format is options.Format.json
+    row = {key: value for key, value in asdict(added).items() if key != "ended"}
+    if added.ended is None:
+        say(_who_runs(added))
+        put(as_json(row) if is_json else str(added.combination), output)
+        return
+    sweep = queries.find_sweep(context.database, added.sweep)
+    say_how_it_ended(local.Ran(sweep, added.ended))
+    matrix = gates.judged(context.database, sweep)
+    put(as_json(row) if is_json else render_matrix(matrix, options.MatrixFormat.table, output), output)
+    raise typer.Exit(exit_code(matrix, added.ended))
+
+
+def _text(added: AddedRow) -> str:
+    changed = ", ".join(f"{node}={name}" for node, name in added.choices.items() if added.base.get(node) != name)
+    failed = f"; {plural(added.failed, 'cell')} failed before that, as in the other row" if added.failed else ""
+    return (
+        f"sweep {added.name} ({added.sweep}): {combinations.in_words(added.choices)} is a row now, of "
+        f"{plural(added.cells, 'cell')} from where {changed} makes a difference (about "
+        f"{plural(added.node_runs, 'node run')}){failed}; it is exploratory, since case {added.suggested_by} "
+        f"suggested it"
+    )
+
+
+def _who_runs(added: AddedRow) -> str:
+    if not added.executions:
+        return f"nothing of it is to run; try what failed again with: wtb retry {added.sweep}"
+    if not added.queued:
+        return f"run it with: wtb resume {added.sweep}"
+    if added.status == "paused":
+        return f"it waits, since the sweep is paused: wtb resume {added.sweep}"
+    because = f"; {added.problem}" if added.problem else ""
+    return f"it is for the workers{because}; follow it with: wtb watch {added.sweep}"

@@ -1,0 +1,1 @@
+"""Arguments of operations: what each may be, and one place that refuses all else."""

@@ -1,0 +1,1 @@
+"""The types of the JSON documents that commands print; `catalog` lists them."""

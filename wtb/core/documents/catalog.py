@@ -1,0 +1,97 @@
+"""All JSON documents that commands print: the type of each, and the command.
+
+JSON Schemas are made of them (`make schemas`), and every output of a command is held against its type in the tests.
+Within a version keys may be added; none is removed or changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, get_args
+
+from wtb.core.documents import (
+    administration,
+    comparison,
+    costs,
+    events,
+    executions,
+    lineage,
+    matrix,
+    plan,
+    questions,
+    report,
+    sweeps,
+)
+
+
+class Document(NamedTuple):
+    """One document.
+
+    Attributes:
+        type: What it consists of.
+        commands: The commands that print it with `--format json`.
+        version: Raised when a key is removed or changed.
+    """
+
+    type: Any
+    commands: tuple[str, ...]
+    version: int = 1
+
+
+def _kind(event: Any) -> str:
+    """Return the kind of an event from its annotation: to evaluate all of them would take each command some time."""
+    annotation: str = event.__annotations__["kind"].__forward_arg__
+    return annotation.partition("[")[2].strip("]'\"")  # of Literal['sweep.paused']
+
+
+# By name, which is that of its schema; in the order of `wtb --help`.
+DOCUMENTS: dict[str, Document] = {
+    "workflows": Document(plan.WorkflowsDocument, ("workflow list",)),
+    "workflow": Document(plan.WorkflowDocument, ("workflow show",)),
+    "plan": Document(plan.PlanDocument, ("plan",)),
+    "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
+    "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),
+    "schedules": Document(administration.SchedulesDocument, ("schedule list",)),
+    "schedule": Document(administration.OneScheduleDocument, ("schedule show",)),
+    "fired": Document(administration.FiredDocument, ("schedule run-now",)),
+    "schedule-history": Document(administration.ScheduleHistoryDocument, ("schedule history",)),
+    "breakpoints": Document(questions.BreakpointsDocument, ("break",)),
+    "questions": Document(questions.QuestionsDocument, ("approvals",)),
+    "question": Document(questions.QuestionDocument, ("approvals QUESTION",)),
+    "answer": Document(questions.AnswerDocument, ("answer",)),
+    "answers": Document(questions.AnswersDocument, ("answer --all",)),
+    "rollback": Document(questions.RollbackDocument, ("rollback",)),
+    "sweeps": Document(sweeps.SweepsDocument, ("list",)),
+    "status": Document(sweeps.StatusDocument, ("status SWEEP",)),
+    "execution-status": Document(executions.StandingDocument, ("status EXECUTION",), version=2),
+    "stack": Document(administration.StackDocument, ("status --stack",)),
+    "watch": Document(sweeps.WatchDocument, ("watch",), version=2),
+    "summary": Document(sweeps.SummaryDocument, ("show SWEEP",)),
+    "cells": Document(sweeps.CellsDocument, ("show --cells",)),
+    "execution": Document(
+        executions.ExecutionDocument, ("show EXECUTION", "start", "resume", "retry", "fork", "answer")
+    ),
+    "added-row": Document(executions.AddedRowDocument, ("fork --all-cases",)),
+    "event-counts": Document(events.EventCountsDocument, ("log --summary",)),
+    "history": Document(lineage.HistoryDocument, ("history",)),
+    "tree": Document(lineage.TreeDocument, ("tree",)),
+    "diff": Document(lineage.DiffDocument, ("diff",)),
+    "files": Document(lineage.FilesDocument, ("files",)),
+    "file-changes": Document(lineage.FileChangesDocument, ("files --diff",)),
+    "series": Document(costs.AllSeriesDocument, ("series",)),
+    "costs": Document(costs.CostsDocument, ("costs",)),
+    "evidence": Document(report.EvidenceDocument, ("report",)),
+    "comparison": Document(comparison.ComparisonDocument, ("compare",), version=2),
+    "baselines": Document(comparison.BaselinesDocument, ("baseline list",)),
+    "baseline": Document(comparison.BaselineMatrixDocument, ("baseline show",)),
+    "regression": Document(comparison.RegressionDocument, ("regress",), version=2),
+    "collection": Document(administration.CollectionDocument, ("gc",)),
+    "exported": Document(administration.ExportedDocument, ("export",)),
+    "imported": Document(administration.ImportedDocument, ("import",)),
+    "doctor": Document(administration.DoctorDocument, ("doctor",)),
+    "database-version": Document(administration.DatabaseVersionDocument, ("db version",)),
+    "sessions": Document(administration.SessionsDocument, ("session list",)),
+    "session": Document(administration.OneSessionDocument, ("session show",)),
+    "budgets": Document(costs.BudgetsDocument, ("budget list",)),
+    "round": Document(administration.RoundDocument, ("scheduler --once",)),
+    **{f"event-{_kind(event)}": Document(event, ("log",)) for event in get_args(events.EventDocument)},
+}

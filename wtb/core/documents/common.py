@@ -1,0 +1,103 @@
+"""What several documents have in common. Times are ISO 8601 in UTC, durations seconds, money US dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+from typing_extensions import TypedDict
+
+# The variant of every varied node.
+Combination = dict[str, str]
+# The lower and the upper end.
+Interval = list[float]
+Better = Literal["higher", "lower"]
+SweepStatus = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
+CellStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "cancelled", "skipped", "set_aside"]
+CELL_STATUSES: Final[tuple[CellStatus, ...]] = get_args(CellStatus)
+Liveness = Literal["alive", "dead", "unknown"]
+
+
+class CellCounts(TypedDict):
+    """Cells of a sweep by status."""
+
+    total: int
+    pending: int
+    running: int
+    waiting: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    skipped: int
+    set_aside: int
+
+
+def counts_by_status(cells: CellCounts) -> dict[CellStatus, int]:
+    """Cells by status, those of which there are none left out."""
+    return {status: cells[status] for status in CELL_STATUSES if cells[status]}
+
+
+def cell_counts(total: int, counts: Mapping[str, int]) -> CellCounts:
+    """Return cells by status.
+
+    Args:
+        total: How many cells there are.
+        counts: Status -> cells; a status without cells may be missing.
+    """
+    return {
+        "total": total,
+        "pending": counts.get("pending", 0),
+        "running": counts.get("running", 0),
+        "waiting": counts.get("waiting", 0),
+        "succeeded": counts.get("succeeded", 0),
+        "failed": counts.get("failed", 0),
+        "cancelled": counts.get("cancelled", 0),
+        "skipped": counts.get("skipped", 0),
+        "set_aside": counts.get("set_aside", 0),
+    }
+
+
+class SweepHeading(TypedDict):
+    """A sweep: its status, when it was submitted, and when the last of its cells ended."""
+
+    id: str
+    name: str
+    status: SweepStatus
+    started_at: str | None
+    finished_at: str | None
+
+
+class NodeRunCounts(TypedDict):
+    """Accepted node runs, what they would be without sharing, and attempts begun."""
+
+    executed: int
+    unshared: int
+    attempts: int
+
+
+class FailureExample(TypedDict):
+    """One of the cells that failed for a cause, and the command that shows it."""
+
+    case: str
+    execution: str | None
+    command: str
+
+
+class FailureCause(TypedDict):
+    """Failed cells whose errors differ only in numbers, addresses and quoted texts."""
+
+    cells: int
+    set_aside: int  # of these
+    node: str | None
+    type: str | None
+    message: str | None
+    retry: bool  # whether another try could end otherwise
+    combinations: list[int]  # numbers of rows of the matrix
+    example: FailureExample
+
+
+class FailureCauses(TypedDict):
+    """The most frequent causes, and how many there are besides."""
+
+    causes: list[FailureCause]
+    more: int

@@ -1,0 +1,254 @@
+"""Two sweeps side by side, and baselines: what `wtb compare`, `wtb regress` and `wtb baseline` print."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.common import Combination, Interval, SweepHeading, SweepStatus
+from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, Verdict
+
+
+class CodeChange(TypedDict):
+    """A variant of which both sweeps have other code: its fingerprints."""
+
+    node: str
+    variant: str
+    before: str
+    after: str
+
+
+class VariantName(TypedDict):
+    """A variant of a node."""
+
+    node: str
+    variant: str
+
+
+class VariantChanges(TypedDict):
+    """Variants that only one of the sweeps has."""
+
+    added: list[VariantName]
+    removed: list[VariantName]
+
+
+class CombinationChanges(TypedDict):
+    """How many combinations both sweeps have, and only one of them."""
+
+    common: int
+    added: int
+    removed: int
+
+
+class CaseChanges(TypedDict):
+    """How many cases both sweeps have, and the ids of those that were added, removed or changed."""
+
+    common: int
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+
+class MetricChanges(TypedDict):
+    """By how many metrics both sweeps are scored, and by which only one is."""
+
+    common: int
+    added: list[str]
+    removed: list[str]
+
+
+class SettingChange(TypedDict):
+    """A setting of the sweep file, by its path, that differs; null where it is not there."""
+
+    key: str
+    before: Any
+    after: Any
+
+
+class ChangesDocument(TypedDict):
+    """What is different between two sweeps besides their results."""
+
+    code: list[CodeChange]
+    variants: VariantChanges
+    combinations: CombinationChanges
+    cases: CaseChanges
+    metrics: MetricChanges
+    settings: list[SettingChange]
+    graph: bool
+
+
+class ComparedSizes(TypedDict):
+    """Cells of both sweeps, repeats taken together."""
+
+    before: int
+    after: int
+
+
+class Compared(TypedDict):
+    """How much both sweeps have in common."""
+
+    combinations: int
+    cases: int
+    cells: int
+    of: ComparedSizes
+
+
+class Margins(TypedDict):
+    """Metric -> the loss that would matter: as given, and else as of the later sweep."""
+
+    given: dict[str, float]
+    of_later: dict[str, float]
+
+
+class FloorDocument(TypedDict):
+    """What repeats differ by: pairs compared, the share that differs, and the standard deviation of differences."""
+
+    compared: int
+    differ: float
+    sd: float
+    deterministic: bool
+
+
+class NoiseFloorDocument(TypedDict):
+    """What repeats of a sweep differ from it by, when nothing was changed."""
+
+    repeats: int
+    sweeps: list[str]
+    cells: FloorDocument
+    metrics: dict[str, FloorDocument]
+
+
+class FailingDocument(TypedDict):
+    """Cells that fail in both sweeps, and those that fail in the later one and are compared with nothing."""
+
+    still: int
+    unpaired: int
+
+
+class OutcomeFigures(TypedDict):
+    """How many cells of a row or pool fail that did not, and the other way."""
+
+    newly_failed: int
+    fixed: int
+    p_worse: float | None
+    p_better: float | None
+    verdict: Verdict
+    because: str | None
+
+
+class ContrastFigures(TypedDict):
+    """A row or pool by one metric. Differences are later less earlier, a gain is positive where later is better."""
+
+    n_pairs: int
+    n_differ: int
+    before: float | None
+    after: float | None
+    delta: float | None
+    delta_ci: Interval | None
+    gain_low: float | None
+    p_worse: float | None
+    p_better: float | None
+    margin: float | None
+    margin_shown: float | None
+    cases_needed: int | None
+    decides: bool
+    verdict: Verdict
+    because: str | None
+
+
+class ComparedRow(TypedDict):
+    """One combination of both sweeps."""
+
+    combination: Combination
+    verdict: Verdict
+    cells: OutcomeFigures
+    metrics: dict[str, ContrastFigures]
+
+
+class ComparedPool(TypedDict):
+    """Combinations that share what was changed, taken together."""
+
+    what: str
+    nodes: list[str]
+    variant: str | None
+    combinations: list[Combination]
+    verdict: Verdict
+    cells: OutcomeFigures
+    metrics: dict[str, ContrastFigures]
+
+
+class CellFigures(TypedDict):
+    """What a cell came to in both sweeps: scores, or how it ended where `metric` is null."""
+
+    metric: str | None
+    before: float | str | None
+    after: float | str | None
+    delta: float | None
+    what: Literal["failed", "fixed", "worse", "better"]
+
+
+class ComparedCell(CellFigures):
+    """A cell that differs, with its executions in both sweeps and the first node whose result differs."""
+
+    combination: Combination
+    case: str
+    executions: list[str | None]
+    diverged: str | None
+
+
+class ComparisonDocument(TypedDict):
+    """Two sweeps side by side: what was changed, and which results got worse or better."""
+
+    version: Literal[2]
+    before: SweepHeading
+    after: SweepHeading
+    changed: ChangesDocument
+    compared: Compared
+    primary: str | None
+    margin: Margins
+    noise_floor: NoiseFloorDocument | None
+    failing: FailingDocument
+    rows: list[ComparedRow]
+    pools: list[ComparedPool]
+    cells: list[ComparedCell]
+    verdict: Verdict
+    because: list[str]
+
+
+class RegressionDocument(ComparisonDocument):
+    """A sweep that has just run beside its baseline (null where a sweep was named), with its gates."""
+
+    baseline: str | None
+    gates: list[GateDocument]
+
+
+class BaselineSweep(TypedDict):
+    """The sweep that a baseline names."""
+
+    id: str
+    name: str
+    status: SweepStatus
+    finished_at: str | None
+
+
+class BaselineDocument(TypedDict):
+    """A name for a sweep that later ones are compared with."""
+
+    name: str
+    session: str
+    set_at: str
+    noise_floor: NoiseFloorDocument | None
+    sweep: BaselineSweep
+
+
+class BaselinesDocument(TypedDict):
+    """Baselines of a session, or of all."""
+
+    baselines: list[BaselineDocument]
+
+
+class BaselineMatrixDocument(BaselineDocument):
+    """A baseline with the matrix of its sweep."""
+
+    matrix: JudgedMatrixDocument

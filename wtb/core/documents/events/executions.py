@@ -1,0 +1,386 @@
+"""Events of executions and of their checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.events.common import Event, Scores
+
+# From a checkpoint to another, below which the new head is. Calls of tools by what became of them.
+Rollback = TypedDict(
+    "Rollback",
+    {
+        "from": str,
+        "to": str,
+        "head": str,
+        "nodes": list[str],
+        "words": str,
+        "by": str,
+        "reason": str | None,
+        "superseded": NotRequired[list[str]],
+        "undone": list[Any],
+        "redone": list[Any],
+        "irreversible": list[Any],
+        "failed": list[Any],
+        "shared": list[Any],
+    },
+)
+
+
+ExecutionStartedData = TypedDict(
+    "ExecutionStartedData",
+    {
+        "case": str,
+        "repeat": int,
+        "from": NotRequired[str],
+    },
+)
+
+
+class ExecutionStarted(Event):
+    """An execution began; from: the one that it forked from or retries."""
+
+    kind: Literal["execution.started"]
+    data: ExecutionStartedData
+
+
+class ExecutionForkedData(TypedDict):
+    """Of `execution.forked`."""
+
+    children: int
+    by: list[str]
+
+
+class ExecutionForked(Event):
+    """An execution went on as several, by the nodes in which their cells differ."""
+
+    kind: Literal["execution.forked"]
+    data: ExecutionForkedData
+
+
+class ExecutionCompletedData(TypedDict):
+    """Of `execution.completed`."""
+
+    cells: NotRequired[int]
+    case: NotRequired[str]
+    repeat: NotRequired[int]
+    scores: NotRequired[Scores]
+
+
+class ExecutionCompleted(Event):
+    """An execution is at its end: how many cells it stood for, or of a fork its scores."""
+
+    kind: Literal["execution.completed"]
+    data: ExecutionCompletedData
+
+
+class ExecutionFailedData(TypedDict):
+    """Of `execution.failed`."""
+
+    cells: NotRequired[int]
+    case: NotRequired[str]
+    repeat: NotRequired[int]
+    error: NotRequired[str]
+
+
+class ExecutionFailed(Event):
+    """An execution failed."""
+
+    kind: Literal["execution.failed"]
+    data: ExecutionFailedData
+
+
+class ExecutionCancelledData(TypedDict):
+    """Of `execution.cancelled`."""
+
+    cells: NotRequired[int]
+    case: NotRequired[str]
+    repeat: NotRequired[int]
+    reason: NotRequired[str]
+    error: NotRequired[str]
+    by: NotRequired[str]
+
+
+class ExecutionCancelled(Event):
+    """An execution was cancelled."""
+
+    kind: Literal["execution.cancelled"]
+    data: ExecutionCancelledData
+
+
+class ExecutionPausedData(TypedDict):
+    """Of `execution.paused`."""
+
+    reason: str
+    by: str | None
+    breakpoint: NotRequired[str]
+
+
+class ExecutionPaused(Event):
+    """An execution paused, at a breakpoint or since a person wants it."""
+
+    kind: Literal["execution.paused"]
+    data: ExecutionPausedData
+
+
+class ExecutionPausingData(TypedDict):
+    """Of `execution.pausing`."""
+
+    reason: str
+    by: str
+
+
+class ExecutionPausing(Event):
+    """An execution pauses as soon as its node has ended."""
+
+    kind: Literal["execution.pausing"]
+    data: ExecutionPausingData
+
+
+class ExecutionWaitingData(TypedDict):
+    """Of `execution.waiting`."""
+
+    reason: str
+    by: str | None
+
+
+class ExecutionWaiting(Event):
+    """An execution waits for an answer."""
+
+    kind: Literal["execution.waiting"]
+    data: ExecutionWaitingData
+
+
+class ExecutionResumedData(TypedDict):
+    """Of `execution.resumed`."""
+
+    by: str
+    changed: list[str]
+    head: NotRequired[str | None]
+
+
+class ExecutionResumed(Event):
+    """An execution goes on; changed: keys of its state that a person changed."""
+
+    kind: Literal["execution.resumed"]
+    data: ExecutionResumedData
+
+
+ExecutionRetriedData = TypedDict(
+    "ExecutionRetriedData",
+    {
+        "cells": int,
+        "from": str,
+    },
+)
+
+
+class ExecutionRetried(Event):
+    """Failed cells go on in a new execution."""
+
+    kind: Literal["execution.retried"]
+    data: ExecutionRetriedData
+
+
+class ExecutionRewoundData(TypedDict):
+    """Of `execution.rewound`."""
+
+    checkpoint: str | None
+    executions: int
+    cells: int
+
+
+class ExecutionRewound(Event):
+    """Damaged values are made again, from an earlier checkpoint."""
+
+    kind: Literal["execution.rewound"]
+    data: ExecutionRewoundData
+
+
+class ExecutionTakenBackData(TypedDict):
+    """Of `execution.taken_back`."""
+
+    runner: str
+    losses: int
+
+
+class ExecutionTakenBack(Event):
+    """The lease of a runner expired, so that others may claim its execution."""
+
+    kind: Literal["execution.taken_back"]
+    data: ExecutionTakenBackData
+
+
+class ExecutionStalledData(TypedDict):
+    """Of `execution.stalled`."""
+
+    node: str
+    variant: str
+    attempt: int
+    silent_s: float
+
+
+class ExecutionStalled(Event):
+    """A node has reported nothing for a while."""
+
+    kind: Literal["execution.stalled"]
+    data: ExecutionStalledData
+
+
+class ExecutionUnstalledData(TypedDict):
+    """Of `execution.unstalled`."""
+
+    node: str
+    variant: str
+    attempt: int
+
+
+class ExecutionUnstalled(Event):
+    """A node that had stalled reports again."""
+
+    kind: Literal["execution.unstalled"]
+    data: ExecutionUnstalledData
+
+
+class ExecutionSupersededData(TypedDict):
+    """Of `execution.superseded`."""
+
+    by_rollback_of: str
+
+
+class ExecutionSuperseded(Event):
+    """A fork was ended by a rollback of where it came from."""
+
+    kind: Literal["execution.superseded"]
+    data: ExecutionSupersededData
+
+
+class ExecutionRolledBack(Event):
+    """An execution is at an earlier checkpoint again."""
+
+    kind: Literal["execution.rolled_back"]
+    data: Rollback
+
+
+class ExecutionRedone(Event):
+    """A rollback was undone."""
+
+    kind: Literal["execution.redone"]
+    data: Rollback
+
+
+ExecutionImportedData = TypedDict(
+    "ExecutionImportedData",
+    {
+        "from": str,
+        "exported_at": float,
+        "host": str,
+        "by": str,
+    },
+)
+
+
+class ExecutionImported(Event):
+    """An execution was read from an archive."""
+
+    kind: Literal["execution.imported"]
+    data: ExecutionImportedData
+
+
+class RollbackBegunData(TypedDict):
+    """Of `rollback.begun`."""
+
+    by: str
+    to: str
+    status: str
+    cells: int
+    redo: bool
+
+
+class RollbackBegun(Event):
+    """A rollback began; tools are undone next."""
+
+    kind: Literal["rollback.begun"]
+    data: RollbackBegunData
+
+
+ForkMadeData = TypedDict(
+    "ForkMadeData",
+    {
+        "from": str,
+        "at": str,
+        "head": str,
+        "set": list[str],
+        "variants": dict[str, str],
+        "by": str,
+        "reason": str | None,
+    },
+)
+
+
+class ForkMade(Event):
+    """A person made a fork."""
+
+    kind: Literal["fork.made"]
+    data: ForkMadeData
+
+
+class CheckpointCreatedData(TypedDict):
+    """Of `checkpoint.created`."""
+
+    checkpoint: str
+    step: int
+    next: list[str]
+    node: NotRequired[str]
+    variant: NotRequired[str]
+    name: NotRequired[str | None]
+    task: NotRequired[str]
+
+
+class CheckpointCreated(Event):
+    """A step was committed, or a node took a checkpoint inside."""
+
+    kind: Literal["checkpoint.created"]
+    data: CheckpointCreatedData
+
+
+class CheckpointPinnedData(TypedDict):
+    """Of `checkpoint.pinned`."""
+
+    checkpoint: str
+    name: NotRequired[str]
+
+
+class CheckpointPinned(Event):
+    """Retention keeps a checkpoint."""
+
+    kind: Literal["checkpoint.pinned"]
+    data: CheckpointPinnedData
+
+
+class CheckpointUnpinnedData(TypedDict):
+    """Of `checkpoint.unpinned`."""
+
+    checkpoint: str
+
+
+class CheckpointUnpinned(Event):
+    """Retention may remove a checkpoint again."""
+
+    kind: Literal["checkpoint.unpinned"]
+    data: CheckpointUnpinnedData
+
+
+class JoinUnmetData(TypedDict):
+    """Of `join.unmet`."""
+
+    joins: dict[str, Any]
+
+
+class JoinUnmet(Event):
+    """An execution ended while joins waited: node -> the sources that had arrived."""
+
+    kind: Literal["join.unmet"]
+    data: JoinUnmetData

@@ -1,0 +1,301 @@
+"""Events of sweeps and of their cells."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.events.common import Event, Scores
+
+
+class Nothing(TypedDict):
+    """No more than the kind."""
+
+
+class Decision(TypedDict):
+    """Who decided, and why."""
+
+    reason: str | None
+    by: str
+
+
+class SweepSubmittedData(TypedDict):
+    """Of `sweep.submitted`."""
+
+    name: str
+    cells: int
+    combinations: int
+
+
+class SweepSubmitted(Event):
+    """A sweep was written to the database."""
+
+    kind: Literal["sweep.submitted"]
+    data: SweepSubmittedData
+
+
+class SweepRunning(Event):
+    """A sweep runs, for the first time or again."""
+
+    kind: Literal["sweep.running"]
+    data: Decision
+
+
+class SweepPaused(Event):
+    """A sweep paused: by a person, a limit or the end of its process."""
+
+    kind: Literal["sweep.paused"]
+    data: Decision
+
+
+class SweepCompleted(Event):
+    """All cells of a sweep have an outcome, or its own rule ended it."""
+
+    kind: Literal["sweep.completed"]
+    data: Decision
+
+
+class SweepFailed(Event):
+    """A sweep cannot run."""
+
+    kind: Literal["sweep.failed"]
+    data: Decision
+
+
+class SweepCancelled(Event):
+    """A person ended a sweep."""
+
+    kind: Literal["sweep.cancelled"]
+    data: Decision
+
+
+class SweepDiskFullData(TypedDict):
+    """Of `sweep.disk_full`."""
+
+    reason: str
+    worker: NotRequired[str]
+
+
+class SweepDiskFull(Event):
+    """A sweep waits for room on a disk."""
+
+    kind: Literal["sweep.disk_full"]
+    data: SweepDiskFullData
+
+
+class SweepDiskHasRoomData(TypedDict):
+    """Of `sweep.disk_has_room`."""
+
+    worker: NotRequired[str]
+
+
+class SweepDiskHasRoom(Event):
+    """There is room on the disk again."""
+
+    kind: Literal["sweep.disk_has_room"]
+    data: SweepDiskHasRoomData
+
+
+class SweepBreakpointsData(TypedDict):
+    """Of `sweep.breakpoints`."""
+
+    breakpoints: list[str]
+    by: str
+
+
+class SweepBreakpoints(Event):
+    """The breakpoints of a sweep were changed."""
+
+    kind: Literal["sweep.breakpoints"]
+    data: SweepBreakpointsData
+
+
+SweepRowAddedData = TypedDict(
+    "SweepRowAddedData",
+    {
+        "combination": dict[str, str],
+        "cells": int,
+        "from": str,
+        "case": str,
+        "by": str,
+        "reason": str | None,
+    },
+)
+
+
+class SweepRowAdded(Event):
+    """What a fork changed runs for every case, as another combination."""
+
+    kind: Literal["sweep.row_added"]
+    data: SweepRowAddedData
+
+
+class SweepCollectedData(TypedDict):
+    """Of `sweep.collected`."""
+
+    checkpoints: int
+    node_runs: int
+    attempts: int
+    usd: float
+    tokens_in: int
+    tokens_out: int
+
+
+class SweepCollected(Event):
+    """The retention policy removed parts of a sweep."""
+
+    kind: Literal["sweep.collected"]
+    data: SweepCollectedData
+
+
+class SweepPinned(Event):
+    """Retention keeps a sweep."""
+
+    kind: Literal["sweep.pinned"]
+    data: Nothing
+
+
+class SweepUnpinned(Event):
+    """Retention may remove a sweep again."""
+
+    kind: Literal["sweep.unpinned"]
+    data: Nothing
+
+
+class BaselineSetData(TypedDict):
+    """Of `baseline.set`."""
+
+    name: str
+
+
+class BaselineSet(Event):
+    """A sweep became a baseline."""
+
+    kind: Literal["baseline.set"]
+    data: BaselineSetData
+
+
+class BaselineRemoved(Event):
+    """A sweep is no baseline any more."""
+
+    kind: Literal["baseline.removed"]
+    data: BaselineSetData
+
+
+class BudgetThresholdData(TypedDict):
+    """Of `budget.threshold`."""
+
+    scope: str
+    name: str | None
+    node: str | None
+    kind: str
+    most: float
+    spent: float
+    share: float
+
+
+class BudgetThreshold(Event):
+    """A share of a budget is spent."""
+
+    kind: Literal["budget.threshold"]
+    data: BudgetThresholdData
+
+
+class BudgetReachedData(TypedDict):
+    """Of `budget.reached`."""
+
+    scope: str
+    name: str | None
+    node: str | None
+    kind: str
+    most: float
+    spent: float
+    wanted: float | None
+
+
+class BudgetReached(Event):
+    """A budget allows no more; wanted: what an attempt would have reserved."""
+
+    kind: Literal["budget.reached"]
+    data: BudgetReachedData
+
+
+class WorkerRefusedData(TypedDict):
+    """Of `worker.refused`."""
+
+    worker: str
+    runner: str
+    reason: str
+
+
+class WorkerRefused(Event):
+    """A worker cannot run a sweep, since its code differs."""
+
+    kind: Literal["worker.refused"]
+    data: WorkerRefusedData
+
+
+class ScoreRecorded(Event):
+    """A cell was scored again: metric -> score, None where its evaluator failed."""
+
+    kind: Literal["score.recorded"]
+    data: Scores
+
+
+class CellSucceededData(TypedDict):
+    """Of `cell.succeeded`."""
+
+    case: str
+    repeat: int
+    combination: int
+    scores: Scores
+
+
+class CellSucceeded(Event):
+    """A cell has its outcome."""
+
+    kind: Literal["cell.succeeded"]
+    data: CellSucceededData
+
+
+class CellFailedData(TypedDict):
+    """Of `cell.failed`."""
+
+    case: str
+    repeat: int
+    combination: int
+    error: str
+
+
+class CellFailed(Event):
+    """A cell failed."""
+
+    kind: Literal["cell.failed"]
+    data: CellFailedData
+
+
+class CellSetAside(Event):
+    """A cell was set aside after too many deaths of its process."""
+
+    kind: Literal["cell.set_aside"]
+    data: CellFailedData
+
+
+class CellCancelledData(TypedDict):
+    """Of `cell.cancelled`."""
+
+    case: str
+    repeat: int
+    combination: int
+    reason: str
+    error: NotRequired[str]
+    by: NotRequired[str]
+    question: NotRequired[str]
+
+
+class CellCancelled(Event):
+    """A cell was cancelled: by a person, or by a question that was rejected."""
+
+    kind: Literal["cell.cancelled"]
+    data: CellCancelledData

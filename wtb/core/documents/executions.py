@@ -1,0 +1,241 @@
+"""One execution: what `wtb show EXECUTION`, `wtb start` and `wtb status EXECUTION` print."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.common import CellStatus, Combination, Liveness
+from wtb.core.documents.sweeps import SweepName, SweepOfExecution
+
+
+class ExecutionHeading(TypedDict):
+    """What an execution is: its cells, its place in the tree, and how it ended."""
+
+    id: str
+    sweep: SweepOfExecution
+    status: str
+    reason: str | None
+    origin: str
+    parent: str | None
+    children: list[str]
+    case: str
+    repeat: int
+    combinations: list[Combination]
+    edited: bool
+    head: str | None
+    error: str | None
+    trace: str
+    created_at: str
+    finished_at: str | None
+
+
+class AddedRowDocument(TypedDict):
+    """A row that was added to a sweep."""
+
+    sweep: str
+    name: str
+    combination: int  # its number
+    choices: Combination
+    base: Combination  # the row that it was made from
+    suggested_by: str  # case
+    cells: int
+    executions: list[str]  # those that are to run
+    failed: int  # cells that failed before they came to what differs
+    node_runs: int  # about how many, as many as the other row took
+    queued: bool
+    status: str  # of the sweep
+    problem: str | None  # why workers could not be notified
+
+
+class CheckpointHeading(TypedDict):
+    """A checkpoint that is looked at by itself; its status is `checkpoint`."""
+
+    id: str
+    sweep: SweepName
+    status: str
+
+
+class TotalsDocument(TypedDict):
+    """What led to a checkpoint took, as if alone. `elapsed_s`: seconds in nodes."""
+
+    elapsed_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    node_runs: int
+
+
+class TaskDocument(TypedDict):
+    """The task of a node run, and how many its node has in the step; nothing where it has but one."""
+
+    task: NotRequired[str]
+    tasks: NotRequired[int]
+
+
+class NodeRunDocument(TaskDocument):
+    """A node run."""
+
+    node_run: str
+    node: str
+    variant: str
+    visit: int
+    status: str
+    attempts: int
+    cells: int  # that share it
+    duration_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    started_at: str | None
+
+
+class PathStep(NodeRunDocument):
+    """A node run with its step."""
+
+    step: int
+
+
+class AttemptDocument(TypedDict):
+    """One try of a node run, with what it printed (null where that was removed)."""
+
+    number: int
+    status: str
+    started_at: str | None
+    duration_s: float | None
+    usd: float | None
+    error: str | None
+    trace: str
+    stdout: str | None
+    stderr: str | None
+
+
+class CallDocument(TypedDict):
+    """A call of a model."""
+
+    attempt: int
+    model: str | None
+    tool: str | None
+    tokens_in: int | None
+    tokens_out: int | None
+    usd: float | None
+    duration_s: float | None
+    prompt: Any
+    response: Any
+    at: str | None
+
+
+class InvocationDocument(TypedDict):
+    """A call of a tool, and when it was undone."""
+
+    attempt: int
+    number: int
+    tool: str
+    status: str
+    error: str | None
+    duration_s: float | None
+    arguments: Any
+    result: Any
+    at: str | None
+    undone_at: str | None
+
+
+class ShownStep(PathStep):
+    """A node run with what it wrote and its attempts; calls are there with `--calls`."""
+
+    writes: dict[str, Any]
+    tried: list[AttemptDocument]
+    calls: NotRequired[list[CallDocument]]
+    invocations: NotRequired[list[InvocationDocument]]
+
+
+class ExecutionCell(TypedDict):
+    """A cell that an execution stands for. A score that failed is its error."""
+
+    combination: Combination
+    status: CellStatus
+    scores: dict[str, float | str | None]
+    error: str | None
+
+
+class ExecutionDocument(TypedDict):
+    """An execution with its cells, path, attempts and state."""
+
+    execution: ExecutionHeading
+    cells: list[ExecutionCell]
+    scores: dict[str, Any]  # of a fork, which owns no cell
+    path: list[ShownStep]
+    totals: TotalsDocument | None
+    next: list[str]
+    state: dict[str, Any]
+
+
+class StandingExecution(TypedDict):
+    """An execution whose status is asked, since when it has it, and who gave it that."""
+
+    id: str
+    sweep: SweepOfExecution
+    status: str
+    reason: str | None
+    since: str | None
+    by: str | None
+    case: str
+    repeat: int
+    combinations: list[Combination]
+    choices: Combination | None  # of a fork
+    edited: bool
+    stalled_at: str | None
+
+
+class RunningNode(TaskDocument):
+    """A node run that is under way, for so many seconds."""
+
+    node: str
+    variant: str
+    attempt: int
+    started_at: str | None
+    for_s: float
+
+
+class ExecutionOwner(TypedDict):
+    """The process that holds an execution."""
+
+    host: str
+    pid: int
+    worker: str | None
+    state: Liveness
+
+
+class OpenQuestion(TypedDict):
+    """A question that an execution waits for."""
+
+    id: str
+    question: str
+    node: str
+    asked_at: str
+    expires_at: str | None
+
+
+class Asked(TypedDict):
+    """What a person has asked of an execution while it runs."""
+
+    to: str
+    by: str
+    reason: str
+
+
+class StandingDocument(TypedDict):
+    """How an execution stands: where it is, who holds it, what holds it up, what can be done."""
+
+    execution: StandingExecution
+    checkpoint: str | None
+    step: int | None
+    next: list[str]
+    nodes: list[RunningNode]
+    owner: ExecutionOwner | None
+    asked: Asked | None  # what a person has asked of it, as long as it runs
+    questions: list[OpenQuestion]
+    breakpoints: list[str]
+    cells: dict[str, int]  # status -> cells
+    commands: list[str]

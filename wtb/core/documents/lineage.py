@@ -1,0 +1,234 @@
+"""Lines of checkpoints: what `wtb history`, `wtb tree`, `wtb diff` and `wtb files` print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.common import Combination
+from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, NodeRunDocument, TotalsDocument
+from wtb.core.documents.sweeps import SweepReason
+
+
+class DecisionDocument(TypedDict):
+    """Why an execution went from a node where it went."""
+
+    node: str
+    to: str
+    key: str | None
+    why: str
+
+
+class CheckpointDocument(TypedDict):
+    """A checkpoint with who wrote it; `made` is the event by which a person did."""
+
+    id: str
+    parent: str | None
+    step: int
+    name: str | None
+    trigger: str
+    created_at: str
+    made: dict[str, Any] | None
+    writers: list[NodeRunDocument]
+    next: list[str]
+    decisions: list[DecisionDocument]
+    totals: TotalsDocument | None
+
+
+class BoundaryDocument(TypedDict):
+    """A visit of a node: the checkpoints it started from and wrote, and the time of its node run."""
+
+    node: str
+    visit: int
+    entry: str
+    exit: str | None
+    status: str
+    duration_s: float | None
+
+
+class LeftLine(TypedDict):
+    """A line that a rollback left."""
+
+    from_id: str
+    to_id: str
+    head_id: str | None
+    status: str
+    nodes: list[str]
+    superseded: list[str]
+    by: str
+    reason: str | None
+    at: str
+    redone_at: str | None
+
+
+class HistoryDocument(TypedDict):
+    """The line of checkpoints of an execution."""
+
+    execution: ExecutionHeading
+    checkpoints: list[CheckpointDocument]
+    boundaries: list[BoundaryDocument]
+    rollback_targets: dict[str, str]  # node -> checkpoint
+    left: list[LeftLine]
+
+
+class TreeNode(TypedDict):
+    """A node run of a segment; `varied` where its variant is not the node's usual one."""
+
+    node: str
+    variant: str
+    node_run: str
+    varied: bool
+
+
+class SegmentDocument(TypedDict):
+    """The checkpoints between two places where lines part; the id is that of the last."""
+
+    id: str
+    parent: str | None
+    input: bool
+    nodes: list[TreeNode]
+    left: bool
+    left_by: str | None
+    made: dict[str, Any] | None
+    step: int
+    heads: list[str]  # executions
+
+
+class TreeOfCase(TypedDict):
+    """The lines of one case and repeat, and executions that have not begun."""
+
+    case: str
+    repeat: int
+    segments: list[SegmentDocument]
+    not_begun: list[str]
+
+
+class TreeExecution(TypedDict):
+    """An execution of a tree."""
+
+    status: str
+    reason: str | None
+    origin: str
+    parent: str | None
+    cells: int
+    edited: bool
+    superseded: bool
+
+
+class TreeDocument(TypedDict):
+    """How executions share, fork and were rolled back; how many segments and cases are not listed."""
+
+    sweep: SweepReason
+    execution: str | None
+    trees: list[TreeOfCase]
+    executions: dict[str, TreeExecution]
+    left_out: int
+    cases_left_out: int
+
+
+class CheckpointSide(CheckpointHeading):
+    """A checkpoint that is compared."""
+
+    totals: TotalsDocument | None
+    path: list[str]  # NODE=VARIANT
+
+
+class ExecutionSide(ExecutionHeading):
+    """An execution that is compared."""
+
+    totals: TotalsDocument | None
+    path: list[str]  # NODE=VARIANT
+
+
+class DivergenceDocument(TypedDict):
+    """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
+
+    step: int
+    why: str
+    a: list[str]
+    b: list[str]
+
+
+class ChangedValue(TypedDict):
+    """A key of both states."""
+
+    a: Any
+    b: Any
+
+
+class StateDifference(TypedDict):
+    """Two states, key by key."""
+
+    same: list[str]
+    changed: dict[str, ChangedValue]
+    only_a: dict[str, Any]
+    only_b: dict[str, Any]
+
+
+class FileDifference(TypedDict):
+    """A file that differs: its bytes in a and b."""
+
+    path: str
+    kind: str
+    a: int | None
+    b: int | None
+
+
+class DiffDocument(TypedDict):
+    """Two executions or checkpoints: where they part, and in what their heads differ."""
+
+    a: ExecutionSide | CheckpointSide
+    b: ExecutionSide | CheckpointSide
+    shared_steps: int
+    common_checkpoint: str | None
+    divergence: DivergenceDocument | None
+    state: StateDifference
+    files: list[FileDifference] | None
+
+
+class FilesHeading(TypedDict):
+    """Whose files they are, and as of which checkpoint."""
+
+    execution: str | None
+    sweep: str
+    case: str | None
+    repeat: int | None
+    combinations: list[Combination]
+    checkpoint: str | None
+    step: int | None
+    after: list[str]  # nodes
+    snapshot: str | None
+
+
+class FileDocument(TypedDict):
+    """A file: its size in bytes, its mode in octal digits, the SHA-256 of its content."""
+
+    path: str
+    size: int
+    mode: str
+    sha256: str
+
+
+class FilesDocument(FilesHeading):
+    """The files of a workspace."""
+
+    bytes: int
+    files: list[FileDocument]
+
+
+class FileChange(TypedDict):
+    """A file that differs: its bytes before and after."""
+
+    path: str
+    kind: str
+    before: int | None
+    after: int | None
+
+
+class FileChangesDocument(TypedDict):
+    """What changes from the files of one to those of another."""
+
+    a: FilesHeading
+    b: FilesHeading
+    changes: list[FileChange]

@@ -1,0 +1,258 @@
+"""The matrix of a sweep: combination x metric, as `wtb matrix` prints it. docs/results.md says what the keys mean."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.common import (
+    Better,
+    CellCounts,
+    Combination,
+    FailureCauses,
+    Interval,
+    NodeRunCounts,
+    SweepHeading,
+)
+
+Verdict = Literal["worse", "better", "same", "not worse", "unclear", "cannot tell"]
+
+
+class AsOf(TypedDict):
+    """Over how many of the cases combinations are compared before the end of a sweep, and why not over all."""
+
+    cases: int
+    of: int
+    because: str
+
+
+class NodeRuns(NodeRunCounts):
+    """Node runs of a sweep, and of each of its nodes."""
+
+    by_node: dict[str, NodeRunCounts]
+
+
+class Cost(TypedDict):
+    """What a sweep spent, failed attempts included."""
+
+    usd: float
+    unshared_usd: float  # without sharing
+    tokens_in: int
+    tokens_out: int
+
+
+class Latency(TypedDict):
+    """Seconds of cells that succeeded, each as if alone; null where none did."""
+
+    p50: float | None
+    p95: float | None
+
+
+class MetricEstimate(TypedDict):
+    """One combination under one metric. Undefined figures are null."""
+
+    n: int
+    n_pairs: int
+    mean: float | None
+    ci: Interval | None
+    delta: float | None
+    delta_ci: Interval | None
+    p: float | None
+    p_adjusted: float | None
+    effect: float | None  # standard deviations of the differences
+    detectable: float | None
+    ranks: list[int] | None  # the first and the last place that it could have
+    common_mean: float | None
+    bounds: Interval | None
+
+
+class ExploratoryDocument(TypedDict):
+    """What a row was added for after results were seen, which is why it is never the best by itself."""
+
+    base: Combination  # the row that it was made from
+    changed: Combination  # where it differs from that
+    suggested_by: str  # case
+    cases_left_out: int  # that case, and what shares a cluster with it
+    execution: str
+    by: str
+    reason: str | None
+    added_at: str
+
+
+class RowDocument(TypedDict):
+    """One combination of a matrix."""
+
+    combination: Combination
+    n: int
+    succeeded: int
+    failed: int
+    cost_usd: float | None  # mean of cells that succeeded, as if alone
+    cost_failed_usd: float
+    cost_per_success_usd: float | None
+    cost_innocent_usd: NotRequired[float]  # of attempts that ended for the sake of another one, where there were any
+    latency_s: Latency
+    as_of: int | None  # cases that the row is over, before the end
+    exploratory: NotRequired[ExploratoryDocument]  # of a row that was added, and was not planned
+    metrics: dict[str, MetricEstimate]
+
+
+class WinnerDocument(TypedDict):
+    """The figures of the best, given that it was chosen for them."""
+
+    mean: float
+    ci: Interval | None
+    shrunken: float | None
+
+
+class BestDocument(TypedDict):
+    """Which combination is the best by a metric, whether it beats every other, and by how much."""
+
+    combination: Combination | None
+    clear: bool
+    candidates: list[Combination]
+    unranked: list[Combination]
+    cases: int
+    winner: WinnerDocument | None
+    rival: Combination | None
+    lead: float | None  # positive is better
+    lead_ci: Interval | None
+    p: float | None
+    n_pairs: int
+    cases_needed: list[int | None] | None  # fewest and most; null for any number
+    because: str | None
+    tried: int
+
+
+class MetricDocument(TypedDict):
+    """How a metric is read."""
+
+    better: Better
+    declared: bool
+    compare: Literal["mean", "median"]
+    low: float | None
+    high: float | None
+    on_failure: float | None  # score of a failed cell
+    failed: int
+    interval: Literal["betting", "asymptotic"] | None
+
+
+class TagRow(TypedDict):
+    """One combination over the cases of a tag."""
+
+    mean: float | None
+    n_pairs: int
+    delta: float | None
+    delta_ci: Interval | None
+    p: float | None
+    p_adjusted: float | None
+
+
+class TagDocument(TypedDict):
+    """The cases of a tag, with the rows of the matrix in their order."""
+
+    tag: str
+    cases: int
+    rows: list[TagRow]
+
+
+class TagSlices(TypedDict):
+    """The same comparison within the cases of each tag, and how many tags are not listed."""
+
+    tags: list[TagDocument]
+    left_out: int
+
+
+class SlicesDocument(TagSlices):
+    """Slices by tag, by the metric that decides."""
+
+    metric: str
+
+
+class NodeVariance(TypedDict):
+    """The variance that comes from one node."""
+
+    node: str
+    variance: float
+
+
+class Narrower(TypedDict):
+    """The factor of an interval's width with twice the cases, and with twice the repeats."""
+
+    cases: float | None
+    repeats: float | None
+
+
+class NoiseDocument(TypedDict):
+    """Components of variance of one score, in the unit of the metric squared."""
+
+    metric: str
+    case: float
+    common: float
+    nodes: list[NodeVariance]
+    rest: float
+    cases: int
+    repeats: int
+    narrower: Narrower
+
+
+class ChoiceDocument(TypedDict):
+    """What `best` of the sweep file chose, and how many rows were no candidates."""
+
+    objective: str
+    combination: Combination | None
+    because: str | None
+    left_out: int
+
+
+class GateVerdict(TypedDict):
+    """Whether a gate holds (null: undecided), and why; `verdict` where it is on a baseline."""
+
+    holds: bool | None
+    values: dict[str, float | None]
+    because: str | None
+    verdict: NotRequired[Verdict]
+
+
+class GateDocument(GateVerdict):
+    """A gate of the sweep file, with what came of it."""
+
+    gate: str
+
+
+class MatrixFigures(TypedDict):
+    """The part of a matrix that rests on scores."""
+
+    rows: list[RowDocument]
+    primary: str | None
+    primary_named: bool
+    best: dict[str, BestDocument]
+    metrics: dict[str, MetricDocument]
+    clusters: int | None
+    slices: SlicesDocument | None
+    noise: NoiseDocument | None
+
+
+class MatrixDocument(MatrixFigures):
+    """The matrix of a sweep."""
+
+    version: Literal[1]
+    figures: Literal["final", "anytime"]
+    as_of: AsOf | None
+    sweep: SweepHeading
+    cells: CellCounts
+    node_runs: NodeRuns
+    cost: Cost
+    baseline: Combination | None
+    failures: FailureCauses
+    front: dict[str, list[int]]  # metric -> indices of rows
+    choice: ChoiceDocument | None
+    scores_failed: int
+    edited_left_out: int
+    warnings: list[str]
+
+
+class JudgedMatrixDocument(MatrixDocument):
+    """The matrix of a sweep with its gates."""
+
+    gates: list[GateDocument]

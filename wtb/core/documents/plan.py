@@ -1,0 +1,165 @@
+"""Before a sweep runs: what `wtb plan`, `wtb workflow` and `wtb submit` print."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.common import Combination, SweepStatus
+
+# The least and the most; null where there is no bound.
+Bounds = list[int | None]
+
+
+class PlannedNode(TypedDict):
+    """A node of a plan."""
+
+    variants: int
+    executed: Bounds
+    unshared: Bounds
+
+
+class PlannedNodeRuns(TypedDict):
+    """Node runs that are to come, with and without sharing."""
+
+    executed: Bounds
+    unshared: Bounds
+    by_node: dict[str, PlannedNode]
+
+
+class MarginDocument(TypedDict):
+    """How many cases a margin takes; null where it cannot be told."""
+
+    metric: str
+    margin: float
+    cases: int
+    needed: int | None
+    sd: float | None
+    because: str
+
+
+class EstimatedAmount(TypedDict):
+    """What is expected, and the ends of a 95% interval."""
+
+    expected: float | None
+    low: float | None
+    high: float | None
+
+
+class PilotEstimate(TypedDict):
+    """What the whole sweep takes. `work_s`: seconds in nodes."""
+
+    usd: EstimatedAmount
+    tokens: EstimatedAmount
+    node_runs: EstimatedAmount
+    work_s: EstimatedAmount
+
+
+class PilotDocument(TypedDict):
+    """A few cases that ran, and what they say of the whole. `wall_s`: seconds at that concurrency."""
+
+    sweep: str
+    status: SweepStatus
+    reason: str | None
+    cases: int
+    of: int
+    repeats: int
+    failed_cells: int
+    estimate: PilotEstimate
+    wall_s: EstimatedAmount
+    concurrency: int
+    method: str
+
+
+class PlanDocument(TypedDict):
+    """What a sweep would run."""
+
+    version: Literal[1]
+    sweep: str
+    workflow: str
+    vary: dict[str, list[str]]
+    combinations: int
+    cases: int
+    repeats: int
+    cells: int
+    baseline: Combination | None
+    evaluators: list[str]
+    limits: dict[str, Any]
+    node_runs: PlannedNodeRuns
+    margins: list[MarginDocument]
+    pilot: NotRequired[PilotDocument]
+
+
+class SubmittedDocument(TypedDict):
+    """A sweep that was given to workers, or goes on with them; how many there are, and whether they were notified."""
+
+    sweep: str
+    name: str
+    cells: int
+    started: bool
+    workers: int
+
+
+class RegisteredWorkflow(TypedDict):
+    """A workflow that wtb.toml or pyproject.toml names, and where it is."""
+
+    name: str
+    path: str
+
+
+class WorkflowsDocument(TypedDict):
+    """The registered workflows."""
+
+    workflows: list[RegisteredWorkflow]
+
+
+class StateKey(TypedDict):
+    """A key of the state."""
+
+    type: str
+    reducer: str | None
+
+
+class VariantDocument(TypedDict):
+    """A variant of a node, with its parameters."""
+
+    name: str
+    description: str | None
+    params: dict[str, Any]
+    active: bool
+
+
+class NodeDocument(TypedDict):
+    """A node of a workflow: its default variant, its rules and its variants."""
+
+    name: str
+    default: str
+    retries: int
+    timeout: float | None  # seconds
+    on_error: str
+    durable: bool
+    variants: list[VariantDocument]
+
+
+EdgeDocument = TypedDict(
+    "EdgeDocument",
+    {"from": list[str], "to": str, "when": str | None, "priority": int, "default": bool},
+)
+BranchDocument = TypedDict(
+    "BranchDocument",
+    {"from": str, "by": str | None, "to": dict[str, str], "default": str | None},
+)
+
+
+class WorkflowDocument(TypedDict):
+    """The graph of a workflow; code stays code."""
+
+    name: str
+    version: str
+    description: str | None
+    state: dict[str, StateKey]
+    entries: list[str]
+    nodes: list[NodeDocument]
+    edges: list[EdgeDocument]
+    branches: list[BranchDocument]

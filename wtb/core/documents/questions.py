@@ -1,0 +1,149 @@
+"""What people decide: what `wtb approvals`, `wtb answer`, `wtb rollback` and `wtb break` print."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class SweepOfQuestion(TypedDict):
+    """The sweep in which a question is asked."""
+
+    id: str
+    name: str
+    kind: Literal["sweep", "single"]
+
+
+class GivenAnswer(TypedDict):
+    """The answer to a question, and the keys of the state that it set; `by` is null where time was up."""
+
+    action: Literal["approve", "reject", "modify", "expired"]
+    choice: str | None
+    feedback: str | None
+    value: Any
+    set: list[str]
+    by: str | None
+    at: str
+
+
+class QuestionDocument(TypedDict):
+    """A question, without what would show the variants behind it; `context` where it is shown by itself."""
+
+    id: str
+    status: str
+    kind: str
+    question: str
+    options: list[str]
+    default: str | None
+    node: str
+    sweep: SweepOfQuestion
+    workflow: str | None
+    case: str | None
+    executions: int  # that wait
+    asked_at: str
+    expires_at: str | None
+    answer: GivenAnswer | None
+    context: NotRequired[Any]
+
+
+class QuestionGroup(TypedDict):
+    """Questions that ask the same at the same node of a sweep; `id` is one of them."""
+
+    id: str
+    questions: int
+    executions: int
+    kind: str
+    question: str
+    options: list[str] | None
+    node: str
+    sweep: SweepOfQuestion
+    workflow: str | None
+    case: str | None
+    cases: int
+    asked_at: str
+    expires_at: str | None
+
+
+class QuestionsDocument(TypedDict):
+    """Questions, each by itself (`approvals`), and those that ask the same together (`groups`)."""
+
+    approvals: NotRequired[list[QuestionDocument]]
+    groups: NotRequired[list[QuestionGroup]]
+
+
+class AnswerDocument(TypedDict):
+    """An answer, and the executions that go on with it."""
+
+    approval: str
+    sweep: str
+    action: Literal["approve", "reject", "modify"]
+    choice: str | None
+    feedback: str | None
+    value: Any
+    set: list[str]
+    by: str
+    executions: list[str]
+    queued: bool
+    single: bool
+
+
+class AnswerConflict(TypedDict):
+    """A question that somebody else answered meanwhile."""
+
+    approval: str
+    because: str
+
+
+class AnswersDocument(TypedDict):
+    """Answers to many questions at once."""
+
+    answers: list[AnswerDocument]
+    conflicts: list[AnswerConflict]
+
+
+class ToolCallDocument(TypedDict):
+    """A call of a tool that a rollback concerns; `again` where it may have been undone twice."""
+
+    tool: str
+    node: str
+    arguments: Any
+    again: NotRequired[bool]
+
+
+class FailedToolCall(ToolCallDocument):
+    """A call of a tool that could not be undone, or made again."""
+
+    error: str
+
+
+class CompensationDocument(TypedDict):
+    """What became of the tools that were called on the line that a rollback left."""
+
+    undone: list[ToolCallDocument]
+    redone: list[ToolCallDocument]
+    irreversible: list[ToolCallDocument]
+    failed: list[FailedToolCall]
+    shared: list[ToolCallDocument]  # other executions stand on them
+
+
+RollbackEnds = TypedDict("RollbackEnds", {"from": str, "to": str})
+
+
+class RollbackDocument(CompensationDocument, RollbackEnds):
+    """A rollback, or one that was taken back: the new head, and what was left."""
+
+    execution: str
+    head: str
+    words: str
+    next: list[str]
+    was: str
+    nodes: list[str]
+    superseded: list[str]
+
+
+class BreakpointsDocument(TypedDict):
+    """The breakpoints of a sweep."""
+
+    sweep: str
+    breakpoints: list[str]

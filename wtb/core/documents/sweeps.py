@@ -1,0 +1,307 @@
+"""Sweeps: what `wtb list`, `wtb status`, `wtb show SWEEP` and `wtb watch` print."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from wtb.core.documents.common import (
+    Better,
+    CellCounts,
+    CellStatus,
+    Combination,
+    FailureCauses,
+    Liveness,
+    NodeRunCounts,
+    SweepStatus,
+)
+from wtb.core.documents.costs import BudgetDocument
+from wtb.core.documents.matrix import AsOf
+
+
+class SweepName(TypedDict):
+    """Which sweep it is."""
+
+    id: str
+    name: str
+    status: SweepStatus
+
+
+class SweepReason(SweepName):
+    """Which sweep it is, and why it has its status."""
+
+    reason: str | None
+
+
+class SweepOfExecution(SweepName):
+    """The sweep of an execution; `single` where somebody started that by itself."""
+
+    kind: Literal["sweep", "single"]
+
+
+class SweepDocument(TypedDict):
+    """A sweep in a list."""
+
+    id: str
+    name: str
+    status: SweepStatus
+    reason: str | None
+    workflow: str | None
+    workflow_version: str | None
+    project: str | None
+    session: str
+    cells: CellCounts
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class SweepsDocument(TypedDict):
+    """Sweeps, newest first."""
+
+    sweeps: list[SweepDocument]
+
+
+class SweepStanding(TypedDict):
+    """A sweep whose status is asked."""
+
+    id: str
+    name: str
+    status: SweepStatus
+    reason: str | None
+    workflow: str | None
+    workflow_version: str | None
+    project: str | None
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class StatusCost(TypedDict):
+    """What a sweep and its forks have spent so far."""
+
+    usd: float
+    by_forks_usd: float  # of that
+    tokens_in: int
+    tokens_out: int
+
+
+class SweepOwner(TypedDict):
+    """A process that runs a sweep, and whether it is alive as far as can be seen from here."""
+
+    host: str
+    pid: int
+    state: Liveness
+
+
+class QueueWait(TypedDict):
+    """Executions that wait for a worker, and why."""
+
+    queue: str
+    executions: int
+    why: str
+
+
+class QueueDocument(TypedDict):
+    """A sweep that workers run: slots at work on it, and what waits."""
+
+    priority: int
+    slots: int
+    waiting: list[QueueWait]
+    warnings: list[str]
+
+
+class StalledExecution(TypedDict):
+    """An execution in which a node has reported nothing for longer than `run.stall`."""
+
+    execution: str
+    case: str
+    since: str
+
+
+class NextStep(TypedDict):
+    """What a person can do now, and why."""
+
+    why: str
+    command: str
+
+
+class StatusDocument(TypedDict):
+    """How far a sweep is, who runs it, what holds it up, and how to go on."""
+
+    sweep: SweepStanding
+    cells: CellCounts
+    node_runs: NodeRunCounts
+    cost: StatusCost
+    budgets: list[BudgetDocument]
+    failures: FailureCauses
+    owners: list[SweepOwner]
+    queue: QueueDocument | None
+    stalled: list[StalledExecution]
+    warnings: list[str]
+    next: NextStep | None
+
+
+class SweepDefinition(TypedDict):
+    """What was asked for. Parameters, evaluators and limits are as the sweep file has them."""
+
+    workflow: str | None
+    cases: int
+    cases_from: Any
+    vary: dict[str, list[str]]
+    combinations: int
+    repeats: int
+    seed: int
+    params: dict[str, Any]
+    baseline: Combination | None
+    evaluate: list[Any]
+    limits: dict[str, Any]
+
+
+class SummaryDocument(StatusDocument):
+    """A sweep: what was asked for, and how far it is."""
+
+    definition: SweepDefinition
+    metrics: list[str]
+
+
+class CellDocument(TypedDict):
+    """A cell. Figures are as if alone, and null until its end."""
+
+    combination: Combination
+    case: str
+    repeat: int
+    tags: list[str]
+    expected: Any
+    status: CellStatus
+    state: dict[str, Any]
+    scores: dict[str, float | None]  # null where the evaluator failed
+    execution: str | None
+    error: str | None
+    latency_s: float | None
+    cost_usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+
+
+class CellsDocument(TypedDict):
+    """Cells of a sweep."""
+
+    cells: list[CellDocument]
+
+
+class LiveMetric(TypedDict):
+    """Scores of a row so far: cells with one, and their mean."""
+
+    n: int
+    mean: float
+
+
+class LiveRow(TypedDict):
+    """A combination so far, in cells."""
+
+    combination: Combination
+    cells: int
+    done: int
+    failed: int
+    cost_usd: float | None
+    metrics: dict[str, LiveMetric]
+
+
+class LiveDirection(TypedDict):
+    """Which scores are better."""
+
+    better: Better
+
+
+class LiveDocument(TypedDict):
+    """A sweep by what is tallied so far."""
+
+    sweep: SweepReason
+    tallied_at: str | None
+    cells: CellCounts
+    rows: list[LiveRow]
+    metrics: dict[str, LiveDirection]
+
+
+class LeaderDocument(TypedDict):
+    """Who leads by a metric."""
+
+    combination: Combination | None
+    clear: bool
+    candidates: list[Combination]
+    n: int
+    mean: float | None
+
+
+class LeadersDocument(TypedDict):
+    """Who leads by each metric, as of how many cases; null at the end."""
+
+    as_of: AsOf | None
+    best: dict[str, LeaderDocument | None]
+
+
+class WatchedWork(TypedDict):
+    """What was done so far. Node runs a second are null at the first look."""
+
+    node_runs: int
+    node_runs_per_s: float | None
+    usd: float
+
+
+class WatchedSweep(SweepReason, WatchedWork):
+    """One of all open sweeps."""
+
+    queued: bool
+    priority: int
+    cells: CellCounts
+
+
+class WatchedOneSweep(WatchedSweep, LeadersDocument):
+    """The sweep that is watched."""
+
+    budgets: list[BudgetDocument]
+    slots: int | None
+    stalled: list[StalledExecution]
+    warnings: list[str]
+
+
+class WorkerDocument(TypedDict):
+    """A live worker."""
+
+    name: str
+    slots: int
+    busy: int
+    queues: list[str]
+    seen_s: float  # since the heartbeat that is the longest ago
+    version: str
+    clock_s: float  # by which its clock is ahead of the database's
+
+
+class WatchedQueue(TypedDict):
+    """A queue: executions that wait, messages on the broker (null: unknown) and workers that take from it."""
+
+    name: str
+    pending: int
+    messages: int | None
+    workers: int
+
+
+class BrokerDocument(TypedDict):
+    """The broker, and whether it could be reached."""
+
+    url: str
+    reached: bool
+    problem: str | None
+
+
+class WatchDocument(TypedDict):
+    """One look at a sweep (`sweep`) or at all open ones (`sweeps`); a line for each look."""
+
+    at: str
+    sweep: NotRequired[WatchedOneSweep]
+    sweeps: NotRequired[list[WatchedSweep]]
+    workers: list[WorkerDocument]
+    queues: list[WatchedQueue]
+    broker: BrokerDocument | None

@@ -1,0 +1,50 @@
+"""Rows that were added to a sweep after it was submitted, as its spec records them. Pure: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+KEY = "added_rows"  # of a stored spec
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A combination that somebody added because of what a case of the sweep showed.
+
+    Attributes:
+        combination: Its number, and that of its row.
+        base: The number of the combination that it was made from.
+        changed: Node -> variant, where it differs from that one.
+        case: The id of the case that suggested it.
+        left_out: The numbers of the cases that do not count for it: those that suggested it, or what it was made from,
+            and whatever shares a cluster with them.
+        execution: The id of the execution that it was made from.
+        at: The checkpoint that was named, if any.
+        by: Who added it.
+        reason: Why, for people.
+        added_at: When, in seconds since the epoch.
+        final: Whether what was planned had come to its end as planned by then.
+    """
+
+    combination: int
+    base: int
+    changed: Mapping[str, str]
+    case: str
+    left_out: tuple[int, ...]
+    execution: str
+    at: str | None
+    by: str
+    reason: str | None
+    added_at: float
+    final: bool
+
+    def document(self) -> dict[str, Any]:
+        """As it is stored: plain JSON."""
+        return {**asdict(self), "changed": dict(self.changed), "left_out": list(self.left_out)}
+
+
+def additions(spec: Mapping[str, Any]) -> list[Addition]:
+    """Return the rows that were added to a sweep, given its stored spec, in the order of their numbers."""
+    return [Addition(**{**one, "left_out": tuple(one["left_out"])}) for one in spec.get(KEY, ())]

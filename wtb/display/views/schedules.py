@@ -1,0 +1,47 @@
+"""Schedules and their fires as documents."""
+
+from __future__ import annotations
+
+from wtb.config import webhooks
+from wtb.core.documents.administration import FireDocument, ScheduleDocument
+from wtb.core.serialization.plain_json import iso
+from wtb.store import schedules as store
+from wtb.store.database import Database
+from wtb.store.schedules import Fire, Schedule
+
+
+def schedule_document(database: Database, schedule: Schedule) -> ScheduleDocument:
+    """Return a schedule as a document."""
+    last = store.last_ended(database, schedule.id) or next(iter(store.fire_rows(database, schedule.id, limit=1)), None)
+    return {
+        "name": schedule.name,
+        "status": schedule.status,
+        "session": schedule.session,
+        "file": schedule.file,
+        "folder": schedule.folder,
+        "cron": schedule.cron,
+        "tz": schedule.tz,
+        "missed": schedule.missed,
+        "queued": schedule.queued,
+        "baseline": schedule.baseline,
+        "margin": dict(schedule.margin),
+        "notify": webhooks.shown(schedule.notify),
+        "next_at": iso(schedule.next_at),
+        "created_at": iso(schedule.created_at),
+        "last": fire_document(last) if last else None,
+    }
+
+
+def fire_document(fire: Fire) -> FireDocument:
+    """Return a fire as a document, for people and scripts."""
+    return {
+        "fire_at": iso(fire.fire_at),
+        "manual": fire.manual,
+        "status": fire.status,
+        "verdict": fire.verdict,
+        "because": list(fire.why or ()),
+        "sweep": fire.sweep_id,
+        "baseline": fire.baseline_id,
+        "notified_at": iso(fire.notified_at),
+        "notification_error": fire.notify_error,
+    }

@@ -1,0 +1,210 @@
+"""Records what the attempts of a node run report, as it happens, so that it is not lost if the attempt is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Unpack
+
+from wtb.authoring.tools import ToolReport
+from wtb.core.errors import StateError
+from wtb.core.ids import new_id
+from wtb.core.serialization.codec import digest
+from wtb.core.stop import Disk
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
+from wtb.core.values import Value, Values
+from wtb.execution import rows
+from wtb.execution.attempts.visit import Visit
+from wtb.execution.engine.protocol import BEGUN
+from wtb.execution.engine.resource_usage import SAMPLE
+from wtb.execution.execution import Execution
+from wtb.execution.journal import Journal
+from wtb.execution.node_plan import NodePlan
+from wtb.execution.runtime.budgets import Reserved
+from wtb.execution.state import SweepIds
+from wtb.store.runs.flush import Recorded
+
+SEVERITIES = ("debug", "info", "warning", "error")
+
+
+class NodeRunRecorder:
+    """Writes what happens to one node run to the journal, under the claim of its execution. Its methods raise Lost.
+
+    about: the task and its variant, as fields of events.
+    """
+
+    def __init__(
+        self, ids: SweepIds, journal: Journal, execution: Execution, task: NodeTask, plan: NodePlan, id: str
+    ) -> None:
+        self.ids = ids
+        self.journal = journal
+        self.execution = execution
+        self.task = task
+        self.plan = plan
+        self.id = id
+        self.about = plan.about if task.key == plan.node else {**plan.about, "task": task.key}
+
+    def event(self, kind: str, severity: str = "info", **data: Any) -> rows.Row:
+        """The row of an event about this node run."""
+        return rows.event(self.ids, self.execution.id, kind, severity, **self.about, **data)
+
+    def record(self, **recorded: Unpack[Recorded]) -> None:
+        """Buffer rows as one unit: all of them are committed, or none."""
+        self.journal.record(self.execution.id, self.execution.token, **recorded)
+
+    def append(self, **appended: Iterable[rows.Row]) -> None:
+        """Buffer rows of tables that are only appended to, by table."""
+        self.record(appended=appended)
+
+    def commit(self, *, force: bool) -> None:
+        """Wait for the commit of what was recorded, if `force` is set or the journal is to commit at once."""
+        if force or not self.journal.durability:
+            self.journal.flush(self.execution.id, force=force)
+
+    def inside(self, saved: Values) -> Inside:
+        """Where a checkpoint stands that is taken inside this node run."""
+        digests = {name: value.digest for name, value in saved.items()}
+        return Inside(self.id, self.task.node, self.plan.variant, digests, self.about.get("task"))
+
+
+class Attempt:
+    """One attempt of a node run: it records what the attempt reports, from any thread, until it ends. Raises Lost.
+
+    begun: whether it is recorded that the attempt has begun.
+    """
+
+    def __init__(self, run: NodeRunRecorder, visit: Visit, number: int, reserved: Reserved, disk: Disk) -> None:
+        self.visit = visit
+        self.number = number
+        self.reserved = reserved
+        self.begun = False
+        self.stalled = False
+        self._run = run
+        self._disk = disk
+        self._sums: list[Any] = [0.0, 0, 0]
+        self._started_at = 0.0
+        self._last_event_at = time.monotonic()
+        self._listening = True
+        self._lock = threading.RLock()
+
+    def end(self) -> None:
+        """Ignore events that arrive after the attempt has ended, e.g. from threads that it left behind."""
+        with self._lock:
+            self._listening = False
+            if self.stalled:
+                self._end_stall()
+
+    def on_event(self, kind: str, data: Any) -> None:
+        """Record one thing that the attempt reports."""
+        with self._lock:
+            if not self._listening:
+                return
+            if kind == BEGUN:
+                self._start()
+            elif kind == "event":
+                self._event(*data)
+                if data[0] == SAMPLE:  # measured by the runner, so no sign that the node is alive
+                    return
+            elif kind == "call":
+                self._run.append(calls=rows.calls(self._run.id, self.number, [data]))
+            elif kind == "tool":
+                self._tool(data)
+            elif kind == "checkpoint":
+                self._checkpoint(data)
+            elif kind == "spent":
+                self._spent(data)
+            self._last_event_at = time.monotonic()
+            if self.stalled:
+                self._end_stall()
+
+    def stall(self, limit: float) -> None:
+        """Record that the attempt has stalled, if it reported nothing for longer than `limit` seconds."""
+        with self._lock:
+            silent = time.monotonic() - self._last_event_at
+            if not self._listening or self.stalled or silent < limit:
+                return
+            self.stalled = True
+            self._emit("execution.stalled", "warning", {"stalled_at": time.time() - silent}, silent_s=round(silent, 3))
+
+    def _end_stall(self) -> None:
+        self.stalled = False
+        self._emit("execution.unstalled", "info", {"stalled_at": None})
+
+    def _emit(self, kind: str, severity: str, change: rows.Row, **more: Any) -> None:
+        event = self._run.event(kind, severity, attempt=self.number, **more)
+        self._run.record(change=change, appended={"events": [event]})
+
+    def _event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        level = "debug" if kind == SAMPLE else data.get("level", "info")
+        event = self._run.event(kind, level if level in SEVERITIES else "info")
+        run = {"node_run": self._run.id} if kind in (SAMPLE, "node.metric") else {}
+        self._run.append(events=[{**event, "at": at, "data": {**self._run.about, **run, **data}}])
+
+    def _tool(self, call: ToolReport) -> None:
+        row = {"node_run_id": self._run.id, "attempt": self.number, "number": self.visit.number, **call}
+        self.visit.calls.append({**call, "number": self.visit.number})
+        self.visit.number += 1
+        self._run.append(invocations=[row])
+
+    def _checkpoint(self, taken: Mapping[str, Any]) -> None:
+        """Record a checkpoint that the attempt took, or log that the disk quota has no room for its files."""
+        ids, head = self._run.ids, self._run.execution.at
+        saved = {name: _value(text) for name, text in taken["saved"].items()}
+        files = [(key, size) for key, size in taken["files"]]
+        try:
+            self._disk.take(files)
+        except StateError as error:
+            refused = {"message": f"a checkpoint inside was not kept: {error}", "level": "warning"}
+            self._event("node.log", taken["at"], refused)
+            return
+        made = Checkpoint(
+            CheckpointId(new_id()),
+            head.id,
+            head.position,
+            head.state,
+            workspace=taken["workspace"],
+            totals=head.totals,
+            trigger=taken["trigger"],
+            name=taken["name"] or self._of_tool(),
+            created_at=taken["at"],
+            inside=self._run.inside(saved),
+        )
+        self.visit.saved, self.visit.workspace = saved, taken["workspace"]
+        data: dict[str, Any] = {"checkpoint": made.id, "step": made.step, "next": made.position.next, "name": made.name}
+        self._run.record(
+            values=saved.values(),
+            files=rows.files(ids, files),
+            checkpoints=[rows.checkpoint(ids, self._run.execution.id, made)],
+            appended={"events": [self._run.event("checkpoint.created", **data)]},
+        )
+
+    def _of_tool(self) -> str | None:
+        last = self.visit.calls[-1] if self.visit.calls else None
+        return None if last is None else f"{last['tool']} #{last['number']}"
+
+    def _start(self) -> None:
+        """Write the row of the attempt as if it ended now, without a result; its end replaces the row.
+
+        The attempt counts as begun only once this is recorded.
+        """
+        self._started_at = time.time()
+        change = (self._run.id, {"attempts": self.number})
+        self._run.record(node_run_change=change, appended={"attempts": [self._row()]})
+        self.begun = True
+        self._run.commit(force=self._run.plan.rules.durable)
+
+    def _spent(self, amounts: Sequence[Any]) -> None:
+        self._sums = [a + b for a, b in zip(self._sums, amounts, strict=True)]
+        usd, tokens_in, tokens_out = amounts
+        settled = self.reserved.spent(usd, tokens_in + tokens_out)
+        self._run.append(attempts=[self._row()], settled=settled)
+
+    def _row(self) -> rows.Row:
+        row = rows.begun_attempt(self._run.id, self.number, self._started_at, self._sums, self._run.plan.fingerprint)
+        return {**row, "again": self.begun}
+
+
+def _value(text: str) -> Value:
+    data = text.encode()
+    return Value(digest(data), data)

@@ -1,0 +1,43 @@
+"""What all runs of a node under a variant have in common, found once in a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.nodes import Rules
+from wtb.planning.binding import Bound
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A node under a variant. about: the two of them, as fields of events."""
+
+    node: str
+    variant: str
+    rules: Rules
+    fingerprint: str
+    about: Mapping[str, Any]
+
+
+class NodePlans:
+    """The plans of a sweep, each made when it is first asked for."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self._made: dict[tuple[str, str], NodePlan] = {}
+
+    def of(self, node: str, variant: str) -> NodePlan:
+        plan = self._made.get((node, variant))
+        if plan is None:
+            rules, about = self._bound.workflow.nodes[node].rules, {"node": node, "variant": variant}
+            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about)
+            self._made[node, variant] = plan
+        return plan
+
+    def _fingerprint(self, node: str, variant: str) -> str:
+        """Of the code of a variant. The sweep knows those that it varies; a fork by a person may take others."""
+        known = self._bound.fingerprints.get(node, {}).get(variant)
+        return known or fingerprints([self._bound.workflow.nodes[node]], {node: [variant]})[node][variant]

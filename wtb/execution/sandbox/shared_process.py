@@ -1,0 +1,301 @@
+"""The runner's side of a node process that many node runs share: a thread reads for all of them.
+
+If one of them must be ended and does not stop, the process ends, and with it the attempts of the others: those are
+lost, which is no fault of theirs. After a crash nobody knows whose fault it was, so all of them are suspects.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from contextlib import suppress
+from itertools import count
+from queue import SimpleQueue
+from typing import Any
+
+from wtb.authoring.boundary import Malformed
+from wtb.core.errors import NodeTimeout, WTBError
+from wtb.execution.sandbox.deadlines import CANCELLED_S
+from wtb.execution.sandbox.framing import Frame, packed
+from wtb.execution.sandbox.isolation import Isolation, RunKey
+from wtb.execution.sandbox.node_process import (
+    CLOSED_S,
+    NodeProcess,
+    Output,
+    ProcessDied,
+    Request,
+    Setup,
+    show,
+)
+
+PROBE_S = 1.0  # for a process to show that it still answers
+_LOST = "ended together with its process, which it shared: {}"
+_UNSTOPPED = "another node run in it did not stop at its deadline"
+_BLOCKED = "another node run in it blocked the event loop beyond the deadline of a third"
+
+
+class AttemptLost(WTBError):
+    """The process of an attempt ended, and as far as is known for the sake of another one."""
+
+
+class SharedRun:
+    """One attempt in a shared process. Its messages wait in `inbox` for the thread that follows it."""
+
+    def __init__(
+        self, process: SharedProcess, number: int, key: RunKey, request: Request, timeout: float | None
+    ) -> None:
+        self.number = number
+        self.key = key
+        self.request = request
+        self.timeout = timeout
+        self.clock = request.clock
+        self.ping: int | None = None  # that was sent when it was late
+        self.inbox: SimpleQueue[Frame | WTBError] = SimpleQueue()
+        self.output = {"stdout": Output(), "stderr": Output()}
+        self._process = process
+
+    def end(self) -> None:
+        """Cancel it. A process in which it goes on nevertheless is ended."""
+        self._process.cancel(self)
+
+    def answer(self) -> Frame:
+        """Handle its reports, and return the frame that answers it.
+
+        Raises:
+            AttemptLost: The process ended, perhaps for the sake of another node run.
+            ProcessDied: The process ended for the sake of this one.
+            NodeTimeout: It did not stop at its deadline.
+        """
+        try:
+            while True:
+                found = self.inbox.get()
+                if isinstance(found, WTBError):
+                    raise found
+                if found.kind != "report":
+                    return self._process.answered(found)
+                self._process.report(self, found.head)
+        except BaseException:
+            self.end()  # nobody waits for it any more
+            raise
+
+
+class SharedProcess(NodeProcess):
+    """A process for as many attempts at a time as its pool gives to it. Any thread may use it."""
+
+    def __init__(self, setup: Setup, isolation: Isolation) -> None:
+        super().__init__(setup)
+        self._isolation = isolation
+        self._runs: dict[int, SharedRun] = {}
+        self._timed: set[SharedRun] = set()
+        self._numbers, self._pings = count(1), count(1)
+        self._ponged = 0
+        self._blocker: int | None = None
+        self._blamed: SharedRun | None = None
+        self._over = False
+        self._lock = threading.Lock()
+        self._unsent = memoryview(b"")
+        self._wakes, self._waker = socket.socketpair()
+        for end in (self._wakes, self._waker):
+            end.setblocking(False)
+        self._names[self._wakes.fileno()] = "wake"
+        self._poll.register(self._wakes, select.POLLIN)
+        self._reader = threading.Thread(target=self._read_for_all, name="wtb-reader", daemon=True)
+
+    def ready(self) -> None:
+        super().ready()
+        self._reader.start()
+
+    def lives(self) -> bool:
+        return self._ended is None
+
+    def begin(self, key: RunKey, request: Request, timeout: float | None) -> SharedRun:
+        """Send an attempt to the process. Raises AttemptLost if that has ended."""
+        data = request.head
+        with self._lock:
+            if self._over:
+                raise AttemptLost(_LOST.format(self._ended))
+            run = SharedRun(self, next(self._numbers), key, request, timeout)
+            self._runs[run.number] = run
+            if timeout is not None:
+                self._timed.add(run)
+            self.asked += 1
+        self._post(packed(request.kind, [run.number, data]))
+        return run
+
+    def cancel(self, run: SharedRun) -> None:
+        """Ask the process to cancel an attempt, and give it a moment to stop."""
+        with self._lock:
+            if run.number not in self._runs:
+                return
+            run.clock.begin(CANCELLED_S)
+            self._timed.add(run)
+        self._post(packed("cancel", run.number))
+        self._wake()
+
+    def report(self, run: SharedRun, head: Any) -> None:
+        """Pass on what an attempt reports. A process that reports something of another shape is ended."""
+        try:
+            what, data = head
+            run.request.on_report(what, data)
+        except (Malformed, TypeError, ValueError) as error:
+            self._refuse(error)
+
+    def answered(self, frame: Frame) -> Frame:
+        """The answer of an attempt, without what it says of the process."""
+        spent, head = frame.head
+        self.spent = self.spent or spent is not False
+        return Frame(frame.kind, head, frame.blobs)
+
+    def refuse(self, error: Exception) -> None:
+        """End the process, since it sent what is no message."""
+        self._refuse(error)
+
+    def close(self) -> None:
+        self.end()
+        if self._reader.ident is not None:
+            self._reader.join()
+        show(self.output_text())  # of its children and of C code, which belongs to no attempt
+        super().close()
+        for end in (self._wakes, self._waker):
+            end.close()
+
+    def _post(self, data: bytes) -> None:
+        with self._lock:
+            if self._unsent:
+                self._unsent = memoryview(bytes(self._unsent) + data)
+            else:
+                with suppress(OSError):  # the reader has seen the end of the channel meanwhile
+                    self._unsent = self._send(memoryview(data))
+            rest = bool(self._unsent)
+        if rest:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have the reader look again."""
+        with suppress(OSError):  # it will, or is at its end
+            self._waker.send(b"x")
+
+    def _read(self, descriptor: int, name: str) -> bool:
+        if name != "wake":
+            return super()._read(descriptor, name)
+        with suppress(BlockingIOError):
+            os.read(descriptor, 4096)
+        return False
+
+    def _read_for_all(self) -> None:
+        """Read until the process has ended, then answer those who still wait."""
+        while self._ended is None:
+            self._receive(self._poll.poll(self._pause_ms()))
+            if self._unsent:
+                with self._lock:
+                    self._unsent = self._send(self._unsent)
+            self._deliver_all()
+            self._end_late_runs()
+            if self._closed_at is not None and self._ended is None and not self._leash_within(CLOSED_S):
+                self._end_for("ended, since it closed its connection")
+        self._read_rest()
+        self._deliver_all()
+        self._end_runs()
+
+    def _leash_within(self, seconds: float) -> bool:
+        """Wait for the process to end by itself. Returns whether it has."""
+        ready = select.poll()
+        ready.register(self._leash, select.POLLIN)
+        return bool(ready.poll(seconds * 1000))
+
+    def _pause_ms(self) -> float | None:
+        with self._lock:
+            clocks = [run.clock.left for run in self._timed]
+        pauses = [left for left in clocks if left is not None]
+        return max(0.0, min(pauses)) * 1000.0 + 1.0 if pauses else None
+
+    def _deliver_all(self) -> None:
+        while self._frames:
+            frame = self._frames.popleft()
+            try:
+                self._deliver(frame)
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                self._refuse(error)
+
+    def _deliver(self, frame: Frame) -> None:
+        """Pass a frame on to the attempt that it is about. Raises what another shape raises."""
+        if frame.kind == "pong":
+            self._ponged = int(frame.head)
+            return
+        if frame.kind == "blocked":
+            self._blocker = None if frame.head is None else int(frame.head)
+            return
+        number, *rest = frame.head
+        run = self._runs.get(number)
+        if run is None:  # it has ended, and a thread or task of it goes on
+            return
+        if frame.kind == "phase":
+            run.clock.enter(rest[0])
+        elif frame.kind == "output":
+            stream, text = rest
+            run.output[stream].add(text.encode("utf-8", "replace"))
+        else:
+            _, _ = rest  # what is reported, or whether the process is spent, and its data
+            if frame.kind != "report":
+                self._remove(run)
+            run.inbox.put(Frame(frame.kind, rest, frame.blobs))
+
+    def _remove(self, run: SharedRun) -> None:
+        with self._lock:
+            del self._runs[run.number]
+            self._timed.discard(run)
+
+    def _end_late_runs(self) -> None:
+        """End the process for an attempt that goes on after its deadline, once it is clear who keeps it going."""
+        with self._lock:
+            timed = list(self._timed)
+        for run in timed:
+            left = run.clock.left
+            late = left is not None and left <= 0
+            if self._ended is not None or not (late or run.ping is not None):
+                continue
+            blocker = None if self._blocker is None else self._runs.get(self._blocker)
+            if late and blocker is not None and blocker is not run:
+                self._blame(blocker, _BLOCKED)
+            elif run.ping is not None and self._ponged >= run.ping:
+                self._blame(run, _UNSTOPPED)
+            elif run.ping is not None and late:
+                self._end_for("a node run in it let nothing else run beyond a deadline")
+            elif late:
+                self._probe(run)
+
+    def _probe(self, run: SharedRun) -> None:
+        """Ask whether the process answers at all: if it does, only this attempt goes on for too long."""
+        run.ping = next(self._pings)
+        run.clock.begin(PROBE_S)
+        self._post(packed("ping", run.ping))
+
+    def _blame(self, run: SharedRun, why: str) -> None:
+        self._blamed = run
+        self._end_for(why)
+
+    def _end_runs(self) -> None:
+        """Answer all that still wait: their process has ended."""
+        with self._lock:
+            self._over = True
+            runs, self._runs = list(self._runs.values()), {}
+            self._timed.clear()
+        if self._blamed is not None:
+            self._isolation.convict(self._blamed.key)
+        elif len(runs) == 1:
+            self._isolation.convict(runs[0].key)
+        else:
+            self._isolation.suspect(run.key for run in runs)
+        log = self.output_text().encode() if runs and self._blamed is None else b""
+        for run in runs:
+            run.output["stderr"].add(log)  # such as the stack of a crash
+            run.inbox.put(self._verdict(run, len(runs)))
+
+    def _verdict(self, run: SharedRun, count: int) -> WTBError:
+        if self._blamed is run and run.ping is not None and run.timeout is not None:
+            return NodeTimeout(f"still running after its deadline of {run.timeout:g} s; its process was ended")
+        if self._blamed is None and count == 1:
+            return ProcessDied(self._ended or "")
+        return AttemptLost(_LOST.format(self._ended))

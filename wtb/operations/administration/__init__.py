@@ -1,0 +1,1 @@
+"""Administration: sessions and budgets, and who may use how much."""

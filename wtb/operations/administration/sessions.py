@@ -1,0 +1,167 @@
+"""Sessions: who sweeps belong to, and how much of disk, node runs and money they may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Amounts
+from wtb.core.documents.administration import OneSessionDocument, SessionDocument
+from wtb.core.errors import InputError, meant_or_known
+from wtb.display.views.sessions import session_details, session_documents
+from wtb.execution.runtime.cleanup import clean
+from wtb.operations.context import Context
+from wtb.operations.housekeeping.garbage_collection import Collected, free_unreferenced
+from wtb.store import process_identity
+from wtb.store.files import safe_directories
+from wtb.store.housekeeping import deletion
+from wtb.store.housekeeping import files as file_store
+from wtb.store.limits import sessions as store
+from wtb.store.limits import usage
+from wtb.store.limits.sessions import Quota
+
+
+@checked
+def create_session(context: Context, name: str, quota: Quota | None = None) -> OneSessionDocument:
+    """Make a session.
+
+    Args:
+        context: Where.
+        name: 1 to 64 letters, digits, `.`, `_` or `-`, different from others' by more than case.
+        quota: What it may use; None for no limits.
+
+    Returns:
+        The session, as `describe_session` does.
+
+    Raises:
+        InputError: For a bad name.
+        ConflictError: If there is one of that name.
+    """
+    store.create(context.database, name, quota)
+    return describe_session(context, name)
+
+
+@checked
+def change_session(context: Context, name: str, limits: Amounts) -> Quota:
+    """Change a session's quota. Runs that have begun keep the slots that they took.
+
+    Args:
+        context: Where it is.
+        name: The session's name.
+        limits: By their name in `Quota`; None lifts one, those left out stay.
+
+    Returns:
+        The whole quota.
+
+    Raises:
+        InputError: For an unknown session or limit, one out of range, or usd or tokens below what is spent.
+    """
+    known = [field.name for field in fields(Quota)]
+    for limit in limits:
+        if limit not in known:
+            raise InputError(f"a session has no quota of {limit!r}{meant_or_known(limit, known)}")
+    Quota.of(limits)  # refused whatever the rest of the quota is
+    return store.change_quota(context.database, store.find_session(context.database, name).id, limits)
+
+
+@checked
+def list_sessions(context: Context, *, archived: bool = False) -> list[SessionDocument]:
+    """List sessions by name with what they use and what they may use; with `archived` those that are, too."""
+    return session_documents(context.database, archived=archived)
+
+
+@checked
+def describe_session(context: Context, name: str) -> OneSessionDocument:
+    """Return a session with its sweeps by status, what it uses, and who holds its slots.
+
+    Raises:
+        InputError: If there is no such session.
+    """
+    return session_details(context.database, name, _directory(context, name))
+
+
+@checked
+def archive_session(context: Context, name: str, *, undo: bool = False) -> bool:
+    """Let a session take no new sweeps; those that it has can be read and resumed.
+
+    Args:
+        context: Where it is.
+        name: The session's name.
+        undo: Let it take new sweeps again.
+
+    Returns:
+        Whether that is a change.
+
+    Raises:
+        InputError: If there is no such session.
+        ConflictError: For the default session.
+    """
+    change = store.unarchive if undo else store.archive
+    return change(context.database, store.find_session(context.database, name).id)
+
+
+@dataclass(frozen=True)
+class DeletedSession:
+    """What `delete_session` removed, or would remove.
+
+    Attributes:
+        name: The session's name.
+        sweeps: How many it had.
+        cells: How many its sweeps had.
+        disk_bytes: Of its files.
+        freed: What was freed with it; files that other sessions have stay, and those stored within the last hour.
+            None if it had no sweeps.
+    """
+
+    name: str
+    sweeps: int
+    cells: int
+    disk_bytes: int
+    freed: Collected | None = None
+
+
+@checked
+def preview_delete_session(context: Context, name: str) -> DeletedSession:
+    """Return what `delete_session` would remove, for who has to confirm it.
+
+    Raises:
+        InputError: If there is no such session.
+        ConflictError: For the default session.
+    """
+    row = store.find_session(context.database, name)
+    deletion.check_deletable(row.id)
+    used = usage.usage(context.database, row.id)
+    return DeletedSession(name, used.sweeps, used.cells, used.disk_bytes)
+
+
+@checked
+def delete_session(context: Context, name: str) -> DeletedSession:
+    """Delete a session with its sweeps and their files, for good. What other sessions have too stays there.
+
+    Args:
+        context: Where it is.
+        name: The session's name.
+
+    Returns:
+        What was removed, and what was freed.
+
+    Raises:
+        InputError: If there is no such session.
+        ConflictError: For the default session, or if a process may be running a sweep of it.
+    """
+    database, files, directory = context.database, context.workspaces.files, _directory(context, name)
+    found = preview_delete_session(context, name)
+    clean(database, directory.parent)  # node processes of dead runners are found by the runners' rows
+    if found.disk_bytes and files.root.is_dir() and not file_store.other_owners(database, files):
+        file_store.mark(database, files)  # once they are deleted, no row would say that these files are this database's
+    session_id = store.find_session(database, name).id
+    removed = deletion.delete_session(database, session_id, may_live=process_identity.may_live)
+    safe_directories.remove_tree(directory)
+    freed = free_unreferenced(context) if removed["sweeps"] else None
+    return replace(found, sweeps=removed["sweeps"], cells=removed["cells"], freed=freed)
+
+
+def _directory(context: Context, name: str) -> Path:
+    store.check_name(name)  # what is removed must not lie elsewhere
+    return context.workspaces.root / name

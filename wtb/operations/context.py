@@ -1,0 +1,152 @@
+"""What every operation is given: the database it acts on, who acts, and how workers are notified."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+
+from wtb.core.arguments.checking import checked
+from wtb.core.errors import InputError
+from wtb.store.database import Database, database_url
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.limits.sessions import find_session, session_name
+
+NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
+
+_log = logging.getLogger("wtb")
+
+
+class Notifier(Protocol):
+    """Notifies free workers of work that the database holds for them."""
+
+    url: str | None
+
+    def check(self) -> None:
+        """Check the configuration, before work starts. Raises InputError."""
+
+    def problem(self) -> str | None:
+        """Return why no notification can be sent; None if one can."""
+
+    def notify_pending(self, database: Database) -> str | None:
+        """Notify workers of pending executions. Returns why that was not possible, else None; no work is lost."""
+
+    def close(self) -> None:
+        """End what it has started."""
+
+
+def current_user() -> str:
+    """Return the user of this process and its machine, as events record who decided."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user without a name; Windows, where nothing names one
+        name = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{name}@{socket.gethostname()}"
+
+
+def because(by: str, reason: str | None) -> str:
+    """Return a person and their reason for a change, as it is kept."""
+    return f"by {by}" + (f": {reason}" if reason else "")
+
+
+def _new_notifier(broker: str | None) -> Notifier:
+    for entry in entry_points(group=NOTIFIERS, name="celery"):  # several where WTB is installed more than once
+        notifier: Notifier = entry.load()(broker)
+        return notifier
+    raise InputError("the part of WTB that notifies workers is not installed: install it again")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an operation acts, and for whom.
+
+    Attributes:
+        database: Open, at the right version.
+        by: Who acts, as events record it.
+        broker: URL of the broker; None for the one of the environment or of the stack that is up here.
+        files: Where workspaces are kept; None for beside an SQLite database, else `.wtb`.
+        session: The session that operations use unless they are given one; None for that of the sweep or environment.
+        report: Takes a line for people about what has begun. Results are returned.
+        warn: Takes a line about what needs their attention.
+    """
+
+    database: Database
+    by: str = field(default_factory=current_user)
+    broker: str | None = None
+    files: Path | None = None
+    session: str | None = None
+    report: Callable[[str], None] = _log.info
+    warn: Callable[[str], None] = _log.warning
+    _notifiers: list[Notifier] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        """Where files are kept."""
+        return workspaces_of(self.database, self.files)
+
+    @property
+    def notifier(self) -> Notifier:
+        """What notifies workers. Its first use begins to import Celery, in a thread of its own."""
+        with self._lock:
+            if not self._notifiers:
+                self._notifiers.append(_new_notifier(self.broker))
+            return self._notifiers[0]
+
+    def close(self) -> None:
+        """End what notifies workers, and close the connections to the database."""
+        with self._lock:
+            while self._notifiers:
+                self._notifiers.pop().close()
+        self.database.close()
+
+    def session_name(self, given: str | None = None) -> str:
+        """Return the session that an operation uses: the one given, else this one, else that of the environment."""
+        return session_name(given or self.session)
+
+    def because(self, reason: str | None) -> str:
+        """Return who acts and their reason, as the reason that is kept of a change."""
+        return because(self.by, reason)
+
+
+@checked
+def open_context(
+    db: str | Path | Database | None = None,
+    *,
+    broker: str | None = None,
+    by: str | None = None,
+    files: str | Path | None = None,
+    session: str | None = None,
+) -> Context:
+    """Open a database, which is made or upgraded if need be, for operations from Python.
+
+    Args:
+        db: A database URL, the path of an SQLite file, or an open database; the default is that of the command line.
+        broker: URL of the broker; by default that of the environment or of the stack that is up here.
+        by: Who acts; by default the user of this process.
+        files: Where workspaces are kept.
+        session: The session that operations use unless they are given one.
+
+    Raises:
+        InputError: If there is no such session.
+    """
+    database = db if isinstance(db, Database) else Database(database_url(db))
+    database.prepare()
+    if session is not None:
+        try:
+            find_session(database, session)
+        except InputError:
+            if database is not db:
+                database.close()
+            raise
+    folder = None if files is None else Path(files)
+    return Context(database, by=by or current_user(), broker=broker, files=folder, session=session)

@@ -1,0 +1,384 @@
+"""Adding a row to a sweep that has run: what one case suggested, for every case, from where it differs on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from wtb.analysis import interim
+from wtb.authoring.graph import queue_of, reachable, successors
+from wtb.config.field_types import is_import_path, variant_name
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Reason
+from wtb.core.errors import ConflictError, InputError, meant_or_known
+from wtb.core.tree.added_rows import Addition, additions
+from wtb.core.tree.combinations import in_words
+from wtb.execution.runtime.sweep_run import Ended, take_over
+from wtb.operations.context import Context
+from wtb.operations.control.rollback import find_checkpoint
+from wtb.operations.running import continuing, local
+from wtb.operations.running.local import ShowProgress
+from wtb.planning.binding import Bound, bind
+from wtb.planning.checks import check_pool
+from wtb.planning.prepare import MAX_CELLS, stored_spec
+from wtb.planning.sweep_spec import SweepSpec
+from wtb.store.control.added_rows import NewRow, insert_added_row
+from wtb.store.database import Database
+from wtb.store.read import outcomes, queries
+from wtb.store.read.lineage import line, marks
+from wtb.store.read.references import find_one
+from wtb.store.rows import ExecutionRow, Mark, SweepRow
+
+Choices = Mapping[str, str]
+Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
+Code = Callable[[SweepSpec], Bound]
+
+
+@dataclass(frozen=True)
+class AddedRow:
+    """What `add_row` added.
+
+    Attributes:
+        sweep: The id of the sweep.
+        name: Its name.
+        combination: The number of the new row.
+        choices: Node -> variant, of all varied nodes.
+        base: The same of the row that it was made from.
+        suggested_by: The id of the case that suggested it, which does not count for it.
+        cells: How many cells it has.
+        executions: Ids of those that are to run.
+        failed: How many cells failed before they came to what differs, as the other row's did.
+        node_runs: How many node runs are expected: as many as the other row took from there on.
+        queued: Whether workers run them.
+        status: Of the sweep now.
+        problem: Why workers could not be notified; None if they were, or none are needed.
+        ended: How the run ended, if they ran here.
+    """
+
+    sweep: str
+    name: str
+    combination: int
+    choices: Choices
+    base: Choices
+    suggested_by: str
+    cells: int
+    executions: tuple[str, ...]
+    failed: int
+    node_runs: int
+    queued: bool
+    status: str
+    problem: str | None = None
+    ended: Ended | None = None
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What a row is made from: an execution that has cells, or a fork of one.
+
+    Attributes:
+        execution: The execution that was named.
+        combinations: Numbers of the combinations that it, or what it was forked from, stands for.
+        asked: Node -> variant, as far as they are given.
+        at: The checkpoint after which the row is to differ, if one was named.
+        ran: Nodes that had run by then.
+        next: The nodes that follow it.
+    """
+
+    execution: ExecutionRow
+    combinations: Sequence[int]
+    asked: Mapping[str, Variant]
+    at: str | None = None
+    ran: frozenset[str] = frozenset()
+    next: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A row before what it adds to the sweep is bound: from which one it differs, and in which nodes."""
+
+    origin: _Origin
+    base: int
+    differing: Mapping[str, Variant]
+
+
+@checked
+def add_row(
+    context: Context,
+    ref: str,
+    *,
+    at: str | None = None,
+    variants: Mapping[str, Variant] | None = None,
+    reason: Reason | None = None,
+    run: bool = True,
+    code: Code = bind,
+    progress: ShowProgress | None = None,
+) -> AddedRow:
+    """Run what differs in a fork for every case, as another row of its sweep.
+
+    Each cell goes on from the checkpoint at which its case first came to a node that differs, so nothing before that
+    runs again. Values that a person typed hold for their own case and are not taken along. The row is exploratory: the
+    case that suggested it is left out of its figures, and it is never the best by itself.
+
+    Args:
+        context: Where, and who adds it.
+        ref: The execution, by its id or the beginning of it: of one case, or a fork of that.
+        at: The checkpoint, or the node, after which it differs. It is checked, and may be left out.
+        variants: Node -> variant; those of a fork are taken from there.
+        reason: A reason for people.
+        run: Run it here until it ends, unless workers do; else it is left to whoever resumes the sweep.
+        code: Binds a sweep to its code; else that is imported.
+        progress: Called several times a second with how far a run here is.
+
+    Returns:
+        The row, and how it ended if it ran here.
+
+    Raises:
+        InputError: If there is no such execution, nothing differs or something does not fit, or values were typed.
+        ConflictError: If the row is there already, another process runs the sweep, it is cancelled, the code of what is
+            to run has changed, or cells of the row that it is made from have no outcome yet.
+    """
+    database = context.database
+    execution = find_one(database, ref)
+    sweep = queries.find_sweep(database, execution.sweep_id)
+    if sweep.kind == "single":
+        raise InputError(f"execution {execution.id} is a single one: there are no other cases")
+    named = {node: _named(sweep, node, form) for node, form in (variants or {}).items()}
+    origin = _origin(database, execution, at, named)
+    every = queries.choices(database, sweep.id)
+    _check_size(sweep, every)
+    present = code(stored_spec(sweep))
+    draft = _draft(origin, every, present)
+    _check_way(draft, present)
+    new = _new_row(context, sweep, draft, reason, (present, code))
+    if dict(new.choices) in every:
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}) has the row {in_words(new.choices)} already; `wtb resume "
+            f"{sweep.id}` runs what is open of it, `wtb retry {sweep.id}` what failed"
+        )
+    if sweep.queued:
+        context.notifier.check()
+    else:
+        take_over(database, sweep.id)
+    begun = insert_added_row(database, sweep, new)
+    problem = context.notifier.notify_pending(database) if sweep.queued else None
+    ended = _run_here(context, sweep.id, code, progress) if run and not sweep.queued else None
+    return AddedRow(
+        sweep=sweep.id,
+        name=sweep.name,
+        combination=new.addition.combination,
+        choices=new.choices,
+        base=every[draft.base],
+        suggested_by=new.addition.case,
+        cells=len(begun.pending) + begun.failed,
+        executions=tuple(begun.pending),
+        failed=begun.failed,
+        node_runs=begun.node_runs,
+        queued=sweep.queued,
+        status=str(queries.find_sweep(database, sweep.id).status),
+        problem=problem,
+        ended=ended,
+    )
+
+
+def _run_here(context: Context, sweep_id: str, code: Code, progress: ShowProgress | None) -> Ended | None:
+    """Resume a sweep with its code as it is bound now, the row included."""
+    bound = code(stored_spec(queries.find_sweep(context.database, sweep_id)))
+    how = local.Code(bound, partial(local.follow, progress=progress))
+    return continuing.resume(context, sweep_id, code=how).ended
+
+
+def _named(sweep: SweepRow, node: str, form: Variant) -> Variant:
+    """Return the name of a variant that the sweep has by now, since a row before was given it; else as it is."""
+    made = form
+    if isinstance(form, str) and is_import_path(form):
+        made = {"name": variant_name(form), "with": form}
+    present = sweep.spec["vary"].get(node)
+    return str(made["name"]) if isinstance(made, Mapping) and present != "all" and made in (present or ()) else form
+
+
+def _origin(database: Database, execution: ExecutionRow, at: str | None, variants: Mapping[str, Variant]) -> _Origin:
+    if execution.choices is not None:
+        if at is not None:
+            raise InputError(f"execution {execution.id} is a fork: it goes on from where it was forked")
+        return _of_fork(database, execution, variants)
+    if not variants:
+        raise InputError("a row needs something that differs: another variant of a node")
+    if at is None:
+        return _Origin(execution, execution.combinations, variants)
+    target = find_checkpoint(database, execution, at)
+    with database.read() as connection:
+        way = line(marks(connection, [target.id]), target.id)
+    return _Origin(execution, execution.combinations, variants, target.id, _ran(way), target.next)
+
+
+def _of_fork(database: Database, fork: ExecutionRow, variants: Mapping[str, Variant]) -> _Origin:
+    """Of a fork, or a fork of a fork: where its line leaves that of an execution with cells."""
+    if fork.edited:
+        raise InputError(
+            f"execution {fork.id} has values that a person typed: they hold for its own case only, so they cannot "
+            f"be those of every case; fork without them, or name the execution that it came from, and the variants"
+        )
+    forks, root = [fork.id], fork
+    while (root := queries.find_execution(database, root.parent_id or "")).choices is not None:
+        forks.append(root.id)
+    with database.read() as connection:
+        way = line(marks(connection, [fork.head_id]), fork.head_id)
+    before = [mark for mark in way if mark.execution_id not in forks]
+    if not before:
+        raise ConflictError(f"where execution {fork.id} was forked is gone: `wtb gc` removed it")
+    at = before[-1]
+    asked = {**(fork.choices or {}), **variants}
+    return _Origin(fork, root.combinations, asked, at.id, _ran(before), tuple(at.position["next"]))
+
+
+def _ran(way: Sequence[Mark]) -> frozenset[str]:
+    return frozenset(writer[0] for mark in way for writer in mark.writers)
+
+
+def _draft(origin: _Origin, every: Sequence[Choices], present: Bound) -> _Draft:
+    """Choose the row to start from: of those of the execution the one from which least differs."""
+    nodes = present.workflow.nodes
+    if unknown := [node for node in origin.asked if node not in nodes]:
+        raise InputError(*(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}" for node in unknown))
+    found = {number: _differing(every[number], origin.asked, present) for number in origin.combinations}
+    least = min(map(len, found.values()))
+    closest = [number for number, differing in found.items() if len(differing) == least]
+    if len(closest) > 1:
+        unsaid = [node for node in every[closest[0]] if len({every[number][node] for number in closest}) > 1]
+        raise InputError(
+            f"execution {origin.execution.id} stands for {len(closest):,} combinations, which differ in "
+            f"{', '.join(unsaid)}: choose a variant of that, too"
+        )
+    base = closest[0]
+    if not found[base]:
+        raise InputError(
+            f"nothing differs from {in_words(every[base])}: choose another variant of a node; code that was changed "
+            f"needs a variant of its own"
+        )
+    return _Draft(origin, base, found[base])
+
+
+def _differing(choices: Choices, asked: Mapping[str, Variant], present: Bound) -> dict[str, Variant]:
+    nodes = present.workflow.nodes
+    return {node: form for node, form in asked.items() if choices.get(node, nodes[node].default) != form}
+
+
+def _check_way(draft: _Draft, present: Bound) -> None:
+    """Check that what differs runs after the checkpoint that was named, and not before it."""
+    origin, workflow = draft.origin, present.workflow
+    if origin.at is None:
+        return
+    following = reachable(successors(workflow), origin.next)
+    problems = [
+        f"node {node!r} does not run after checkpoint {origin.at}" for node in draft.differing if node not in following
+    ]
+    problems += [
+        f"node {node!r} runs before checkpoint {origin.at}, too, and a row has one variant of it: name an earlier one"
+        for node in draft.differing
+        if node in origin.ran and node in following
+    ]
+    if problems:
+        raise InputError(*problems)
+
+
+def _new_row(
+    context: Context, sweep: SweepRow, draft: _Draft, reason: Reason | None, code: tuple[Bound, Code]
+) -> NewRow:
+    """Bind the sweep with what the row adds to it, and say what is recorded."""
+    present, bind_again = code
+    vary, defaults = _vary(sweep, draft, present)
+    bound = bind_again(stored_spec(replace(sweep, spec={**sweep.spec, "vary": vary})))
+    check_pool(bound)
+    if bound.workflow.nodes.keys() != present.workflow.nodes.keys():
+        raise InputError(f"{', '.join(draft.differing)}: what runs as one node cannot change in a sweep that has run")
+    changed = {
+        node: str(form) if form in bound.vary[node] else bound.vary[node][-1] for node, form in draft.differing.items()
+    }
+    every = queries.choices(context.database, sweep.id)
+    known = {**defaults, **every[draft.base], **changed}
+    choices = {node: known[node] for node in bound.vary}
+    _check_code(sweep, bound, changed)
+    spec = {**sweep.spec, "vary": bound.spec.model_dump(mode="json", include={"vary"})["vary"]}
+    if spec.get("baseline_row") is not None:
+        spec["baseline_row"] = {**defaults, **spec["baseline_row"]}
+    recorded = sweep.fingerprints
+    return NewRow(
+        addition=_addition(context, sweep, draft, len(every), changed, reason),
+        choices=choices,
+        spec=spec,
+        fingerprints=recorded | {node: {**one, **recorded.get(node, {})} for node, one in bound.fingerprints.items()},
+        defaults=defaults,
+        queue_for=lambda nodes: queue_of(bound.workflow, nodes),
+    )
+
+
+def _vary(sweep: SweepRow, draft: _Draft, present: Bound) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """`vary` of the sweep with the variants of the row, and the defaults of nodes that nobody varied before.
+
+    `all` becomes what it was when the sweep was submitted: whatever was written since is not part of it.
+    """
+    vary: dict[str, list[Any]] = {}
+    for node, listed in sweep.spec["vary"].items():
+        recorded = sweep.fingerprints.get(node, {})
+        vary[node] = [{"name": name} for name in present.vary[node] if name in recorded] if listed == "all" else listed
+    defaults: dict[str, str] = {}
+    for node, form in draft.differing.items():
+        own = present.workflow.nodes[node]
+        if node not in vary:
+            defaults[node] = own.default
+            vary[node] = [{"name": own.default}]
+        if form not in [one["name"] for one in vary[node]]:
+            vary[node] = [*vary[node], {"name": form} if form in list(own.variants) else form]
+    return vary, defaults
+
+
+def _check_code(sweep: SweepRow, bound: Bound, changed: Choices) -> None:
+    """Refuse a row if nodes from there on are not what they were when the others ran; workers hold to all nodes."""
+    after = reachable(successors(bound.workflow), changed)
+    different = [
+        f"{node}={variant}"
+        for node, variants in bound.fingerprints.items()
+        for variant, code in variants.items()
+        if (sweep.queued or node in after) and sweep.fingerprints.get(node, {}).get(variant, code) != code
+    ]
+    if different:
+        raise ConflictError(
+            f"sweep {sweep.id}: the code of {', '.join(different)} has changed since it was submitted (or a library "
+            f"that it uses), so the row would not be comparable with the others; bring the old code back, and give "
+            f"what was changed on purpose a variant of its own"
+        )
+
+
+def _addition(
+    context: Context, sweep: SweepRow, draft: _Draft, number: int, changed: Choices, reason: Reason | None
+) -> Addition:
+    database, execution = context.database, draft.origin.execution
+    case = execution.case_number
+    (row,) = queries.case_rows(database, sweep.id, {case}).values()
+    clusters = outcomes.clusters(database, sweep.id)
+    alike = {other for other, cluster in clusters.items() if cluster == clusters.get(case)} | {case}
+    for earlier in additions(sweep.spec):  # what suggested a row has suggested what is made from it
+        if earlier.combination == draft.base:
+            alike.update(earlier.left_out)
+    return Addition(
+        combination=number,
+        base=draft.base,
+        changed=changed,
+        case=row.id,
+        left_out=tuple(sorted(alike)),
+        execution=execution.id,
+        at=draft.origin.at,
+        by=context.by,
+        reason=reason,
+        added_at=time.time(),
+        final=interim.because(database, sweep) is None,
+    )
+
+
+def _check_size(sweep: SweepRow, every: Sequence[Choices]) -> None:
+    cells = sweep.cells + sweep.cells // len(every)
+    if cells > MAX_CELLS:
+        raise InputError(f"sweep {sweep.id} would have {cells:,} cells; at most {MAX_CELLS:,} are allowed")

@@ -1,0 +1,65 @@
+"""Breakpoints of a sweep or a single execution: where its executions pause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wtb.authoring.breakpoints import parse_breakpoints
+from wtb.core.arguments.checking import checked
+from wtb.core.errors import InputError, meant_or_known
+from wtb.operations.context import Context
+from wtb.store.control import executions
+from wtb.store.read import queries
+from wtb.store.read.references import find_target
+
+
+@dataclass(frozen=True)
+class Breakpoints:
+    """The breakpoints of a sweep.
+
+    Attributes:
+        sweep: Its id.
+        breakpoints: Each as it is written: `[before|after] NODE [if CONDITION]`.
+    """
+
+    sweep: str
+    breakpoints: tuple[str, ...]
+
+
+@checked
+def set_breakpoints(
+    context: Context, ref: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), clear: bool = False
+) -> Breakpoints:
+    """Change breakpoints; who runs the sweep sees that within a second. Without a change it lists them.
+
+    Args:
+        context: Where, and who changes them.
+        ref: A sweep or an execution of it: its id, the beginning of it, or a sweep's name.
+        add: `[before|after] NODE [if CONDITION]`.
+        remove: As they are listed.
+        clear: Remove all that there were.
+
+    Returns:
+        The breakpoints that it has then.
+
+    Raises:
+        InputError: For a breakpoint that is not there, or that its workflow cannot have.
+    """
+    database = context.database
+    target = find_target(database, ref)
+    sweep = queries.find_sweep(database, target.row.sweep_id) if target.kind == "execution" else target.row
+    graph = queries.workflow_graph(database, sweep.workflow_id)
+    nodes = [node["name"] for node in graph["nodes"]]
+    before = list(sweep.breakpoints or ())
+    removed = [str(one) for one in parse_breakpoints(remove, nodes)]
+    for text in removed:
+        if text not in before:
+            raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
+    kept = [] if clear else [text for text in before if text not in removed]
+    texts = [str(one) for one in parse_breakpoints([*kept, *add], nodes, list(graph["state"]))]
+    if texts != before:
+        if sweep.status == "cancelled":
+            raise InputError(f"sweep {sweep.id} is cancelled: nothing of it runs any more")
+        executions.set_breakpoints(database, sweep.id, texts, by=context.by)
+    return Breakpoints(sweep.id, tuple(texts))

@@ -1,0 +1,143 @@
+"""Who continues with executions that wait no longer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wtb.execution.runtime.code_drift import accept_code
+from wtb.execution.runtime.fork_run import is_being_run
+from wtb.execution.runtime.sweep_run import Ended, SweepRun
+from wtb.operations.context import Context
+from wtb.operations.running.local import RunHere, follow, run_fork
+from wtb.operations.running.preparing import rebind
+from wtb.planning.binding import Bound
+from wtb.store.database import Database
+from wtb.store.read import queries
+from wtb.store.rows import SweepRow
+from wtb.store.runs import leases
+
+ENDING_S = 5.0  # for a run that has nothing left to do
+LOOK_S = 0.05
+
+
+class RunBy(StrEnum):
+    """Who runs what continues.
+
+    Attributes:
+        here: This process. After an answer: it may, since no other process runs the single execution.
+        workers: Workers, which have been notified.
+        another_process: The process that runs the sweep.
+        nobody: Nobody, until the sweep or the execution is resumed.
+    """
+
+    here = "here"
+    workers = "workers"
+    another_process = "another process"
+    nobody = "nobody"
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Executions of a sweep that can continue.
+
+    Attributes:
+        sweep: Its id.
+        executions: Their ids.
+        run_by: Who runs them.
+        problem: Why workers could not be notified; they find the executions later.
+    """
+
+    sweep: str
+    executions: tuple[str, ...]
+    run_by: RunBy
+    problem: str | None = None
+
+
+def continue_sweeps(context: Context, woken: Mapping[str, Sequence[str]]) -> tuple[Continuation, ...]:
+    """Find who continues with executions, and notify workers of theirs.
+
+    Args:
+        context: Where.
+        woken: The ids of executions that are pending now, by the id of their sweep.
+    """
+    database = context.database
+    by = {id: _run_by(database, queries.find_sweep(database, id)) for id, executions in woken.items() if executions}
+    problem = context.notifier.notify_pending(database) if RunBy.workers in by.values() else None
+    return tuple(
+        Continuation(id, tuple(woken[id]), who, problem if who is RunBy.workers else None) for id, who in by.items()
+    )
+
+
+def _run_by(database: Database, sweep: SweepRow) -> RunBy:
+    """Return who continues with pending executions of a sweep."""
+    if sweep.queued:
+        return RunBy.workers if sweep.status in ("pending", "running") else RunBy.nobody
+    if not leases.runs_now(database, sweep):
+        return RunBy.here if sweep.kind == "single" else RunBy.nobody
+    return RunBy.another_process if sweep.status == "running" else RunBy.nobody
+
+
+def run_here(
+    context: Context,
+    continuation: Continuation,
+    *,
+    bound: Bound | None = None,
+    run: RunHere = follow,
+) -> Ended:
+    """Run the single execution of an answer in this process, and forks of it that wait no longer.
+
+    Args:
+        context: Where.
+        continuation: Of the answer.
+        bound: The code; imported if None.
+        run: Runs it; `follow`, with what shows progress, if it is to be waited for.
+
+    Returns:
+        How the first of them ended.
+
+    Raises:
+        ConflictError: If its code has changed.
+    """
+    sweep = queries.find_sweep(context.database, continuation.sweep)
+    bound = bound or rebind(sweep)
+    ended, *_ = [_run_one(context, sweep, id, bound, run) for id in continuation.executions]
+    return ended
+
+
+def _run_one(context: Context, sweep: SweepRow, execution_id: str, bound: Bound, run: RunHere) -> Ended:
+    if queries.find_execution(context.database, execution_id).choices is not None:  # a person forked it
+        return run_fork(context, sweep, execution_id, bound, run=run).ended
+    accept_code(context.database, sweep, bound, allow=False)
+    here = SweepRun(context.database, sweep, bound, workspaces=context.workspaces)
+    return run(context, here, bound.spec.run.grace).ended
+
+
+def check_runs_here(context: Context, sweep_id: str, bound: Bound | None) -> None:
+    """Check, before an answer is recorded, that this process could run a single execution on, if nobody else does.
+
+    A run of it that comes to its end, since it waits, is waited for: it would not see the answer any more.
+
+    Args:
+        context: Where.
+        sweep_id: A sweep or a single execution.
+        bound: The code; imported if None.
+
+    Raises:
+        InputError: If its code is not there.
+        ConflictError: If its code has changed.
+    """
+    sweep = queries.find_sweep(context.database, sweep_id)
+    if sweep.queued or sweep.kind != "single":
+        return
+    bound = bound or rebind(sweep)
+    if queries.single_execution(context.database, sweep_id).status != "waiting":
+        return  # a fork waits, which may run with code that has changed
+    ends = time.monotonic() + ENDING_S
+    while is_being_run(context.database, sweep) and time.monotonic() < ends:
+        time.sleep(LOOK_S)
+        sweep = queries.find_sweep(context.database, sweep_id)
+    if _run_by(context.database, sweep) is RunBy.here:
+        accept_code(context.database, sweep, bound, allow=False)

@@ -1,0 +1,172 @@
+"""Fork an execution: another one continues beside it from a checkpoint, with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.authoring.graph import queue_of, reachable, successors
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Reason
+from wtb.core.errors import InputError, meant_or_known
+from wtb.core.tree.grouping import agreed
+from wtb.execution.runtime.fork_run import is_being_run
+from wtb.operations.context import Context
+from wtb.operations.control.continuation import RunBy
+from wtb.operations.control.rollback import NamedCheckpoint, find_checkpoint
+from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.running.local import run_fork
+from wtb.operations.running.preparing import rebind
+from wtb.planning.binding import Bound
+from wtb.store.control.forks import insert_fork, let_workers_go_on
+from wtb.store.database import Database
+from wtb.store.read import queries
+from wtb.store.read.references import find_one
+from wtb.store.rows import ExecutionRow, SweepRow
+
+
+@dataclass(frozen=True)
+class Forked:
+    """An execution that continues beside another one. It owns no cell, so no matrix changes.
+
+    Attributes:
+        execution: Its id.
+        sweep: The id of its sweep.
+        status: Its status now; if it ran here, the one in which that ended.
+        reason: Why it has that status.
+        run_by: Who runs it.
+        problem: Why workers could not be notified; they find it later.
+    """
+
+    execution: str
+    sweep: str
+    status: str
+    reason: Reason | None
+    run_by: RunBy
+    problem: str | None = None
+
+
+@checked
+def fork(
+    context: Context,
+    ref: str,
+    *,
+    at: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    variants: Mapping[str, str] | None = None,
+    reason: Reason | None = None,
+    run: bool = True,
+    bound: Bound | None = None,
+) -> Forked:
+    """Run on from a checkpoint with changes, beside the original: here until it ends, or by the workers of its sweep.
+
+    Args:
+        context: Where, and who forks it.
+        ref: The original's id, or the beginning of it.
+        at: A checkpoint's id, or a node; its head if None.
+        set: Other values by key of the state.
+        variants: Variant by node, for nodes that follow, in place of the original's.
+        reason: A reason for people.
+        run: Run it; else it is paused.
+        bound: The sweep's code; imported if None.
+
+    Returns:
+        The new execution, and who runs it.
+
+    Raises:
+        InputError: If something does not fit, or if the original's cells do not agree on a variant that follows.
+        ConflictError: If the sweep is cancelled.
+    """
+    database = context.database
+    origin = find_one(database, ref)
+    sweep = queries.find_sweep(database, origin.sweep_id)
+    bound = bound or rebind(sweep)
+    execution_id = add_fork(
+        context, origin.id, bound=bound, at=at, set=set, variants=variants, reason=reason, paused=not run
+    )
+    who, problem = _run(context, sweep, execution_id, bound) if run else (RunBy.nobody, None)
+    row = queries.find_execution(database, execution_id)
+    return Forked(execution_id, sweep.id, row.status, row.reason, who, problem)
+
+
+def _run(context: Context, sweep: SweepRow, execution_id: str, bound: Bound) -> tuple[RunBy, str | None]:
+    """Have whoever runs the sweep run a fork, or run it here. Returns who does, and why workers are not notified."""
+    if sweep.queued:
+        if let_workers_go_on(context.database, sweep.id, by=context.by) == "paused":
+            return RunBy.nobody, None
+        return RunBy.workers, context.notifier.notify_pending(context.database)
+    if is_being_run(context.database, sweep):
+        return RunBy.another_process, None
+    run_fork(context, sweep, execution_id, bound)
+    return RunBy.here, None
+
+
+def add_fork(
+    context: Context,
+    ref: str,
+    *,
+    bound: Bound,
+    at: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    variants: Mapping[str, str] | None = None,
+    reason: Reason | None = None,
+    paused: bool = False,
+) -> str:
+    """Add an execution as `fork` does, without running it: it is paused, or pending for whoever runs the sweep.
+
+    Returns:
+        Its id.
+    """
+    database = context.database
+    origin = find_one(database, ref)
+    if at is None:
+        at = origin.head_id
+    if at is None:
+        raise InputError(f"execution {origin.id} has not begun: there is nothing to fork from")
+    target = find_checkpoint(database, origin, at)
+    changes = checked_changes(bound, set or {})
+    check_reach(database, bound, target.id, changes)
+    return insert_fork(
+        database,
+        origin,
+        target.id,
+        choices=_choices(database, origin, bound, target, variants or {}),
+        changes=changes,
+        queue=queue_of(bound.workflow, target.next),
+        by=context.by,
+        reason=reason,
+        paused=paused,
+    )
+
+
+def _choices(
+    database: Database, origin: ExecutionRow, bound: Bound, target: NamedCheckpoint, variants: Mapping[str, str]
+) -> dict[str, str]:
+    """The variants of a fork: its origin's, where all its cells agree, and those that are asked for."""
+    nodes = bound.workflow.nodes
+    following = reachable(successors(bound.workflow), target.next) & nodes.keys()
+    problems = []
+    for node, variant in variants.items():
+        if node not in nodes:
+            problems.append(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}")
+        elif variant not in nodes[node].variants:
+            known = meant_or_known(variant, nodes[node].variants)
+            problems.append(f"node {node!r} has no variant {variant!r}{known}")
+        elif node not in following:
+            names = ", ".join(name for name in nodes if name in following) or "none"
+            problems.append(f"node {node!r} does not run after {target.words} (what does: {names})")
+    every = queries.choices(database, origin.sweep_id)
+    chosen: Sequence[Mapping[str, str]] = [origin.choices] if origin.choices is not None else []
+    chosen = chosen or [every[number] for number in origin.combinations]
+    same = agreed(chosen)
+    for node in following - same.keys() - variants.keys():
+        of = sorted({one[node] for one in chosen if node in one})
+        if of:
+            names = ", ".join(of)
+            problems.append(
+                f"the cells of execution {origin.id} choose {names} for node {node!r}: pick one of them as its variant"
+            )
+    if problems:
+        raise InputError(*sorted(problems))
+    return {**same, **variants}

@@ -1,0 +1,1 @@
+"""The Python API: objects whose methods call the operations."""

@@ -1,0 +1,135 @@
+"""The part of `Bench` that is about sessions, budgets and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from wtb.config.retention_policy import Policy
+from wtb.core.arguments.checking import as_path
+from wtb.core.documents.administration import ImportedDocument, OneSessionDocument, SessionDocument
+from wtb.core.documents.costs import BudgetDocument
+from wtb.operations.administration import budgets as budget_operations
+from wtb.operations.administration import sessions as session_operations
+from wtb.operations.administration.budgets import Budgets
+from wtb.operations.administration.sessions import DeletedSession
+from wtb.operations.archive.importer import MAX_BYTES, import_execution
+from wtb.operations.context import Context
+from wtb.operations.handles.documentation import documented_by
+from wtb.operations.housekeeping.garbage_collection import Collected, collect
+from wtb.store.limits.sessions import Quota
+
+
+class Administration:
+    """Sessions, budgets, garbage collections and archives."""
+
+    _context: Context
+
+    @documented_by(session_operations.create_session)
+    def create_session(
+        self,
+        name: str,
+        *,
+        disk: int | None = None,
+        node_runs: int | None = None,
+        usd: float | None = None,
+        tokens: int | None = None,
+    ) -> OneSessionDocument:
+        """Make a session.
+
+        Args:
+            disk: Bytes that its files may take; None for no limit, as of the others.
+            node_runs: Node runs at a time.
+            usd: US dollars that it may spend in all.
+            tokens: Tokens that it may spend in all.
+        """
+        quota = Quota(disk=disk, node_runs=node_runs, usd=usd, tokens=tokens)
+        return session_operations.create_session(self._context, name, quota)
+
+    @documented_by(session_operations.change_session)
+    def change_session(self, name: str, **limits: float | None) -> Quota:
+        """Change a session's quota; limits that are not named stay.
+
+        Args:
+            **limits: By their name; None lifts one.
+        """
+        return session_operations.change_session(self._context, name, limits)
+
+    def sessions(self, *, archived: bool = False) -> list[SessionDocument]:
+        """List sessions with what they use and what they may use.
+
+        Args:
+            archived: Those that are archived, too.
+
+        Returns:
+            A document for each, by name.
+        """
+        return session_operations.list_sessions(self._context, archived=archived)
+
+    @documented_by(session_operations.describe_session)
+    def session(self, name: str) -> OneSessionDocument:
+        """Return a session: its sweeps by status, what it uses, and who holds its slots.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            Its document.
+        """
+        return session_operations.describe_session(self._context, name)
+
+    @documented_by(session_operations.archive_session)
+    def archive_session(self, name: str, *, undo: bool = False) -> bool:
+        """Let a session take no new sweeps; those that it has can be read and resumed."""
+        return session_operations.archive_session(self._context, name, undo=undo)
+
+    @documented_by(session_operations.delete_session)
+    def delete_session(self, name: str) -> DeletedSession:
+        """Delete a session with its sweeps and their files, for good."""
+        return session_operations.delete_session(self._context, name)
+
+    @documented_by(session_operations.preview_delete_session)
+    def preview_delete_session(self, name: str) -> DeletedSession:
+        """Return what `delete_session` would remove, and remove nothing.
+
+        Args:
+            name: The session's name.
+
+        Returns:
+            A `DeletedSession` with what `delete_session` would give.
+        """
+        return session_operations.preview_delete_session(self._context, name)
+
+    @documented_by(budget_operations.set_budgets)
+    def set_budgets(
+        self, limits: Mapping[str, float | None], *, project: str | None = None, session: str | None = None
+    ) -> Budgets:
+        """Give a project or session budgets; those that are not named stay."""
+        return budget_operations.set_budgets(self._context, limits, project=project, session=session)
+
+    @documented_by(budget_operations.clear_budgets)
+    def clear_budgets(self, *, project: str | None = None, session: str | None = None) -> Budgets:
+        """Lift all budgets of a project or session. What was spent stays known."""
+        return budget_operations.clear_budgets(self._context, project=project, session=session)
+
+    @documented_by(budget_operations.list_budgets)
+    def budgets(self, sweep: str | None = None) -> list[BudgetDocument]:
+        """List budgets with what is spent of each, and what attempts that are under way have reserved."""
+        return budget_operations.list_budgets(self._context, sweep)
+
+    @documented_by(collect)
+    def collect(self, policy: Policy | None = None, *, dry_run: bool = False) -> Collected:
+        """Remove what nothing reaches, and what is older than a policy allows."""
+        return collect(self._context, policy, dry_run=dry_run)
+
+    @documented_by(import_execution)
+    def import_execution(
+        self,
+        file: str | Path,
+        *,
+        session: str | None = None,
+        name: str | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> ImportedDocument:
+        """Read an execution from a file that `ExecutionHandle.export` or `wtb export` wrote."""
+        return import_execution(self._context, as_path("file", file), session=session, name=name, max_bytes=max_bytes)

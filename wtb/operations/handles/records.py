@@ -1,0 +1,274 @@
+"""Frozen records: what sweeps, executions and questions were when they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from wtb.core.documents.questions import GivenAnswer, QuestionDocument
+from wtb.core.failures import Failure
+from wtb.execution.state import Progress as RunProgress
+from wtb.store.database import Database
+from wtb.store.read import details, queries
+from wtb.store.rows import ExecutionRow
+
+T = TypeVar("T")
+
+
+class FrozenMapping(Mapping[str, T]):
+    """A mapping that stays as it is, with all that was in another one. It can be copied, pickled and hashed."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, T]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> T:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """A sweep as it was when it was read.
+
+    Attributes:
+        id: Its id.
+        name: Its name.
+        status: pending, running, paused, completed or cancelled.
+        reason: Why it has that status, if there is a reason.
+        workflow: The name of its workflow.
+        workflow_version: The version of its workflow, if that has one.
+        project: Its project, if it has one.
+        session: Its session.
+        cells: How many cells it has.
+        counts: Its cells by status, such as succeeded and failed.
+        created_at: When it was submitted, in UTC.
+        started_at: When it began; None before.
+        finished_at: When it ended; None before.
+
+    Example:
+        >>> import wtb
+        >>> with wtb.open("sqlite:///:memory:") as bench:
+        ...     bench.sweeps()
+        []
+    """
+
+    id: str
+    name: str
+    status: str
+    reason: str | None
+    workflow: str
+    workflow_version: str | None
+    project: str | None
+    session: str
+    cells: int
+    counts: Mapping[str, int]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+def sweep_record(document: Mapping[str, Any]) -> SweepRecord:
+    """Return the record of a sweep from its document in a list."""
+    counts = dict(document["cells"])
+    times = {name: _time(document[name]) for name in ("created_at", "started_at", "finished_at")}
+    return SweepRecord(**{**document, "cells": counts.pop("total"), "counts": FrozenMapping(counts), **times})
+
+
+@dataclass(frozen=True)
+class ExecutionRecord:
+    """An execution as it was when it was read.
+
+    Attributes:
+        id: Its id.
+        sweep: The id of its sweep.
+        status: pending, running, waiting, paused, completed, failed or cancelled.
+        reason: Why it is paused, waits or was cancelled.
+        case: The id of its case.
+        repeat: Its repeat, from 0.
+        combinations: Of each combination that it stands for, the variant by node.
+        origin: root, fork, retry or manual.
+        parent: The execution that it forked from or retries; None for a root.
+        edited: Whether a person changed its state.
+        error: What it failed by; None if it did not.
+        created_at: When it was made, in UTC.
+        finished_at: When it ended; None before.
+
+    Example:
+        >>> from wtb import Workflow, start
+        >>> wf = Workflow("greeting")
+        >>> wf.entry(wf.node(lambda state: {"text": "Hello"}, name="greet"))
+        >>> record = start(wf, {}, db="sqlite:///:memory:").wait().record
+        >>> record.status, record.origin, record.error
+        ('completed', 'root', None)
+    """
+
+    id: str
+    sweep: str
+    status: str
+    reason: str | None
+    case: str
+    repeat: int
+    combinations: Sequence[Mapping[str, str]]
+    origin: str
+    parent: str | None
+    edited: bool
+    error: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+def execution_record(database: Database, row: ExecutionRow) -> ExecutionRecord:
+    """Return the record of an execution from its row."""
+    case, repeat = details.execution_case(database, row.id)
+    choices = queries.choices(database, row.sweep_id)
+    return ExecutionRecord(
+        id=row.id,
+        sweep=row.sweep_id,
+        status=row.status,
+        reason=row.reason,
+        case=case,
+        repeat=repeat,
+        combinations=tuple(FrozenMapping(choices[number]) for number in row.combinations),
+        origin=row.origin,
+        parent=row.parent_id,
+        edited=row.edited,
+        error=None if row.failure is None else str(Failure(**row.failure)),
+        created_at=datetime.fromtimestamp(row.created_at, UTC),
+        finished_at=None if row.finished_at is None else datetime.fromtimestamp(row.finished_at, UTC),
+    )
+
+
+@dataclass(frozen=True)
+class QuestionRecord:
+    """A question to people as it was when it was read.
+
+    Attributes:
+        id: Its id.
+        status: open, answered, withdrawn or expired.
+        kind: Why it was asked, such as ask or before.
+        question: What is asked.
+        options: What can be chosen, if it is a choice.
+        default: The option that holds if nobody answers in time.
+        node: The node that it is about.
+        sweep: The id of its sweep.
+        workflow: The name of its workflow.
+        case: The id of its case.
+        executions: How many executions wait for the answer.
+        asked_at: When it was asked, in UTC.
+        expires_at: Until when it can be answered; None for ever.
+        answer: The answer with who gave it; None while it is open.
+
+    Example:
+        >>> from wtb import Workflow, start
+        >>> wf = Workflow("asking")
+        >>> wf.entry(wf.node(lambda state, ctx: {"a": ctx.ask("Which?", options=["x", "y"]).choice}, name="a"))
+        >>> [question] = start(wf, {}, db="sqlite:///:memory:").wait().questions()
+        >>> question.record.question, question.record.options
+        ('Which?', ('x', 'y'))
+    """
+
+    id: str
+    status: str
+    kind: str
+    question: str
+    options: Sequence[str]
+    default: str | None
+    node: str | None
+    sweep: str
+    workflow: str | None
+    case: str | None
+    executions: int
+    asked_at: datetime
+    expires_at: datetime | None
+    answer: GivenAnswer | None
+
+
+def question_record(document: QuestionDocument) -> QuestionRecord:
+    """Return the record of a question from its document."""
+    asked_at = _time(document["asked_at"])
+    assert asked_at is not None
+    return QuestionRecord(
+        id=document["id"],
+        status=document["status"],
+        kind=document["kind"],
+        question=document["question"],
+        options=tuple(document["options"]),
+        default=document["default"],
+        node=document["node"],
+        sweep=document["sweep"]["id"],
+        workflow=document["workflow"],
+        case=document["case"],
+        executions=document["executions"],
+        asked_at=asked_at,
+        expires_at=_time(document["expires_at"]),
+        answer=document["answer"],
+    )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run was at a moment: what `progress=` callbacks are called with, several times a second.
+
+    Attributes:
+        sweep: The id of the sweep.
+        cells: How many cells it has.
+        succeeded: Cells that have succeeded.
+        failed: Cells that have ended otherwise.
+        node_runs: Node runs so far.
+        usd: US dollars that they spent.
+
+    Example:
+        >>> from wtb import Progress
+        >>> Progress("1ng64ab0s1jf", cells=40, succeeded=8, failed=2, node_runs=31, usd=0.12).done
+        10
+    """
+
+    sweep: str
+    cells: int
+    succeeded: int
+    failed: int
+    node_runs: int
+    usd: float
+
+    @property
+    def done(self) -> int:
+        """How many cells have ended."""
+        return self.succeeded + self.failed
+
+
+ProgressCallback = Callable[[Progress], object]
+
+
+def progress_at(run: RunProgress) -> Progress:
+    """Return how far a run is now."""
+    return Progress(run.sweep_id, run.cells, run.succeeded, run.failed, run.node_runs, run.usd)
+
+
+def reporter(callback: ProgressCallback | None) -> Callable[[RunProgress], None] | None:
+    """Return what operations call with the progress of a run, for a callback of the API."""
+    if callback is None:
+        return None
+
+    def report(run: RunProgress) -> None:
+        callback(progress_at(run))
+
+    return report
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,298 @@
+"""Sweeps as live objects: to be watched, steered, and read as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from wtb.analysis.comparison.compare import LOOKED_INTO
+from wtb.config.distribution import pip_install
+from wtb.core.arguments.checking import as_path
+from wtb.core.documents.comparison import ComparisonDocument
+from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
+from wtb.core.documents.report import EvidenceDocument
+from wtb.core.documents.sweeps import CellDocument
+from wtb.core.errors import InputError
+from wtb.core.scoring.scales import OnFailure
+from wtb.display.matrix.table import render
+from wtb.display.notebook import matrix as notebook_view
+from wtb.display.views.sweeps import sweep_document
+from wtb.operations.handles.documentation import documented_by
+from wtb.operations.handles.execution import ExecutionHandle
+from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
+from wtb.operations.handles.target import TargetHandle
+from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
+from wtb.operations.inspection.sweeps import cells
+from wtb.operations.results.baselines import BaselineSet, set_baseline
+from wtb.operations.results.comparing import compare
+from wtb.operations.results.matrix import gates, matrix, report
+from wtb.operations.results.scoring import Scored, score
+from wtb.operations.running.continuing import Continued, resume, retry
+from wtb.store.read import queries
+from wtb.store.rows import ListedSweep, SweepRow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class SweepHandle(TargetHandle):
+    """A sweep, read from its database each time. `Sweep.run`, `wtb.submit` and `Bench` return it; `print` shows it.
+
+    Attributes:
+        id: Its id, which commands such as `wtb show` take.
+
+    Example:
+        >>> from wtb import Sweep, Workflow
+        >>> wf = Workflow("doubling")
+        >>> wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+        >>> cases = [{"id": "two", "input": {"x": 2}}]
+        >>> result = Sweep(workflow=wf, cases=cases, vary={"double": "all"}).run(db="sqlite:///:memory:")
+        >>> result.status, [cell["state"]["y"] for cell in result.cells()]
+        ('completed', [4])
+    """
+
+    @property
+    def _row(self) -> SweepRow:
+        return queries.find_sweep(self.database, self.id)
+
+    @property
+    def record(self) -> SweepRecord:
+        """What it is now."""
+        row = self._row
+        graph = queries.workflow_graph(self.database, row.workflow_id)
+        counts = queries.cell_counts(self.database, self.id)
+        own = (getattr(row, column.name) for column in fields(row))
+        listed = ListedSweep(*(*own, graph["name"], graph.get("version"), counts))
+        return sweep_record(sweep_document(listed))
+
+    @property
+    def status(self) -> str:
+        """Its status: pending, running, paused, completed or cancelled."""
+        return str(self._row.status)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it paused or was cancelled."""
+        reason: str | None = self._row.reason
+        return reason
+
+    def _events_of(self) -> tuple[str, str | None]:
+        return self.id, None
+
+    # Running on
+
+    @documented_by(resume)
+    def resume(
+        self,
+        *,
+        limits: Mapping[str, Any] | None = None,
+        allow_code_change: bool = False,
+        progress: ProgressCallback | None = None,
+    ) -> Self:
+        """Continue it: here until it has ended or paused again, or at once by its workers.
+
+        Args:
+            progress: Called several times a second with how far a run here is.
+
+        Returns:
+            This object.
+        """
+        return self._continued(
+            resume(
+                self._context,
+                self.id,
+                limits=limits,
+                allow_code_change=allow_code_change,
+                progress=reporter(progress),
+            )
+        )
+
+    @documented_by(retry)
+    def retry(
+        self,
+        *,
+        failed_only: bool = False,
+        limits: Mapping[str, Any] | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Self:
+        """Run failed cells again, from their last good checkpoints: here until that has ended, or by its workers.
+
+        Args:
+            progress: Called several times a second with how far a run here is.
+
+        Returns:
+            This object.
+        """
+        return self._continued(
+            retry(self._context, self.id, failed_only=failed_only, limits=limits, progress=reporter(progress))
+        )
+
+    def _continued(self, continued: Continued) -> Self:
+        self._warn(continued.problem)
+        return self
+
+    # Results
+
+    @documented_by(matrix)
+    def matrix(self, *, edited: bool = False, on_failure: OnFailure | None = None) -> JudgedMatrixDocument:
+        """Return its comparison matrix with its gates, finished or not."""
+        return matrix(self._context, self.id, edited=edited, on_failure=on_failure)
+
+    @documented_by(gates)
+    def gates(self) -> list[GateDocument]:
+        """Return its gates in their order.
+
+        Returns:
+            Of each: `gate`, `holds` (None if undecided), `values` and `because`.
+        """
+        return gates(self._context, self.id)
+
+    @documented_by(cells)
+    def cells(
+        self, *, statuses: Sequence[str] = (), case: str | None = None, limit: int | None = None
+    ) -> list[CellDocument]:
+        """Return its cells with their states and scores.
+
+        Returns:
+            Of each: `combination`, `case`, `repeat`, `status`, `state`, `scores`, `execution`, `error`, and more.
+        """
+        return list(cells(self._context, self.id, statuses=statuses, case=case, limit=limit).cells)
+
+    def execution(
+        self, case: str, choices: Mapping[str, str] | None = None, repeat: int | None = None
+    ) -> ExecutionHandle:
+        """Return the execution that holds a cell.
+
+        Args:
+            case: The id of the cell's case.
+            choices: Variants by node that the cell's combination chooses; needed if there are several combinations.
+            repeat: Its repeat, from 0; needed if there are several.
+
+        Returns:
+            The execution; cells whose combinations are alike so far share one.
+
+        Raises:
+            InputError: If there is no such cell, or several, or if it has not begun.
+        """
+        chosen = choices or {}
+        found = [
+            cell
+            for cell in self.cells(case=case)
+            if chosen.items() <= cell["combination"].items() and repeat in (None, cell["repeat"])
+        ]
+        if len(found) != 1:
+            what = "several cells are" if found else "no cell is"
+            raise InputError(f"{what} of case {case!r} with these variants and this repeat; expected one")
+        if found[0]["execution"] is None:
+            raise InputError(f"the cell of case {case!r} has not begun")
+        return ExecutionHandle(self._context, found[0]["execution"])
+
+    def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
+        """Return a data frame with a row for each cell. Needs pandas.
+
+        Its columns: the varied nodes; `case`, `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the
+        metrics (a failed score is missing); what the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if
+        a metric says the same), `tokens_in` and `tokens_out`; and keys of the final state. A column whose name is
+        taken by one before it is prefixed by its kind: `cell.`, `metric.`, `spent.` or `state.`.
+
+        Args:
+            state: Keys of the final state to include.
+
+        Returns:
+            The data frame: as many rows as there are cells.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
+        found = cells(self._context, self.id)
+        spent = [name for name, metric in SPENT.items() if metric not in found.metrics]
+        return pandas.DataFrame([_flat({**cell}, found.metrics, spent, state) for cell in found.cells])
+
+    @documented_by(report)
+    def report(self, *, full: bool = False) -> EvidenceDocument:
+        """Return everything that a report shows of it, whatever its status."""
+        return report(self._context, self.id, full=full)
+
+    @documented_by(score)
+    def score(self, evaluate: Sequence[str | Mapping[str, Any]] = (), *, file: str | Path | None = None) -> Scored:
+        """Score every succeeded cell again, without running a node. Scores of the same name are replaced."""
+        return score(self._context, self.id, evaluate=evaluate, file=None if file is None else as_path("file", file))
+
+    @documented_by(compare)
+    def compare(
+        self,
+        before: str | SweepHandle,
+        *,
+        margin: Mapping[str, float] | None = None,
+        looked_into: int = LOOKED_INTO,
+    ) -> ComparisonDocument:
+        """Compare its results with those of an earlier sweep, case by case.
+
+        Args:
+            before: The earlier one; or a baseline, or a sweep's id, the beginning of it, or its name.
+        """
+        return compare(
+            self._context,
+            before if isinstance(before, str) else before.id,
+            self.id,
+            margin=margin,
+            looked_into=looked_into,
+        )
+
+    @documented_by(set_baseline)
+    def set_baseline(
+        self, name: str, *, anyway: bool = False, repeat: int = 0, progress: ProgressCallback | None = None
+    ) -> BaselineSet:
+        """Make it the baseline of a name in its session. It is kept while it is one."""
+        return set_baseline(self._context, name, self.id, anyway=anyway, repeat=repeat, progress=reporter(progress))
+
+    @documented_by(preview_delete)
+    def preview_delete(self) -> Deleted:
+        """Return what `delete` would remove, and remove nothing.
+
+        Returns:
+            A `Deleted` with what `delete` would give.
+        """
+        return preview_delete(self._context, self.id)
+
+    @documented_by(delete)
+    def delete(self) -> Deleted:
+        """Delete it with all that belongs to it, for good."""
+        return delete(self._context, self.id)
+
+    def _repr_html_(self) -> str:
+        """The matrix with its intervals, for notebooks."""
+        return notebook_view(self.matrix())
+
+    def __str__(self) -> str:
+        return render(self.matrix())
+
+    def __repr__(self) -> str:
+        return f"<sweep {self.id}: {self.status}>"
+
+
+# What a cell took, and the metric that says the same.
+SPENT = {"latency_s": "latency", "cost_usd": "cost", "tokens_in": None, "tokens_out": None}
+_CELL = ("case", "repeat", "tags", "expected", "status", "error", "execution")
+
+
+def _flat(
+    cell: Mapping[str, Any], metrics: Sequence[str], spent: Sequence[str], state: Sequence[str]
+) -> dict[str, Any]:
+    """A cell as a row of a data frame; the columns are the same for all cells."""
+    row: dict[str, Any] = dict(cell["combination"])
+    parts = {
+        "cell": {key: cell[key] for key in _CELL},
+        "metric": {metric: cell["scores"].get(metric) for metric in metrics},
+        "spent": {key: cell[key] for key in spent},
+        "state": {key: cell["state"].get(key) for key in state},
+    }
+    for kind, columns in parts.items():
+        row |= {f"{kind}.{name}" if name in row else name: value for name, value in columns.items()}
+    return row

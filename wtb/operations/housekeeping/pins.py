@@ -1,0 +1,102 @@
+"""Pins: what stays, whatever a garbage collection removes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from wtb.core.arguments.checking import checked
+from wtb.core.errors import InputError
+from wtb.operations.context import Context
+from wtb.store.database import Database
+from wtb.store.housekeeping import retention
+from wtb.store.read import details, references
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A sweep or checkpoint whose pin was set or removed.
+
+    Attributes:
+        kind: Which of them it is.
+        id: Its id.
+        name: The sweep's name, or the one that the checkpoint was given now.
+        sweep: The id of the sweep that it is or belongs to.
+    """
+
+    kind: Literal["sweep", "checkpoint"]
+    id: str
+    name: str | None
+    sweep: str
+
+
+@checked
+def pin(context: Context, ref: str, *, name: str | None = None) -> Pin:
+    """Keep a sweep or checkpoint, whatever a garbage collection removes.
+
+    A checkpoint is kept with the line that leads to it; of an execution it is the one at its head.
+
+    Args:
+        context: Where it is.
+        ref: A sweep, a checkpoint or an execution: its id, the beginning of it, or a sweep's name.
+        name: A name for the checkpoint.
+
+    Returns:
+        What is pinned.
+
+    Raises:
+        InputError: If there is nothing of that name, or a name is given for a sweep or is none.
+        ConflictError: If it is being deleted.
+    """
+    if name is not None and not (0 < len(name.strip()) <= 200 and name.isprintable()):
+        raise InputError(f"name {name!r}: expected 1 to 200 printable characters")
+    found = _find(context.database, ref)
+    if found.kind == "sweep":
+        if name is not None:
+            raise InputError(f"{ref!r} is a sweep, which has its name; a name is for checkpoints")
+        retention.pin_sweep(context.database, found.id, True)
+        return found
+    retention.pin_checkpoint(context.database, found.id, found.sweep, True, name)
+    return replace(found, name=name)
+
+
+@checked
+def unpin(context: Context, ref: str) -> Pin:
+    """Let a garbage collection remove a pinned sweep or checkpoint again, once its policy allows that.
+
+    Args:
+        context: Where it is.
+        ref: As `pin` takes it.
+
+    Returns:
+        What is pinned no more.
+
+    Raises:
+        InputError: If there is nothing of that name.
+        ConflictError: If it is being deleted.
+    """
+    found = _find(context.database, ref)
+    if found.kind == "sweep":
+        retention.pin_sweep(context.database, found.id, False)
+    else:
+        retention.pin_checkpoint(context.database, found.id, found.sweep, False)
+    return found
+
+
+def _find(database: Database, ref: str) -> Pin:
+    """Find a sweep, or a checkpoint by its own id or by its execution's. Raises InputError."""
+    try:
+        target = references.find(database, ref)
+    except InputError as nothing:
+        try:
+            checkpoint, sweep_id = details.find_checkpoint(database, ref)
+        except InputError as no_checkpoint:
+            several = [text for one in (nothing, no_checkpoint) for text in one.problems if "several" in text]
+            raise InputError(*(several or nothing.problems)) from None
+        return Pin("checkpoint", checkpoint.id, None, sweep_id)
+    if target.kind == "sweep":
+        return Pin("sweep", target.id, target.row.name, target.id)
+    row = target.row
+    if row.head_id is None:
+        raise InputError(f"execution {row.id} has no checkpoint yet")
+    return Pin("checkpoint", row.head_id, None, row.sweep_id)

@@ -1,0 +1,1 @@
+"""Looking at sweeps and executions: how far they are, and what happened."""

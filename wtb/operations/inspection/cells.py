@@ -1,0 +1,84 @@
+"""Cells of a sweep as documents, read in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from wtb.core.documents.sweeps import CellDocument
+from wtb.core.failures import Failure, StoredFailure
+from wtb.core.serialization.codec import decode
+from wtb.core.tree.checkpoints import shown
+from wtb.store.database import Database
+from wtb.store.read import queries
+from wtb.store.rows import ListedCell
+
+
+def cell_documents(
+    database: Database,
+    sweep_id: str,
+    *,
+    statuses: Sequence[str] = (),
+    case: str | None = None,
+    limit: int | None = None,
+    read: Callable[[bytes], Any] = decode,
+) -> Iterator[CellDocument]:
+    """Yield the cells of a sweep as `wtb show SWEEP --cells --format json` prints them, read in chunks.
+
+    Args:
+        database: The database that it is in.
+        sweep_id: Its id.
+        statuses: Only cells of these.
+        case: Only cells of the case with this id.
+        limit: At most this many.
+        read: Decodes stored values of a state.
+    """
+    choices = queries.choices(database, sweep_id)
+    chunk: list[ListedCell] = []
+    for row in queries.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
+        chunk.append(row)
+        if len(chunk) == 1000:
+            yield from _documents(database, sweep_id, choices, chunk, read)
+            chunk = []
+    yield from _documents(database, sweep_id, choices, chunk, read)
+
+
+def _documents(
+    database: Database,
+    sweep_id: str,
+    choices: list[dict[str, str]],
+    rows: Sequence[ListedCell],
+    read: Callable[[bytes], Any],
+) -> Iterator[CellDocument]:
+    if not rows:
+        return
+    states = queries.checkpoint_states(database, [row.head_id for row in rows if row.head_id is not None])
+    states = {id: shown(state) for id, state in states.items()}
+    stored = queries.load_values(database, (key for state in states.values() for key in state.values()))
+    scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
+    for score in queries.score_rows(database, sweep_id, {row.case_number for row in rows}):
+        key = (score.case_number, score.repeat, score.combination)
+        scores.setdefault(key, {})[score.metric] = score.value
+    cases = queries.case_rows(database, sweep_id, {row.case_number for row in rows})
+    for row in rows:
+        state, case = states.get(row.head_id or "", {}), cases[row.case_number]
+        yield {
+            "combination": choices[row.combination],
+            "case": row.case,
+            "repeat": row.repeat,
+            "tags": list(case.tags or ()),
+            "expected": None if case.expected is None else decode(case.expected.encode()),
+            "status": row.status,
+            "state": {name: read(stored[key].data) for name, key in state.items()},
+            "scores": scores.get((row.case_number, row.repeat, row.combination), {}),
+            "execution": row.execution_id,
+            "error": _error(row.failure),
+            "latency_s": row.elapsed_s,
+            "cost_usd": row.usd,
+            "tokens_in": row.tokens_in,
+            "tokens_out": row.tokens_out,
+        }
+
+
+def _error(failure: StoredFailure | None) -> str | None:
+    return None if failure is None else str(Failure(**failure))

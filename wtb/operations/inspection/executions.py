@@ -1,0 +1,71 @@
+"""Executions and their checkpoints: what led where, and where two of them part."""
+
+from __future__ import annotations
+
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Count
+from wtb.core.documents.lineage import DiffDocument, HistoryDocument, TreeDocument
+from wtb.core.errors import InputError
+from wtb.display.views.execution_diff import diff_document
+from wtb.display.views.executions import history_document, trace_of
+from wtb.display.views.lineage import MOST, tree_document
+from wtb.operations.context import Context
+from wtb.store.read.queries import find_sweep
+from wtb.store.read.references import find, find_one
+
+
+@checked
+def history(context: Context, ref: str) -> HistoryDocument:
+    """Return the checkpoints that led to where an execution is.
+
+    Args:
+        context: Where.
+        ref: The execution's id, or the beginning of it.
+
+    Returns:
+        The checkpoints, who wrote each and why it went on so, its nodes' boundaries, and lines that rollbacks left.
+
+    Raises:
+        InputError: If there is no such execution.
+    """
+    return history_document(context.database, find_one(context.database, ref))
+
+
+@checked
+def tree(context: Context, ref: str, *, case: str | None = None, limit: Count = MOST) -> TreeDocument:
+    """Return how executions share, fork and were rolled back.
+
+    Args:
+        context: Where.
+        ref: A sweep, or an execution to see what is around it: its id, the beginning of it, or a sweep's name.
+        case: Of a sweep: only executions of the case with this id.
+        limit: Of a sweep: at most this many lines.
+
+    Raises:
+        InputError: If there is no such sweep, execution or case.
+    """
+    target = find(context.database, ref)
+    if target.kind == "sweep":
+        return tree_document(context.database, target.row, case=case, limit=limit)
+    if case is not None:
+        raise InputError(f"{ref!r} is an execution, which has one case; a case can be chosen for a sweep only")
+    sweep = find_sweep(context.database, target.row.sweep_id)
+    return tree_document(context.database, sweep, execution=target.row, limit=limit)
+
+
+@checked
+def diff(context: Context, a: str, b: str) -> DiffDocument:
+    """Compare two executions or checkpoints: where they part, their states, paths, files and totals.
+
+    Args:
+        context: Where.
+        a: The id of one, or the beginning of it.
+        b: That of the other.
+
+    Raises:
+        InputError: If there is no such execution or checkpoint.
+        StoreError: If a snapshot of files is missing or damaged.
+    """
+    sides = trace_of(context.database, a), trace_of(context.database, b)
+    with_files = any(one.head is not None and one.head.workspace for one in sides)
+    return diff_document(context.database, *sides, context.workspaces.files if with_files else None)

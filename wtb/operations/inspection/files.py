@@ -1,0 +1,249 @@
+"""The files that nodes left in the workspace of an execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wtb.core.arguments.checking import check_fields, checked
+from wtb.core.arguments.kinds import FromZero
+from wtb.core.documents.lineage import FileChangesDocument, FilesDocument, FilesHeading
+from wtb.core.errors import InputError, did_you_mean, meant_or_known
+from wtb.core.texts import plural
+from wtb.core.tree.checkpoints import Checkpoint
+from wtb.display.views.executions import Trace, trace, trace_of
+from wtb.operations.context import Context
+from wtb.planning.prepare import matching
+from wtb.store.database import Database
+from wtb.store.files.manifest import Manifest
+from wtb.store.read import details, queries
+from wtb.store.rows import FoundCell, SweepRow
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a sweep, by as much as tells it from the others.
+
+    Attributes:
+        case: The id of its case; None for any.
+        choices: Variants by node that its combination chooses; nothing for any.
+        repeat: Its repeat, from 0; None for any.
+    """
+
+    case: str | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    repeat: FromZero | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `export_files` wrote.
+
+    Attributes:
+        files: How many files.
+        bytes: How many bytes in all.
+    """
+
+    files: int
+    bytes: int
+
+
+@checked
+def list_files(context: Context, ref: str, *, at: str | None = None, cell: Cell | None = None) -> FilesDocument:
+    """List the files that nodes left.
+
+    Args:
+        context: Where.
+        ref: An execution, a checkpoint or a sweep, of which `cell` says which cell is meant: its id, the beginning of
+            it, or a sweep's name.
+        at: A node, for the files after its last visit, or the id of a checkpoint on the way; by default the last.
+        cell: Of a sweep: whose files.
+
+    Raises:
+        InputError: If that is not there, or several cells are meant.
+    """
+    found, checkpoint = _find(context.database, ref, at, cell)
+    files = _manifest(context, checkpoint)
+    return {
+        **_heading(found, checkpoint),
+        "bytes": sum(entry.size for entry in files.values()),
+        "files": [
+            {"path": path, "size": entry.size, "mode": f"{entry.mode & 0o777:04o}", "sha256": entry.digest}
+            for path, entry in sorted(files.items())
+        ],
+    }
+
+
+@checked
+def read_file(
+    context: Context, ref: str, path: str, *, at: str | None = None, cell: Cell | None = None
+) -> Iterator[bytes]:
+    """Return the content of a file in blocks. It is read once before: nothing is returned of a damaged one.
+
+    Args:
+        context: Where.
+        ref: Whose file, as for `list_files`.
+        path: Its path in the workspace.
+        at: As for `list_files`.
+        cell: As for `list_files`.
+
+    Raises:
+        InputError: If there is no such file.
+        StoreError: If it is missing or damaged.
+    """
+    manifest = _manifest(context, _find(context.database, ref, at, cell)[1])
+    if path not in manifest:
+        below = sum(name.startswith(path.rstrip("/") + "/") for name in manifest)
+        if below:
+            raise InputError(f"{path!r} is a folder of {plural(below, 'file')}; name one of them, or export it")
+        nothing = "; there are no files" if not manifest else f"{did_you_mean(path, manifest)}; a list shows all"
+        raise InputError(f"there is no file {path!r}{nothing}")
+    files, digest = context.workspaces.files, manifest[path].digest
+    for _ in files.read(digest):
+        pass
+    return files.read(digest)
+
+
+@checked
+def export_files(
+    context: Context,
+    ref: str,
+    directory: Path,
+    *,
+    path: str | None = None,
+    at: str | None = None,
+    cell: Cell | None = None,
+) -> Exported:
+    """Write files to a new or empty directory of this machine.
+
+    Args:
+        context: Where.
+        ref: Whose files, as for `list_files`.
+        directory: Where to write them.
+        path: Only this file or folder.
+        at: As for `list_files`.
+        cell: As for `list_files`.
+
+    Raises:
+        InputError: If there are no such files, or the directory is not empty.
+        StoreError: If one is missing or damaged.
+    """
+    _, checkpoint = _find(context.database, ref, at, cell)
+    written = context.workspaces.export(checkpoint.workspace if checkpoint else None, directory, path)
+    return Exported(len(written), sum(entry.size for entry in written.values()))
+
+
+@checked
+def compare_files(
+    context: Context, ref: str, other: str, *, at: str | None = None, cell: Cell | None = None
+) -> FileChangesDocument:
+    """Return what changes in the files from one place to another.
+
+    Args:
+        context: Where.
+        ref: Whose files, as for `list_files`.
+        other: Another execution, checkpoint, or sweep of one cell.
+        at: As for `list_files`, of the first.
+        cell: As for `list_files`, of the first.
+
+    Raises:
+        InputError: If one of them is not there.
+        StoreError: If files are missing or damaged.
+    """
+    sides = _find(context.database, ref, at, cell), _find(context.database, other)
+    before, after = (checkpoint.workspace if checkpoint else None for _, checkpoint in sides)
+    return {
+        "a": _heading(*sides[0]),
+        "b": _heading(*sides[1]),
+        "changes": [
+            {"path": one.path, "kind": one.kind, "before": one.before, "after": one.after}
+            for one in context.workspaces.compare(before, after)
+        ],
+    }
+
+
+def _manifest(context: Context, checkpoint: Checkpoint | None) -> Manifest:
+    return context.workspaces.files.manifest(checkpoint.workspace if checkpoint else None)
+
+
+def _find(
+    database: Database, ref: str, at: str | None = None, cell: Cell | None = None
+) -> tuple[Trace, Checkpoint | None]:
+    """Return the trace of what is meant, and the checkpoint on it whose files are."""
+    found = _trace(database, ref, cell)
+    return found, found.head if at is None else _checkpoint(found, at)
+
+
+def _trace(database: Database, ref: str, cell: Cell | None) -> Trace:
+    """Return the trace of an execution or checkpoint, or of the execution that holds a cell of a sweep."""
+    if cell is None:
+        try:
+            return trace_of(database, ref)
+        except InputError as no_trace:
+            try:
+                sweep = queries.find_sweep(database, ref)
+            except InputError as no_sweep:
+                raise InputError(*no_trace.problems, *no_sweep.problems) from None
+    else:
+        sweep = queries.find_sweep(database, ref)
+    row = _cell(database, sweep, cell or Cell())
+    if row.execution_id is None:
+        raise InputError(f"that cell of sweep {ref!r} is {row.status}; it has no files yet")
+    return trace(database, queries.find_execution(database, row.execution_id))
+
+
+def _cell(database: Database, sweep: SweepRow, cell: Cell) -> FoundCell:
+    """Return the one cell of a sweep that is meant. Raises InputError if there is none, or several."""
+    combinations = matching(queries.choices(database, sweep.id), cell.choices) if cell.choices else None
+    rows = details.cells_like(
+        database, sweep.id, case=cell.case, repeat=cell.repeat, combinations=combinations, limit=2
+    )
+    if len(rows) == 1:
+        return rows[0]
+    if not rows:
+        if cell.case is not None:
+            details.check_case(database, sweep.id, cell.case)
+        raise InputError(f"the sweep has no repeat {cell.repeat}; repeats are counted from 0")
+    one, other = rows
+    differ = "case" if one.case != other.case else "combination"
+    if differ == "combination" and one.combination == other.combination:
+        differ = "repeat"
+    raise InputError(
+        f"several cells of sweep {sweep.name!r} are meant; name one of them, such as by its {differ}, or give an "
+        f"execution (`wtb show {sweep.name} --cells` lists them)"
+    )
+
+
+def _checkpoint(found: Trace, at: str) -> Checkpoint:
+    """Return the checkpoint after a node's last visit, or the one of that id on the line. Raises InputError."""
+    for checkpoint in reversed(found.line):
+        if any(writer.node == at for writer in checkpoint.writers):
+            return checkpoint
+    like = [checkpoint for checkpoint in found.line if checkpoint.id.startswith(at)] if at else []
+    exact = [checkpoint for checkpoint in like if checkpoint.id == at]
+    if exact or len(like) == 1:
+        return (exact or like)[0]
+    if like:
+        raise InputError(f"{at!r} is the beginning of several checkpoints' ids; give more of it")
+    nodes = dict.fromkeys(writer.node for checkpoint in found.line for writer in checkpoint.writers)
+    near = meant_or_known(at, nodes) if nodes else "; nothing has run yet"
+    raise InputError(f"{at!r}: no node or checkpoint on the way here{near}")
+
+
+def _heading(found: Trace, checkpoint: Checkpoint | None) -> FilesHeading:
+    about = found.execution
+    return {
+        "execution": None if about is None else about["id"],
+        "sweep": found.about["sweep"]["name"],
+        "case": None if about is None else about["case"],
+        "repeat": None if about is None else about["repeat"],
+        "combinations": [] if about is None else about["combinations"],
+        "checkpoint": checkpoint.id if checkpoint else None,
+        "step": checkpoint.step if checkpoint else None,
+        "after": [writer.node for writer in checkpoint.writers] if checkpoint else [],
+        "snapshot": checkpoint.workspace if checkpoint else None,
+    }

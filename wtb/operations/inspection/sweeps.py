@@ -1,0 +1,179 @@
+"""Sweeps, their cells and single executions: which there are, how far they are, what they consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Count
+from wtb.core.documents.executions import ExecutionDocument, StandingDocument
+from wtb.core.documents.sweeps import CellDocument, StatusDocument, SummaryDocument, SweepDocument
+from wtb.core.errors import InputError, StateError, did_you_mean
+from wtb.core.serialization.codec import decode
+from wtb.core.serialization.plain_json import readable
+from wtb.core.status import CELL, SWEEP
+from wtb.display.views.execution_status import standing_document
+from wtb.display.views.executions import execution_document
+from wtb.display.views.sweeps import status_document, summary_document, sweep_document
+from wtb.operations.context import Context
+from wtb.operations.inspection.cells import cell_documents
+from wtb.store.control import approvals
+from wtb.store.limits.sessions import find_session
+from wtb.store.read import details, queries
+from wtb.store.read.references import find, find_target
+
+
+@checked
+def list_sweeps(
+    context: Context,
+    *,
+    workflow: str | None = None,
+    status: str | None = None,
+    project: str | None = None,
+    session: str | None = None,
+    since: datetime | None = None,
+    limit: Count | None = None,
+    singles: bool = False,
+) -> list[SweepDocument]:
+    """List sweeps, the newest first.
+
+    Args:
+        context: Where.
+        workflow: Only of the workflow of this name.
+        status: Only of this status, such as `running`.
+        project: Only of this project.
+        session: Only of this session; by default the context's, or all.
+        since: Only those that were submitted then or later.
+        limit: At most this many.
+        singles: Single executions, too.
+
+    Returns:
+        A document for each: what it is, its status and its cells by status.
+
+    Raises:
+        InputError: If there is no such status or session.
+    """
+    if status is not None:
+        check_sweep_status(status)
+    session = session or context.session
+    if session is not None:
+        find_session(context.database, session)
+    rows = queries.list_sweeps(
+        context.database,
+        workflow=workflow,
+        status=status,
+        project=project,
+        session=session,
+        since=None if since is None else since.timestamp(),
+        limit=limit,
+        singles=singles,
+    )
+    return [sweep_document(row) for row in rows]
+
+
+@checked
+def status(context: Context, ref: str) -> StatusDocument | StandingDocument:
+    """Return how far a sweep or an execution is, what holds it up, and how to continue.
+
+    Args:
+        context: Where.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+
+    Raises:
+        InputError: If there is no such sweep or execution.
+    """
+    approvals.expire(context.database)
+    target = find_target(context.database, ref)
+    if target.kind == "execution":
+        return standing_document(context.database, target.row)
+    return status_document(context.database, target.row)
+
+
+@checked
+def show(context: Context, ref: str, *, calls: bool = False) -> SummaryDocument | ExecutionDocument:
+    """Return a sweep with what it was asked for, or an execution with its path, attempts, output and state.
+
+    Args:
+        context: Where.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+        calls: Of an execution: its model and tool calls, too.
+
+    Raises:
+        InputError: If there is no such sweep or execution, or for the calls of a sweep.
+    """
+    target = find_target(context.database, ref)
+    if target.kind == "execution":
+        return execution_document(context.database, target.row, calls=calls)
+    if calls:
+        raise InputError(f"{ref!r} is a sweep; calls are of one execution (`wtb show {ref} --cells` lists them)")
+    return summary_document(context.database, target.row)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a sweep.
+
+    Attributes:
+        nodes: The nodes that it varies.
+        metrics: The names of its metrics.
+        cells: A document for each cell, read as they are taken: there may be more than memory holds.
+    """
+
+    nodes: tuple[str, ...]
+    metrics: tuple[str, ...]
+    cells: Iterator[CellDocument]
+
+
+@checked
+def cells(
+    context: Context, ref: str, *, statuses: Sequence[str] = (), case: str | None = None, limit: Count | None = None
+) -> Cells:
+    """Return the cells of a sweep with their states and scores.
+
+    Args:
+        context: Where.
+        ref: A sweep: its id, the beginning of it, or its name.
+        statuses: Only cells of these, such as `failed`.
+        case: Only cells of the case with this id.
+        limit: At most this many.
+
+    Raises:
+        InputError: If there is no such sweep, status or case.
+    """
+    database = context.database
+    target = find(database, ref)
+    if target.kind == "execution":
+        raise InputError(f"{ref!r} is an execution; cells are listed of a sweep")
+    for one in statuses:
+        _check_status(one, CELL, "cell")
+    if case is not None:
+        details.check_case(database, target.id, case)
+    return Cells(
+        tuple(node for choice in queries.choices(database, target.id)[:1] for node in choice),
+        tuple(metric.name for metric in queries.metric_rows(database, target.id)),
+        cell_documents(database, target.id, statuses=statuses, case=case, limit=limit, read=_value_or_plain),
+    )
+
+
+@checked
+def check_sweep_status(status: str) -> None:
+    """Check that it is a status of sweeps. Raises InputError."""
+    _check_status(status, SWEEP, "sweep")
+
+
+def _check_status(name: str, known: Mapping[str, object], what: str) -> None:
+    """Raises InputError with a near match for what is no status of a `what`."""
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise InputError(f"{name!r} is not a status of a {what}{near} (they are: {', '.join(known)})")
+
+
+def _value_or_plain(data: bytes) -> Any:
+    """A stored value, or plain JSON of it where it cannot be made, as where its class is not to be imported here."""
+    try:
+        return decode(data)
+    except StateError:
+        return readable(data)

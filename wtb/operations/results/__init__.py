@@ -1,0 +1,1 @@
+"""Figures and comparisons: what a sweep found, and what changed since another."""

@@ -1,0 +1,182 @@
+"""Baselines: names for sweeps that later ones are compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from wtb.analysis.comparison.noise_floor import check_code, noise_floor
+from wtb.analysis.gates import judged
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Number
+from wtb.core.documents.comparison import BaselineDocument, NoiseFloorDocument
+from wtb.core.documents.matrix import JudgedMatrixDocument
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.serialization.plain_json import iso
+from wtb.core.status import FINAL_CELLS
+from wtb.operations.context import Context
+from wtb.operations.running.local import Ran, ShowProgress, run_stored
+from wtb.operations.running.preparing import rebind
+from wtb.store.limits.sessions import find_session
+from wtb.store.read import baselines as store
+from wtb.store.read import queries
+from wtb.store.read.references import SweepTarget
+from wtb.store.rows import ListedBaseline, SweepRow
+from wtb.store.runs.submit import submit_again
+
+
+class BaselineResult(BaselineDocument):
+    """A baseline with what its sweep found."""
+
+    matrix: JudgedMatrixDocument
+
+
+@dataclass(frozen=True)
+class BaselineSet:
+    """What `set_baseline` did.
+
+    Attributes:
+        sweep: The sweep that is the baseline now.
+        before: The id of another sweep that was it until now; None if there was none.
+        noise_floor: What repeats of it differ by, if they were run now.
+        unfinished: The repeat that did not come to its end, so that no baseline was set; None if all did.
+    """
+
+    sweep: SweepTarget
+    before: str | None = None
+    noise_floor: NoiseFloorDocument | None = None
+    unfinished: Ran | None = None
+
+
+def _find_finished(context: Context, ref: str, anyway: bool) -> SweepTarget:
+    """Find a sweep that is at its end. Raises ConflictError if it is not, unless anyway."""
+    sweep = SweepTarget(queries.find_sweep(context.database, ref))
+    counts = queries.cell_counts(context.database, sweep.id)
+    open_cells = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
+    status = sweep.row.status
+    if (open_cells or status != "completed") and not anyway:
+        raise ConflictError(
+            f"{sweep} is {status}, and {open_cells:,} of its cells have no outcome: continue with `wtb resume "
+            f"{sweep.id}`, or set it anyway"
+        )
+    return sweep
+
+
+@checked
+def set_baseline(
+    context: Context,
+    name: str,
+    ref: str,
+    *,
+    anyway: bool = False,
+    repeat: Annotated[int, Number(0, 100, whole=True)] = 0,
+    progress: ShowProgress | None = None,
+) -> BaselineSet:
+    """Give a finished sweep a name in its session. The sweep is kept while it has one.
+
+    Args:
+        context: Where it is.
+        name: The baseline's name; another sweep that has it loses it.
+        ref: A sweep: its id, the beginning of it, or its name.
+        anyway: Although it is not at its end.
+        repeat: Run it so many more times, to measure noise; else what was measured for the same baseline is kept.
+        progress: Called several times a second with how far a repeat is.
+
+    Returns:
+        Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
+
+    Raises:
+        InputError: If there is no such sweep, or a baseline cannot be called so.
+        ConflictError: If it is not at its end, or is being deleted.
+    """
+    store.check_name(name)
+    sweep = _find_finished(context, ref, anyway)
+    floor = None
+    if repeat:
+        repeats = _repeat(context, sweep.row, repeat, progress)
+        if (last := repeats[-1]).sweep.status != "completed":
+            return BaselineSet(sweep, unfinished=last)
+        floor = noise_floor(context.database, sweep.row, [ran.sweep.id for ran in repeats])
+    before = store.set_baseline(context.database, name, sweep.id, floor)
+    return BaselineSet(sweep, None if before == sweep.id else before, floor)
+
+
+def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress | None) -> list[Ran]:
+    """Run a sweep again, until it was done so many times or one did not come to its end."""
+    if row.kind == "single":
+        raise InputError(f"only a sweep can be repeated, and {row.id} is a single execution")
+    bound = rebind(row)
+    check_code(row, bound)
+    repeats: list[Ran] = []
+    while len(repeats) < times and all(ran.sweep.status == "completed" for ran in repeats):
+        id = submit_again(context.database, row)
+        context.report(f"repeat {len(repeats) + 1} of {times} ({id}): {row.cells:,} cells")
+        repeats.append(run_stored(context, queries.find_sweep(context.database, id), bound, progress=progress))
+    return repeats
+
+
+@checked
+def list_baselines(context: Context, *, session: str | None = None) -> list[BaselineDocument]:
+    """List the baselines of a session; None for that of the context, or for all if it has none.
+
+    Raises:
+        InputError: If there is no such session.
+    """
+    session = session or context.session
+    if session is not None:
+        find_session(context.database, session)
+    return [_document(row) for row in store.baseline_rows(context.database, session)]
+
+
+@checked
+def show_baseline(context: Context, name: str, *, session: str | None = None) -> BaselineResult:
+    """Return a baseline with the matrix of its sweep.
+
+    Args:
+        context: Where it is.
+        name: The baseline's name.
+        session: Its session; by default that of the context, or of the environment.
+
+    Raises:
+        InputError: If there is no such baseline.
+    """
+    session = context.session_name(session)
+    sweep = store.named_baseline(context.database, session, name)
+    row = next(row for row in store.baseline_rows(context.database, session) if row.name == name)
+    return {**_document(row), "matrix": judged(context.database, sweep)}
+
+
+@checked
+def remove_baseline(context: Context, name: str, *, session: str | None = None) -> str:
+    """Remove a baseline. Its sweep stays until the retention policy lets it go.
+
+    Args:
+        context: Where it is.
+        name: The baseline's name.
+        session: Its session; by default that of the context, or of the environment.
+
+    Returns:
+        The id of the sweep that it was.
+
+    Raises:
+        InputError: If there is no such baseline.
+    """
+    session = context.session_name(session)
+    sweep = store.named_baseline(context.database, session, name)
+    store.remove_baseline(context.database, session, name)
+    return str(sweep.id)
+
+
+def _document(row: ListedBaseline) -> BaselineDocument:
+    return {
+        "name": row.name,
+        "session": row.session,
+        "set_at": str(iso(row.set_at)),
+        "noise_floor": row.noise_floor,
+        "sweep": {
+            "id": row.sweep_id,
+            "name": row.sweep,
+            "status": row.status,
+            "finished_at": iso(row.finished_at),
+        },
+    }

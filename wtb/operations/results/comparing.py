@@ -1,0 +1,183 @@
+"""Comparing sweeps: two that are there, or a new one with a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_sweeps
+from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
+from wtb.analysis.gates import judged
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AtLeastZero, FromZero
+from wtb.core.documents.comparison import ComparisonDocument, RegressionDocument
+from wtb.core.errors import InputError
+from wtb.core.texts import plural
+from wtb.operations.context import Context
+from wtb.operations.running.local import Ran, ShowProgress, run
+from wtb.planning.checks import margin_problems
+from wtb.planning.prepare import Only, Prepared
+from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
+from wtb.store.read.queries import find_sweep
+from wtb.store.rows import SweepRow
+
+
+@checked
+def compare(
+    context: Context,
+    before: str,
+    after: str,
+    *,
+    margin: Mapping[str, AtLeastZero] | None = None,
+    looked_into: FromZero = LOOKED_INTO,
+) -> ComparisonDocument:
+    """Compare the results of two sweeps, of the same or of different workflows, case by case.
+
+    Args:
+        context: Where they are.
+        before: The earlier one: a baseline, or a sweep's id, the beginning of it, or its name.
+        after: The later one, named likewise.
+        margin: By metric a loss that would matter, in the metric's unit; by default the later sweep's.
+        looked_into: Of how many cells that differ the first node that does is found.
+
+    Returns:
+        The verdict and why, what was changed, and cells, combinations and metrics that differ.
+
+    Raises:
+        InputError: If there is no such sweep, or a margin that its metric cannot have.
+    """
+    database = context.database
+    first, second = (
+        find_baseline(database, context.session_name(), ref) or find_sweep(database, ref) for ref in (before, after)
+    )
+    check_margin(database, first, second, margin or {})
+    return compare_sweeps(database, first, second, margin, looked_into=looked_into)
+
+
+def is_well(verdict: str, *, strict: bool = False) -> bool:
+    """Return whether the verdict of a comparison lets a test pass; strict: not where it is unclear."""
+    return verdict not in (WORSE, CANNOT_TELL, *([UNCLEAR] if strict else []))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a new sweep is compared with.
+
+    Attributes:
+        sweep: The row of a sweep.
+        baseline: The name of the baseline that it is; None where the sweep itself was named.
+    """
+
+    sweep: SweepRow
+    baseline: str | None
+
+
+def _find_reference(context: Context, ref: str, session: str | None, update: bool) -> Reference:
+    """Find the baseline or sweep to compare with. Raises InputError; update: for a sweep, which cannot be updated."""
+    database, session = context.database, context.session_name(session)
+    baseline = find_baseline(database, session, ref)
+    if baseline is not None:
+        return Reference(baseline, ref)
+    try:
+        sweep = find_sweep(database, ref)
+    except InputError:
+        sweep = named_baseline(database, session, ref)  # raises: it says how a sweep becomes one
+    if update:
+        raise InputError(f"{ref!r} is a sweep, which cannot be updated; expected the name of a baseline")
+    return Reference(sweep, None)
+
+
+def passes_regression(found: RegressionDocument, *, strict: bool = False) -> bool:
+    """Return whether the comparison of `regress` passes: cells that fail as they did before are no regression."""
+    well = is_well(found["verdict"], strict=strict) and not found["failing"]["unpaired"]
+    ended = found["after"]["status"] == "completed"
+    return ended and well and all(passes(gate, strict=strict) for gate in found["gates"])
+
+
+@dataclass(frozen=True)
+class Regression:
+    """What `regress` found.
+
+    Attributes:
+        ran: The sweep that ran, and how that ended.
+        reference: What it was compared with.
+        comparison: As of `compare`, with `baseline` and `gates`.
+        updated: Whether the sweep is the baseline now.
+        left_out: What of the earlier sweep was not compared, in words, so that it stays the baseline.
+    """
+
+    ran: Ran
+    reference: Reference
+    comparison: RegressionDocument
+    updated: bool = False
+    left_out: str = ""
+
+
+@checked
+def regress(
+    context: Context,
+    prepared: Prepared,
+    baseline: str,
+    *,
+    margin: Mapping[str, AtLeastZero] | None = None,
+    update: bool = False,
+    strict: bool = False,
+    looked_into: FromZero = LOOKED_INTO,
+    progress: ShowProgress | None = None,
+) -> Regression:
+    """Run a sweep here and compare it with a baseline, cell by cell.
+
+    Args:
+        context: Where.
+        prepared: The sweep.
+        baseline: A baseline, or a sweep's id, the beginning of it, or its name.
+        margin: By metric a loss that would matter, in the metric's unit; before the sweep's own.
+        update: Make it the baseline if everything was compared and it passes.
+        strict: It does not pass where the comparison is unclear, either.
+        looked_into: As for `compare`.
+        progress: Called several times a second with how far it is.
+
+    Returns:
+        The comparison, and whether the baseline was updated.
+
+    Raises:
+        InputError: If there is no such baseline, or a part of a sweep would become one.
+        WTBError: The error that ended the run.
+    """
+    if update and prepared.only != Only():
+        raise InputError("only a whole sweep can become the baseline, and a part of it was chosen")
+    prepared = with_margin(prepared, margin or {})
+    reference = _find_reference(context, baseline, prepared.bound.spec.session, update)
+    ran = run(context, prepared, progress=progress)
+    found: RegressionDocument = {
+        **compare_sweeps(context.database, reference.sweep, ran.sweep, looked_into=looked_into),
+        "baseline": reference.baseline,
+        "gates": judged(context.database, ran.sweep)["gates"],
+    }
+    if not update or not passes_regression(found, strict=strict):
+        return Regression(ran, reference, found)
+    left_out = _left_out(found)
+    if not left_out:
+        set_baseline(context.database, baseline, ran.sweep.id)
+    return Regression(ran, reference, found, updated=not left_out, left_out=left_out)
+
+
+def _left_out(found: ComparisonDocument) -> str:
+    """Say what of the earlier sweep was not compared."""
+    changed = found["changed"]
+    cases = changed["cases"]
+    counts = {
+        "combination": changed["combinations"]["removed"],
+        "case": len(cases["removed"]) + len(cases["changed"]),
+        "metric": len(changed["metrics"]["removed"]),
+    }
+    return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
+
+
+def with_margin(prepared: Prepared, margin: Mapping[str, AtLeastZero]) -> Prepared:
+    """Return a sweep with other margins before its own. Raises InputError for those that its metrics cannot have."""
+    bound = prepared.bound
+    if problems := margin_problems(bound, margin).values():
+        raise InputError(*(f"margin: {text}" for text in problems))
+    spec = bound.spec.model_copy(update={"margin": {**bound.spec.margin, **margin}})
+    return replace(prepared, bound=replace(bound, spec=spec))

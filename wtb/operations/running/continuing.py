@@ -1,0 +1,351 @@
+"""Going on with what was stopped, paused or failed: resume and retry, here or by workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from wtb.authoring import graph
+from wtb.config.yaml_reader import Located
+from wtb.core.arguments.checking import checked
+from wtb.core.errors import ConflictError, InputError
+from wtb.display.views.progress import crew
+from wtb.execution.runtime.code_drift import accept_code
+from wtb.execution.runtime.repair import repair_sweep
+from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
+from wtb.operations.context import Context
+from wtb.operations.control.continuation import RunBy
+from wtb.operations.control.pause_cancel import retry as retry_execution
+from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
+from wtb.operations.running.preparing import rebind
+from wtb.planning.binding import Bound
+from wtb.planning.checks import check_nodes
+from wtb.planning.sweep_spec import read_limits
+from wtb.store.control import executions, sweeps
+from wtb.store.database import Database
+from wtb.store.limits.budgets import check_limits
+from wtb.store.read import queries
+from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, find_target
+from wtb.store.rows import SweepRow
+from wtb.store.runs import leases, workers
+from wtb.store.runs.retry import AGAIN
+from wtb.store.runs.retry import retry as retry_cells
+
+LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s
+SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
+
+
+@dataclass(frozen=True)
+class Continued:
+    """What `resume` or `retry` did.
+
+    Attributes:
+        target: The sweep or execution that goes on; of a retried execution the new one.
+        run_by: Who runs it; nobody if there was nothing to do.
+        ended: How it ended, if it ran here.
+        workers: How many workers there are, if they run it.
+        problem: Why workers could not be notified; it goes on when the broker is back.
+    """
+
+    target: Target
+    run_by: RunBy
+    ended: Ended | None = None
+    workers: int = 0
+    problem: str | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether workers begin at once."""
+        return self.problem is None and self.workers > 0
+
+
+@dataclass(frozen=True)
+class _Going:
+    """What goes on, with what it needs."""
+
+    context: Context
+    sweep: SweepRow
+    bound: Bound
+    limits: Mapping[str, Any]
+    run: RunHere
+
+    @property
+    def database(self) -> Database:
+        return self.context.database
+
+
+@checked
+def resume(
+    context: Context,
+    ref: str,
+    *,
+    set: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    allow_code_change: bool = False,
+    progress: ShowProgress | None = None,
+    code: Code | None = None,
+) -> Continued:
+    """Continue a sweep or execution that was stopped or paused. What runs here has ended or paused again then.
+
+    Args:
+        context: Where, and who resumes it.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+        set: Of an execution: other values by key of its state; `Typed` ones are read as the types of their keys.
+        limits: Other limits from now on, as in a sweep file.
+        allow_code_change: Go on although code has changed.
+        progress: Called several times a second with how far a run here is.
+        code: What runs here, and how; by default what its import path names, waited for.
+
+    Returns:
+        Who runs it, and how it ended if it ran here.
+
+    Raises:
+        InputError: If there is none, or a value or limit does not fit.
+        ConflictError: If it is cancelled, its code has changed, or others run it and the limits would change.
+    """
+    limits = None if limits is None else read_limits(limits)
+    target = find_target(context.database, ref)
+    if target.kind == "execution":
+        going = _going(context, target, limits, code or progress)
+        return _resume_execution(going, target, set or {}, allow_code_change)
+    if set:
+        raise InputError(
+            f"only the state of one execution can be changed, and {ref!r} is a sweep (`wtb show {ref} --cells`)"
+        )
+    return _resume_sweep(context, target, limits or {}, allow_code_change, code or progress)
+
+
+def _resume_sweep(
+    context: Context,
+    target: SweepTarget,
+    limits: Mapping[str, Any],
+    allow_code_change: bool,
+    how: Code | ShowProgress | None,
+) -> Continued:
+    database, row = context.database, target.row
+    _check_not_cancelled(row)
+    if row.status == "completed" and not leases.unfinished(database, target.id):  # else a retry was killed early
+        context.report(f"{target} is completed; `wtb retry` runs failed cells again")
+        return Continued(target, RunBy.nobody)
+    elsewhere = not row.queued and not limits and leases.runs_now(database, row)
+    if elsewhere and (count := executions.resume_all(database, target.id, by=context.by)):
+        context.report(f"executions of {target} that continue: {count:,}; the process that runs it does")
+        return Continued(target, RunBy.another_process)
+    going = _going(context, target, limits, how)
+    if row.queued:
+        return _resume_queued(going, target, allow_code_change)
+    take_over(database, target.id)
+    accept_code(database, row, going.bound, allow=allow_code_change)
+    executions.resume_all(database, target.id, by=context.by)
+    return _run_sweep(going)
+
+
+def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) -> Continued:
+    context, database, row = going.context, going.database, going.sweep
+    claimed = workers.count_claimed(database, target.id)
+    under_way = row.status in ("pending", "running")
+    if under_way and going.limits:
+        raise ConflictError(f"{target} is {row.status}: `wtb pause {target.id}` first, then give it other limits")
+    if under_way and claimed and not executions.has_paused(database, target.id):
+        context.report(
+            f"workers run {target}, {claimed:,} executions just now: nothing to do; look on with: wtb watch {target.id}"
+        )
+        return Continued(target, RunBy.workers, workers=len(crew(database)))
+    context.notifier.check()
+    accept_code(database, row, going.bound, allow=allow_code_change)
+    if going.limits:
+        claimed = _let_workers_see(database, target.id)
+    executions.resume_all(database, target.id, by=context.by)
+    if not claimed:
+        repair_sweep(database, row)
+        requeue(database, target.id, going.bound)
+    sweeps.go_on(database, target.id, by=context.by, limits=going.limits)
+    context.report(f"{target} continues")
+    return _notified(context, target)
+
+
+def _resume_execution(
+    going: _Going, target: ExecutionTarget, given: Mapping[str, Any], allow_code_change: bool
+) -> Continued:
+    context, database, sweep, row = going.context, going.database, going.sweep, target.row
+    changes = checked_changes(going.bound, given)
+    check_reach(database, going.bound, row.head_id, changes)
+    elsewhere = leases.runs_now(database, sweep)
+    if going.limits and elsewhere:
+        raise ConflictError(f"others run sweep {sweep.id}: `wtb pause {sweep.id}` first, then give it other limits")
+    if row.status == "paused" and row.choices is None:
+        accept_code(database, sweep, going.bound, allow=allow_code_change)
+    if not elsewhere:
+        take_over(database, sweep.id)
+        row = queries.find_execution(database, target.id)
+    if row.status != "pending" or changes:
+        if row.status == "pending":  # its runner died or was interrupted
+            reason = context.because("to change its state")
+            executions.pause(database, target.id, reason=reason, by=context.by)
+        executions.resume(database, target.id, by=context.by, changes=changes)
+    if elsewhere:
+        return _leave_to_others(going, target)
+    if row.choices is None:
+        return _run_execution(going, target)
+    ran = run_fork(context, sweep, target.id, going.bound, run=going.run)
+    return Continued(target, RunBy.here, ran.ended)
+
+
+@checked
+def retry(
+    context: Context,
+    ref: str,
+    *,
+    failed_only: bool = False,
+    limits: Mapping[str, Any] | None = None,
+    progress: ShowProgress | None = None,
+    code: Code | None = None,
+) -> Continued:
+    """Run failed cells again, from their last good checkpoints, with the code as it is now.
+
+    Args:
+        context: Where, and who retries them.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+        failed_only: Only failed cells, not those cancelled or set aside.
+        limits: Other limits from now on, as in a sweep file.
+        progress: Called several times a second with how far a run here is.
+        code: What runs here, and how; by default what its import path names, waited for.
+
+    Returns:
+        Who runs them, and how that ended if they ran here.
+
+    Raises:
+        InputError: If there is none, or a limit does not fit.
+        ConflictError: If it is cancelled, others run it, or, of an execution, nothing of it has failed.
+    """
+    limits = None if limits is None else read_limits(limits)
+    target = find_target(context.database, ref)
+    if target.kind == "execution":
+        return _retry_execution(_going(context, target, limits, code or progress), target, failed_only)
+    _check_not_cancelled(target.row)
+    going = _going(context, target, limits, code or progress)
+    queued = target.row.queued
+    if queued:
+        _check_released(context.database, target)
+        context.notifier.check()
+    else:
+        take_over(context.database, target.id)
+    cells = retry_cells(context.database, target.id, ("failed",) if failed_only else AGAIN)
+    if not cells:
+        context.report(f"{target} has no cells to retry")
+        return Continued(target, RunBy.workers if queued else RunBy.nobody, workers=len(crew(context.database)))
+    _accept_present_code(going)
+    if queued:
+        requeue(context.database, target.id, going.bound)
+        sweeps.go_on(context.database, target.id, by=context.by, limits=going.limits)
+    context.report(f"{target}: {cells:,} cells again")
+    return _notified(context, target) if queued else _run_sweep(going)
+
+
+def _check_released(database: Database, target: Target) -> None:
+    if workers.count_claimed(database, target.id):
+        raise ConflictError(
+            f"workers still run {target}: wait for its end (`wtb watch {target.id}`), or pause it first"
+        )
+
+
+def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool) -> Continued:
+    context, database, sweep = going.context, going.database, going.sweep
+    elsewhere = leases.runs_now(database, sweep)
+    if not elsewhere:
+        take_over(database, sweep.id)
+    new_id = retry_execution(database, target.row, failed_only=failed_only)
+    _accept_present_code(going)
+    context.report(f"execution {new_id} continues with the cells of {target.id}")
+    new = ExecutionTarget(queries.find_execution(database, new_id))
+    if not elsewhere:
+        return _run_execution(going, new)
+    if sweep.queued:
+        sweeps.go_on(database, sweep.id, by=context.by, limits=going.limits)
+    return _leave_to_others(going, new)
+
+
+def _going(
+    context: Context, target: Target, limits: Mapping[str, Any] | None, how: Code | ShowProgress | None
+) -> _Going:
+    """Bind the code of a sweep, and check limits that it would be given, before anything is written."""
+    sweep = queries.find_sweep(context.database, target.row.sweep_id) if target.kind == "execution" else target.row
+    code = how if isinstance(how, Code) else Code(rebind(sweep), partial(follow, progress=how))
+    bound = code.bound
+    if limits:
+        check_nodes(bound.workflow, limits, Located(where="limits"))
+        check_limits(context.database, sweep.id, limits)
+    return _Going(context, sweep, bound, limits or {}, code.run)
+
+
+def _run_sweep(going: _Going) -> Continued:
+    ran = _run(going)
+    return Continued(SweepTarget(ran.sweep), RunBy.here, ran.ended)
+
+
+def _run_execution(going: _Going, target: Target) -> Continued:
+    """Run one execution of a sweep, with what it forks into."""
+    return Continued(target, RunBy.here, _run(going, target.id).ended)
+
+
+def _run(going: _Going, only: str | None = None) -> Ran:
+    """Run what is pending of a sweep, or only one execution of it."""
+    context, bound = going.context, going.bound
+    run = SweepRun(context.database, going.sweep, bound, workspaces=context.workspaces, limits=going.limits, only=only)
+    return going.run(context, run, bound.spec.run.grace)
+
+
+def _accept_present_code(going: _Going) -> None:
+    """Record the code that is there now, and report what has changed."""
+    for node, variant in accept_code(going.database, going.sweep, going.bound, allow=True):
+        going.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+
+
+def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
+    """Send what a retry made to the queues that its next nodes ask for."""
+    workflow = bound.workflow
+    sweeps.requeue(
+        database, sweep_id, lambda nodes: graph.queue_of(workflow, workflow.entries if nodes is None else nodes)
+    )
+
+
+def _notified(context: Context, target: Target) -> Continued:
+    """Notify workers of what is pending."""
+    problem = context.notifier.notify_pending(context.database)
+    return Continued(target, RunBy.workers, workers=len(crew(context.database)), problem=problem)
+
+
+def _leave_to_others(going: _Going, target: Target) -> Continued:
+    if not going.sweep.queued:
+        return Continued(target, RunBy.another_process)
+    requeue(going.database, going.sweep.id, going.bound)
+    return _notified(going.context, target)
+
+
+def _let_workers_see(database: Database, sweep_id: str) -> int:
+    """Wait until every worker has seen that a sweep is paused, so that none goes on under its old limits.
+
+    Returns how many executions workers still have. Raises ConflictError if they do not release them.
+    """
+    ends = time.monotonic() + LET_GO_S
+    while (claimed := workers.count_claimed(database, sweep_id)) or sweeps.stands_still_for(
+        database, sweep_id
+    ) < SEEN_S:
+        if time.monotonic() > ends:
+            if claimed:
+                raise ConflictError(
+                    f"sweep {sweep_id}: {claimed:,} executions are still being ended by workers; try again in a moment"
+                )
+            break
+        time.sleep(0.1)
+    return claimed
+
+
+def _check_not_cancelled(row: SweepRow) -> None:
+    if row.status == "cancelled":
+        command = "submit" if row.queued else "run"
+        raise ConflictError(f"sweep {row.id} is cancelled for good; start a new one with `wtb {command}`")

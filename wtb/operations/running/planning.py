@@ -1,0 +1,89 @@
+"""What a sweep would run, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from wtb.analysis.cases_needed import margin_documents
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import MOST, Number
+from wtb.display.text.plan import document
+from wtb.execution.runtime.sweep_run import Ended
+from wtb.operations.context import Context
+from wtb.operations.running.local import ShowProgress, run
+from wtb.operations.running.pilot import pilot_document, pilot_of
+from wtb.planning.estimate import estimate
+from wtb.planning.prepare import Prepared
+from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.limits.sessions import check_open, no_session, session_name
+from wtb.store.read import queries
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a sweep would run.
+
+    Attributes:
+        document: Combinations, cases, cells, and node runs as [low, high] by node; how many cases each margin takes;
+            of a pilot what it found.
+        pilot: How the pilot ended; None without one.
+    """
+
+    document: dict[str, Any]
+    pilot: Ended | None = None
+
+
+@checked
+def plan(
+    context: Context,
+    prepared: Prepared,
+    *,
+    pilot: Annotated[int, Number(2, MOST, whole=True)] | None = None,
+    progress: ShowProgress | None = None,
+) -> Planned:
+    """Tell what a sweep would run. The database need not be there, unless a pilot runs in it.
+
+    Args:
+        context: Where.
+        prepared: The sweep.
+        pilot: Run so many of its cases, drawn with its seed, as a sweep of its own, and estimate what all will cost.
+        progress: Called several times a second with how far the pilot is.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: If its session is not there.
+        ConflictError: If its session takes no new sweeps.
+    """
+    database = _existing(context.database)
+    _check_session(database, session_name(prepared.bound.spec.session))
+    planned = document(
+        prepared, estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
+    )
+    planned["margins"] = margin_documents(prepared, database)
+    if pilot is None:
+        return Planned(planned)
+    context.database.prepare()
+    ran = run(context, pilot_of(prepared, pilot), progress=progress)
+    counts = queries.cell_counts(context.database, ran.sweep.id)
+    failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
+    planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
+    return Planned(planned, ran.ended)
+
+
+def _existing(database: Database) -> Database | None:
+    """Return the database at the right version; None if there is none yet."""
+    if not database.exists():
+        return None
+    database.prepare()
+    return database
+
+
+def _check_session(database: Database | None, name: str) -> None:
+    """Refuse a session that would not take the sweep. The default one is always there, so no database needs to be."""
+    if database is not None:
+        check_open(database, name)
+    elif name != DEFAULT_SESSION:
+        raise no_session(name)

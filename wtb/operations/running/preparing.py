@@ -1,0 +1,135 @@
+"""Preparing what is to run: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wtb.authoring.code.import_paths import is_importable
+from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.workflow import Workflow
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Count, Slots
+from wtb.operations.control.state_edits import coerce_values
+from wtb.planning.binding import Bound, bind
+from wtb.planning.cases import CaseSource
+from wtb.planning.checks import check_pool
+from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
+from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
+from wtb.store.rows import SweepRow
+
+
+@checked
+def prepare_file(
+    file: Path,
+    only: Only | None = None,
+    *,
+    max_cells: Count | None = None,
+    session: str | None = None,
+    concurrency: Slots | None = None,
+) -> Prepared:
+    """Prepare the sweep of a file, or a part of it, for its submission.
+
+    Args:
+        file: The sweep file.
+        only: The part of it; None for all.
+        max_cells: How many cells it may have, in place of the cap.
+        session: In place of the file's.
+        concurrency: Node runs at a time, in place of the file's.
+
+    Returns:
+        The sweep, checked.
+
+    Raises:
+        InputError: With everything that is wrong, one line each.
+    """
+    spec = with_options(load_spec(file), session=session, concurrency=concurrency)
+    return prepare(spec, only=only, max_cells=MAX_CELLS if max_cells is None else max_cells)
+
+
+@checked
+def with_options(spec: SweepSpec, *, session: str | None = None, concurrency: Slots | None = None) -> SweepSpec:
+    """Return a sweep in another session and with other node runs at a time, where these are given."""
+    changes: dict[str, Any] = {} if session is None else {"session": session}
+    if concurrency is not None:
+        changes["run"] = spec.run.model_copy(update={"concurrency": concurrency})
+    changed = spec.model_copy(update=changes)
+    changed._located = spec.located
+    return changed
+
+
+@checked
+def prepare_single(
+    workflow: Workflow | str,
+    input: Any,
+    *,
+    variants: Mapping[str, str] | None = None,
+    from_node: str | None = None,
+    source: str = "input",
+    written: Mapping[str, str] | None = None,
+    **keys: Any,
+) -> Prepared:
+    """Prepare one input for a workflow: a sweep of one cell, checked and ready to be submitted.
+
+    Args:
+        workflow: A Workflow, or the import path of one.
+        input: Values by key of the state, or an object of a dataclass or pydantic model, or the state itself if that is
+            a single value.
+        variants: Variant by node, if it is not the default.
+        from_node: The node to start at, with the input as the state.
+        source: What messages call the input.
+        written: Values of it that were typed as text; they are read as the types of their keys.
+        **keys: Other keys of a sweep file, such as `project`, `limits` and `run`.
+
+    Returns:
+        The prepared sweep.
+
+    Raises:
+        InputError: With everything that is wrong, one line each.
+    """
+    path = workflow if isinstance(workflow, str) else import_path_of(workflow)
+    data = {"sweep": path, "workflow": path, "cases": [], **keys}
+    spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
+    state = dict(input) if isinstance(input, Mapping) else input
+    if written:
+        bare = workflow
+        if isinstance(bare, str):
+            bare = workflow_at(bare, lambda text: spec.located.problem(("workflow",), text))
+        state |= coerce_values(bare.schema, {name: state[name] for name in written}, written)
+    case = {"id": "input", "input": state}
+    prepared = prepare(
+        spec,
+        workflow=workflow if isinstance(workflow, Workflow) else None,
+        source=CaseSource(source, spec.folder, lambda: iter([(source, case)])),
+        starts_at=from_node,
+    )
+    named = prepared.bound.spec.model_copy(update={"sweep": prepared.bound.workflow.name})
+    return replace(prepared, bound=replace(prepared.bound, spec=named))
+
+
+def import_path_of(workflow: Any) -> str:
+    """Return the import path of a workflow or graph; its name if no module has it.
+
+    Of several modules that have it, the one that defines its nodes is preferred, then one that others can import.
+    """
+    found = [
+        (name, attribute)
+        for name, module in list(sys.modules.items())
+        if not name.startswith("wtb.")
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is workflow
+    ]
+    nodes = workflow.nodes.values() if isinstance(workflow, Workflow) else ()
+    homes = {variant.fn.__module__ for node in nodes for variant in node.variants.values()}
+    found.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
+    return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
+
+
+def rebind(sweep: SweepRow) -> Bound:
+    """Find the code of a stored sweep as it is now. Raises InputError if it is not there, or does not fit its pool."""
+    bound = bind(stored_spec(sweep))
+    check_pool(bound)
+    return bound

@@ -1,0 +1,119 @@
+"""Giving sweeps and single inputs to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from wtb.analysis.gates import check_gates
+from wtb.authoring.breakpoints import stops
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Number
+from wtb.core.errors import BrokerError, InputError
+from wtb.core.texts import plural
+from wtb.display.views import progress
+from wtb.operations.context import Context, Notifier
+from wtb.operations.running.local import announcement
+from wtb.planning.prepare import Prepared
+from wtb.store.database import Database
+from wtb.store.files.locations import check_files
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What workers were given.
+
+    Attributes:
+        sweep: The id of the sweep.
+        name: Its name.
+        cells: How many cells it has.
+        workers: How many workers take from its queues now.
+        problem: Why workers could not be notified; it starts when the broker is back. None if they were.
+    """
+
+    sweep: str
+    name: str
+    cells: int
+    workers: int
+    problem: str | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether it starts at once."""
+        return self.problem is None and self.workers > 0
+
+
+def check_shared(database: Database) -> None:
+    """Refuse a database that machines cannot share. Raises InputError."""
+    if database.is_sqlite:
+        raise InputError(
+            f"workers need PostgreSQL, and the database is {database.shown_url}: name one, here or in "
+            f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`",
+            argument="db",
+        )
+
+
+@checked
+def submit(
+    context: Context,
+    prepared: Prepared,
+    *,
+    priority: Annotated[int, Number(-1_000, 1_000, whole=True)] | None = None,
+    anyway: bool = False,
+    breakpoints: Sequence[str] = (),
+    until: str | None = None,
+) -> Submitted:
+    """Give a sweep or a single input to the workers, whole or not at all.
+
+    Args:
+        context: Where.
+        prepared: What is to run.
+        priority: Higher ones run first; None for the sweep file's.
+        anyway: Also where no worker is there to run it, or no broker is named.
+        breakpoints: Where it pauses: `[before|after] NODE [if CONDITION]`.
+        until: A node to pause after.
+
+    Returns:
+        Its id, and whether it starts at once.
+
+    Raises:
+        InputError: If the database or the broker cannot be used for workers, or a gate or breakpoint is not there.
+        BrokerError: If no worker takes from one of its queues, or no broker is named; nothing was submitted.
+    """
+    database, spec = context.database, prepared.bound.spec
+    check_shared(database)
+    notifier = context.notifier  # imports Celery meanwhile
+    places = stops(prepared.bound.workflow, breakpoints, until)
+    check_gates(database, spec)
+    workers = _check_workers(database, prepared, anyway)
+    check_files(database, context.workspaces)
+    _check_broker(notifier, anyway)
+    chosen = spec.run.priority if priority is None else priority
+    sweep_id = prepared.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places)
+    context.report(f"{announcement(prepared, sweep_id)}; {plural(workers, 'worker')} to run it")
+    return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
+
+
+def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
+    """Count the workers that take from the queues of a sweep. Raises BrokerError if one of the queues has none."""
+    crew = progress.crew(database)
+    missing = progress.without_worker(prepared.queues, crew)
+    if missing and not anyway:
+        names = ", ".join(map(repr, missing))
+        commands = ", ".join(f"`{progress.worker_command(queue)}`" for queue in missing)
+        raise BrokerError(
+            f"no worker takes from the queue{'s'[: len(missing) > 1]} {names}, so nothing was submitted: start one "
+            f"with {commands}, or submit it anyway, and it waits for one",
+            argument="anyway",
+        )
+    queues = set(map(progress.shown_queue, prepared.queues))
+    return sum(not queues.isdisjoint(worker["queues"]) for worker in crew)
+
+
+def _check_broker(notifier: Notifier, anyway: bool) -> None:
+    """Wait until the broker answers, or will not. Raises BrokerError if none is named, InputError as `check`."""
+    notifier.check()
+    problem = notifier.problem()
+    if notifier.url is None and problem is not None and not anyway:
+        raise BrokerError(f"{problem}; nothing was submitted")

@@ -1,0 +1,206 @@
+"""Schedules: sweeps that run by the clock, each compared with a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from wtb.config.stack_file import broker_url
+from wtb.config.webhooks import read_target
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AtLeastZero, LongText
+from wtb.core.cron import check_cron, check_name, zone_of
+from wtb.core.documents.administration import FiredDocument, ScheduleDocument
+from wtb.core.errors import InputError
+from wtb.display.views.schedules import fire_document, schedule_document
+from wtb.operations.context import Context
+from wtb.operations.results.comparing import with_margin
+from wtb.operations.schedules.children import Fires
+from wtb.operations.schedules.fire import prepared_for
+from wtb.operations.schedules.history import VERSION
+from wtb.store import schedules as store
+from wtb.store.limits import sessions
+from wtb.store.read import baselines
+from wtb.store.schedules import Fire, NewSchedule
+
+
+@checked
+def add_schedule(
+    context: Context,
+    name: str,
+    file: Path,
+    *,
+    cron: str,
+    tz: str = "UTC",
+    baseline: str | None = None,
+    margin: Mapping[str, AtLeastZero] | None = None,
+    notify: LongText | None = None,
+    allow_private: bool = False,
+    missed: Literal["once", "skip"] = "once",
+    queued: bool | None = None,
+    session: str | None = None,
+) -> ScheduleDocument:
+    """Run a sweep by the clock, from the working directory. Its file is read, and checked, now and at each fire.
+
+    Args:
+        context: Where.
+        name: 1 to 64 letters, digits, `.`, `_` or `-`.
+        file: The sweep file.
+        cron: When: five fields, such as `0 3 * * *`.
+        tz: A time zone, such as `Europe/Berlin`.
+        baseline: The name of one to compare each fire with; `last` is its last good fire.
+        margin: By metric a loss that would matter, before the file's.
+        notify: A URL or a command that is notified of regressions, failures and recoveries.
+        allow_private: The URL may lead to an address that is not public.
+        missed: Make up for missed times once, or skip them.
+        queued: Workers run it, and not the scheduler; by default if there is a broker.
+        session: In place of the file's.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        InputError: With what is wrong.
+        ConflictError: If there is one of that name, or if its session takes no sweeps.
+    """
+    database = context.database
+    check_name(name)
+    cron, tz = check_cron(cron), zone_of(tz).key
+    target = {} if notify is None else read_target(notify, allow_private=allow_private)
+    if queued and database.is_sqlite:
+        raise InputError(f"a queued one needs workers, which need PostgreSQL, and the database is {database.shown_url}")
+    prepared = with_margin(prepared_for(database, file, session or context.session), margin or {})
+    session = context.session_name(prepared.bound.spec.session)
+    sessions.check_open(database, session)
+    if baseline is not None and baseline != baselines.LAST:
+        baselines.named_baseline(database, session, baseline)
+    has_workers = broker_url(context.broker) is not None and not database.is_sqlite
+    new = NewSchedule(
+        name=name,
+        session=session,
+        file=str(file.absolute()),
+        folder=str(Path.cwd()),
+        cron=cron,
+        tz=tz,
+        missed=missed,
+        queued=has_workers if queued is None else queued,
+        baseline=baseline,
+        margin=margin or {},
+        notify=target,
+    )
+    return schedule_document(database, store.add_schedule(database, new))
+
+
+@checked
+def list_schedules(context: Context, session: str | None = None) -> list[ScheduleDocument]:
+    """List schedules with their next and last fires: those of a session, by default the context's, or all."""
+    found = store.all_schedules(context.database, session or context.session)
+    return [schedule_document(context.database, one) for one in found]
+
+
+@checked
+def show_schedule(context: Context, name: str) -> ScheduleDocument:
+    """Return when a schedule runs next, what it runs, and how its last fire ended.
+
+    Raises:
+        InputError: If there is no such schedule.
+    """
+    return schedule_document(context.database, store.find_schedule(context.database, name))
+
+
+@dataclass(frozen=True)
+class ScheduleStatus:
+    """How a schedule stands after it was paused or resumed.
+
+    Attributes:
+        name: Its name.
+        changed: Whether it stood otherwise before.
+        next_at: Its next fire, in seconds since the epoch; None while it is paused.
+        tz: Its time zone.
+    """
+
+    name: str
+    changed: bool
+    next_at: float | None
+    tz: str
+
+
+@checked
+def pause_schedule(context: Context, name: str) -> ScheduleStatus:
+    """Make no fires of a schedule until it is resumed; what runs already goes on.
+
+    Raises:
+        InputError: If there is no such schedule.
+    """
+    schedule = store.find_schedule(context.database, name)
+    return ScheduleStatus(name, store.pause_schedule(context.database, schedule.id), None, schedule.tz)
+
+
+@checked
+def resume_schedule(context: Context, name: str) -> ScheduleStatus:
+    """Make fires of a schedule again, from now on: what its pause left out is skipped.
+
+    Raises:
+        InputError: If there is no such schedule.
+    """
+    changed = store.resume_schedule(context.database, store.find_schedule(context.database, name).id)
+    schedule = store.find_schedule(context.database, name)
+    return ScheduleStatus(name, changed, schedule.next_at, schedule.tz)
+
+
+@checked
+def remove_schedule(context: Context, name: str) -> int:
+    """Remove a schedule with its history; the sweeps of its fires stay.
+
+    Returns:
+        How many fires it had.
+
+    Raises:
+        InputError: If there is no such schedule.
+    """
+    return store.remove_schedule(context.database, store.find_schedule(context.database, name).id)
+
+
+@checked
+def run_now(context: Context, name: str) -> FiredDocument:
+    """Fire at once, whatever the clock says, and wait for it unless workers run it.
+
+    Args:
+        context: Where the schedule is.
+        name: Its name.
+
+    Returns:
+        The fire, with its verdict where it has ended.
+
+    Raises:
+        InputError: If there is no such schedule, or no folder where it runs.
+    """
+    database = context.database
+    schedule = store.find_schedule(database, name)
+    if not Path(schedule.folder).is_dir():
+        raise InputError(f"schedule {name}: its folder {schedule.folder} is not there")
+    fire_at = store.make_manual(database, schedule.id)
+
+    def read() -> Fire:
+        return next(fire for fire in store.fire_rows(database, schedule.id) if fire.fire_at == fire_at)
+
+    with Fires(database, context.report, quiet=False) as fires:
+        fires.start(read())
+        fires.wait()
+    fire = read()
+    if fire.verdict is None:
+        context.report("workers run it, and a scheduler judges it" if fire.queued else "a scheduler continues it")
+    return {"version": VERSION, "schedule": name, "tz": schedule.tz, "fire": fire_document(fire)}
+
+
+@checked
+def run_due(context: Context) -> None:
+    """Run the schedules that are due, and wait for them. Any number of processes may do so at once.
+
+    Args:
+        context: Where they are; what came of each is reported.
+    """
+    with Fires(context.database, context.report) as fires:
+        fires.finish()

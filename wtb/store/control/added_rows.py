@@ -1,0 +1,231 @@
+"""Rows that people add to a sweep: a combination whose cells go on where those of another one came to what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError, StoreError
+from wtb.core.fault_points import point
+from wtb.core.ids import new_ids
+from wtb.core.status import FINAL_CELLS
+from wtb.core.tree.added_rows import KEY, Addition
+from wtb.core.tree.run_order import case_order
+from wtb.store.bulk import Row, fetch_rows, insert_rows, parts, update_rows
+from wtb.store.database import Database
+from wtb.store.events import add_event, of_sweep
+from wtb.store.limits.sessions import session_to_submit_to
+from wtb.store.read.lineage import line, marks
+from wtb.store.rows import Mark, SweepRow
+from wtb.store.runs.leases import try_move
+from wtb.store.tables.schema import cases, cells, combinations, executions, now, sweeps
+
+CHUNK = 1_000  # cells whose lines are read at once
+_ENDED = {
+    "failed": "failed",
+    "set_aside": "failed",
+    "cancelled": "cancelled",
+    "skipped": "cancelled",
+}  # cell: execution
+_SPENT = ("elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs")
+
+
+@dataclass(frozen=True)
+class NewRow:
+    """A row to add, checked against a sweep as it was read.
+
+    Attributes:
+        addition: What is recorded of it.
+        choices: Its variants, of every varied node.
+        spec: The stored spec of the sweep from now on, without the addition.
+        fingerprints: Those of the sweep from now on.
+        defaults: Variants of nodes that were not varied before, which all other rows have.
+        queue_for: The queue that a step with these nodes asks for.
+    """
+
+    addition: Addition
+    choices: Mapping[str, str]
+    spec: Mapping[str, Any]
+    fingerprints: Mapping[str, Mapping[str, str]]
+    defaults: Mapping[str, str]
+    queue_for: Callable[[Sequence[str]], str | None]
+
+
+@dataclass
+class Begun:
+    """The cells of a row that was added.
+
+    Attributes:
+        pending: Ids of the executions that run.
+        failed: How many cells have the failure of the other row's, which never came to what differs.
+        node_runs: How many node runs the cells of the other row took from there on.
+    """
+
+    pending: list[str] = field(default_factory=list)
+    failed: int = 0
+    node_runs: int = 0
+
+
+def insert_added_row(database: Database, sweep: SweepRow, new: NewRow) -> Begun:
+    """Add a row to a sweep with its cells, in one transaction: whole, or not at all.
+
+    A cell goes on from the checkpoint at which the same case of the base first came to a node that differs. Where it
+    never did, since its way led elsewhere, it goes on from its end, and nothing runs; where it had failed before, the
+    new cell has failed alike, and `wtb retry` tries both again.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row, as the new row was checked against it.
+        new: The row.
+
+    Returns:
+        What has begun.
+
+    Raises:
+        ConflictError: If the sweep is cancelled, changed meanwhile or has open cells in the base, or its session is
+            archived.
+    """
+    addition = new.addition
+    with database.write(long=True) as connection:
+        session_to_submit_to(connection, sweep.session)
+        status = _locked(connection, sweep)
+        begun = Begun()
+        insert_rows(
+            connection,
+            combinations,
+            [{"sweep_id": sweep.id, "number": addition.combination, "choices": dict(new.choices)}],
+        )
+        for part in parts(_in_order(connection, sweep, _base_cells(connection, sweep, addition.base)), CHUNK):
+            _add_cells(connection, sweep, new, part, begun)
+        _add_defaults(connection, sweep.id, new.defaults)
+        count = len(begun.pending) + begun.failed
+        spec = {**new.spec, KEY: [*sweep.spec.get(KEY, ()), addition.document()]}
+        changed: Row = {"spec": spec, "fingerprints": dict(new.fingerprints), "cells": sweeps.c.cells + count}
+        connection.execute(sweeps.update().where(sweeps.c.id == sweep.id).values(changed))
+        data = {"combination": dict(new.choices), "cells": count, "from": addition.execution, "case": addition.case}
+        add_event(
+            connection, of_sweep(sweep), "sweep.row_added", {**data, "by": addition.by, "reason": addition.reason}
+        )
+        if sweep.queued and status in ("completed", "failed"):
+            try_move(connection, sweep.id, "running", reason="a row was added", by=addition.by)
+        point("submit.written")
+    return begun
+
+
+def _locked(connection: sa.Connection, sweep: SweepRow) -> str:
+    """The status of a sweep, locked, if it is as it was read."""
+    query = sa.select(sweeps.c.status, sweeps.c.spec, sweeps.c.cells).where(sweeps.c.id == sweep.id)
+    rows = fetch_rows(connection, query.with_for_update())
+    if not rows:
+        raise StoreError(f"sweep {sweep.id} is gone: it was deleted")
+    (row,) = rows
+    if row["status"] == "cancelled":
+        raise ConflictError(f"sweep {sweep.name} ({sweep.id}) is cancelled for good: nothing of it runs any more")
+    if (row["spec"], row["cells"]) != (sweep.spec, sweep.cells):
+        raise ConflictError(f"sweep {sweep.id} was changed by somebody else just now: try again")
+    return str(row["status"])
+
+
+def _base_cells(connection: sa.Connection, sweep: SweepRow, base: int) -> list[Row]:
+    """The cells of the combination that a row is made from, each with the execution of its outcome."""
+    query = (
+        sa.select(
+            *(cells.c[name] for name in ("case_number", "repeat", "status", "failure", *_SPENT)),
+            executions.c.head_id,
+            executions.c.edited,
+        )
+        .outerjoin(executions, executions.c.id == cells.c.execution_id)
+        .where(cells.c.sweep_id == sweep.id, cells.c.combination == base)
+    )
+    found = fetch_rows(connection, query)
+    if still := sum(row["status"] not in FINAL_CELLS for row in found):
+        many = "1 cell" if still == 1 else f"{still:,} cells"
+        raise ConflictError(
+            f"{many} of the combination that the row is made from {'has' if still == 1 else 'have'} no outcome yet, so "
+            f"nobody knows where the row would begin: wait for the end of sweep {sweep.id}, or `wtb resume` it"
+        )
+    return found
+
+
+def _in_order(connection: sa.Connection, sweep: SweepRow, found: list[Row]) -> list[Row]:
+    """Cells in the order in which the cases of the sweep begin, which is that of the ids of what runs."""
+    query = sa.select(cases.c.number, cases.c.cluster).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number)
+    rows = connection.execute(query).all()
+    order = case_order([row.cluster for row in rows], sweep.spec.get("seed", 0))
+    places = {rows[index].number: place for place, index in enumerate(order)}
+    return sorted(found, key=lambda row: (places[row["case_number"]], row["repeat"]))
+
+
+def _add_cells(connection: sa.Connection, sweep: SweepRow, new: NewRow, part: Sequence[Row], begun: Begun) -> None:
+    ids, at = new_ids(len(part)), connection.scalar(sa.select(now()))
+    lines = marks(connection, (row["head_id"] for row in part))
+    number, changed = new.addition.combination, frozenset(new.addition.changed)
+    rows, of_cells = [], []
+    for place, base in enumerate(part):
+        way = line(lines, base["head_id"])
+        _check_whole(way, base, sweep)
+        start = next((index for index, mark in enumerate(way) if changed.intersection(mark.position["next"])), None)
+        if start is None and base["status"] != "succeeded":
+            execution, outcome = _failed_alike(base, at)
+            begun.failed += 1
+        else:
+            # From its end where its way led elsewhere: what a person changed further on was typed for the other row.
+            before, after = (way, []) if start is None else (way[: start + 1], way[start + 1 :])
+            execution, outcome = _pending(base, before, new)
+            begun.pending.append(ids[place])
+            begun.node_runs += _count_node_runs(after, changed)
+        where = {"sweep_id": sweep.id, "case_number": base["case_number"], "repeat": base["repeat"]}
+        whose = {"id": ids[place], "session_id": sweep.session_id, "origin": "fork", "combinations": [number]}
+        rows.append({**where, **whose, "created_at": at, **execution})
+        kept = {"combination": number, "execution_id": ids[place], "edited": execution["edited"]}
+        of_cells.append({**where, **kept, **outcome})
+    insert_rows(connection, executions, rows)
+    insert_rows(connection, cells, of_cells)
+
+
+def _failed_alike(base: Row, at: float | None) -> tuple[Row, Row]:
+    """An execution and a cell that ended as those of the base did, before they came to what differs."""
+    ended = {"failure": base["failure"], "finished_at": at}
+    execution = {"status": _ENDED[base["status"]], "head_id": base["head_id"], "queue": None, "edited": base["edited"]}
+    return {**execution, **ended}, {"status": base["status"], **ended, **{name: base[name] for name in _SPENT}}
+
+
+def _pending(base: Row, before: Sequence[Mark], new: NewRow) -> tuple[Row, Row]:
+    """An execution and a cell that go on from the end of a line."""
+    head = before[-1]
+    execution: Row = {"status": "pending", "head_id": head.id, "queue": new.queue_for(head.position["next"])}
+    execution["edited"] = base["edited"] and any(_is_manual(mark) for mark in before)
+    ended = {"failure": None, "finished_at": None}
+    return {**execution, **ended}, {"status": "pending", **ended, **dict.fromkeys(_SPENT)}
+
+
+def _check_whole(way: Sequence[Mark], base: Row, sweep: SweepRow) -> None:
+    """Refuse a line whose beginning was collected: where it came to what differs is not known any more."""
+    if base["head_id"] is not None and (not way or way[0].parent_id is not None):
+        raise ConflictError(f"checkpoints of sweep {sweep.id} are gone, where the row would begin: run it again")
+
+
+def _is_manual(mark: Mark) -> bool:
+    return mark.trigger == "manual" and mark.parent_id is not None and not mark.writers
+
+
+def _count_node_runs(way: Sequence[Mark], changed: frozenset[str]) -> int:
+    """The node runs on a line, but for those beside what differs in its first step: they are shared."""
+    steps = [mark.writers for mark in way if mark.writers]
+    first = [writer for writer in steps[0] if writer[0] in changed] if steps else []
+    return len(first) + sum(map(len, steps[1:]))
+
+
+def _add_defaults(connection: sa.Connection, sweep_id: str, defaults: Mapping[str, str]) -> None:
+    """Have every row name its variant of the nodes that the new one is the first to vary."""
+    if not defaults:
+        return
+    query = sa.select(combinations.c.number, combinations.c.choices).where(combinations.c.sweep_id == sweep_id)
+    rows = [
+        {"sweep_id": sweep_id, "number": number, "choices": {**defaults, **choices}}
+        for number, choices in connection.execute(query)
+    ]
+    update_rows(connection, combinations, rows, ("sweep_id", "number"))
