@@ -302,7 +302,7 @@ async def a(state, ctx):
 STUBBORN = (
     TOGETHER
     + """
-@wf.node(timeout=0.2, retries=1, backoff=0.0)
+@wf.node(timeout=1.5, retries=1, backoff=0.0)
 async def stubborn(state, ctx):
     if ctx.attempt == 1:
         await together(64)
@@ -338,7 +338,7 @@ def test_what_ignores_its_cancellation_ends_the_process_and_only_itself_for_good
 BLOCKING = (
     TOGETHER
     + """
-@wf.node(timeout=0.5)
+@wf.node(timeout=2.0)
 async def stubborn(state, ctx):
     if ctx.attempt == 1:
         await together(64)

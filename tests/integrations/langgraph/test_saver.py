@@ -194,7 +194,7 @@ def test_what_a_failed_step_had_done_is_not_done_again(saver: Saver, monkeypatch
 
     def store(*args: Any) -> None:
         put_writes(*args)
-        if any(channel == "seen" for channel, _ in args[1]):  # of the node, and not of the input
+        if any(channel == "seen" and value for channel, value in args[1]):  # of the node: the input's is empty
             has_stored.set()
 
     monkeypatch.setattr(saver, "put_writes", store)
