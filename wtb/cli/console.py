@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import json
 import os
 import shutil
 import sys
@@ -18,6 +17,7 @@ import typer
 
 from wtb.cli import options
 from wtb.core.errors import InputError, WTBError
+from wtb.display.json_text import as_json
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
@@ -160,14 +160,9 @@ def put(text: str, output: Path | None = None) -> None:
     say(f"written to {output}")
 
 
-def as_json(document: Any) -> str:
-    """JSON for scripts, indented."""
-    import orjson
-
-    try:
-        return orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
-    except TypeError:  # values nest as deep as orjson goes, and here they stand in something
-        return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+def put_json(document: object, output: Path | None = None) -> None:
+    """Write a document for scripts, as `put` does."""
+    put(as_json(document), output)
 
 
 def width() -> int:

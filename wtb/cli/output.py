@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wtb.cli import options
-from wtb.cli.console import as_json, put, say, width
+from wtb.cli.console import put, say, width
+from wtb.display.json_text import as_json, cells_as_json
 
 if TYPE_CHECKING:
     from wtb.core.documents.sweeps import CellDocument
@@ -54,37 +54,9 @@ def in_color(output: Path | None) -> bool:
 def put_cells(cells: Iterable[CellDocument], output: Path | None) -> None:
     """The document of cells, written piece by piece: it may be larger than memory."""
     if output is None:
-        sys.stdout.writelines(_pieces(cells))
+        sys.stdout.writelines(cells_as_json(cells))
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", encoding="utf-8") as file:
-        file.writelines(_pieces(cells))
+        file.writelines(cells_as_json(cells))
     print(f"written to {output}", file=sys.stderr)
-
-
-def _pieces(cells: Iterable[CellDocument]) -> Iterator[str]:
-    separator = '{"cells": [\n'
-    for cell in cells:
-        yield separator + _one_line(cell)
-        separator = ",\n"
-    yield '{"cells": []}\n' if separator.startswith("{") else "\n]}\n"
-
-
-def _one_line(cell: CellDocument) -> str:
-    """States hold more than JSON knows: what it does not know is shown as plain data."""
-    import orjson
-
-    options = orjson.OPT_SERIALIZE_NUMPY
-    try:
-        return orjson.dumps(cell, default=_plain, option=options).decode()
-    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text, deep nesting
-        state = {key: _plain(value) for key, value in cell["state"].items()}
-        plain = {**cell, "state": state, "expected": _plain(cell["expected"])}
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _plain(value: Any) -> Any:
-    from wtb.core.serialization.codec import encode
-    from wtb.core.serialization.plain_json import readable
-
-    return readable(encode(value))

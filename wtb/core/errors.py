@@ -2,7 +2,8 @@
 
     WTBError
     ├── InputError            refused before any work starts (exit code 2)
-    │   └── WorkflowError     the graph itself is wrong
+    │   ├── WorkflowError     the graph itself is wrong
+    │   └── NotFound          nothing has this id or name
     ├── StateError            a value cannot be stored or may not be written
     ├── NodeError             a node run failed
     │   ├── NodeTimeout       ... at its deadline
@@ -79,6 +80,10 @@ class InputError(WTBError):
 
 class WorkflowError(InputError):
     """The workflow's graph is not valid; all problems at once."""
+
+
+class NotFound(InputError):
+    """Nothing in the database has the id or the name that was given."""
 
 
 class StateError(WTBError):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from wtb.core.cron import BAD, TRIES, Step, due, next_after, next_step, zone_of
-from wtb.core.errors import ConflictError, InputError, did_you_mean
+from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
@@ -216,7 +216,7 @@ def find_schedule(database: Database, name: str) -> Schedule:
         if row is not None:
             return Schedule(**row)
         near = did_you_mean(name, connection.scalars(sa.select(schedules.c.name).limit(1000)))
-    raise InputError(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all")
+    raise NotFound(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all")
 
 
 def all_schedules(database: Database, session: str | None = None) -> list[Schedule]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_context, put, say
+from wtb.cli.console import open_context, put, put_json, say
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
@@ -43,7 +43,7 @@ def export(
         chosen = printable(", ".join(f"{node}={variant}" for node, variant in exported["choices"].items()))
         say(f"it stands for {exported['others'] + 1} cells; the archive is of the one with {chosen}")
     if format is options.Format.json:
-        put(as_json(exported))
+        put_json(exported)
     else:
         put(exported["file"])
         say(f"execution {exported['execution']}: {_counted(exported)}, {bytes_of(exported['bytes'])}")
@@ -74,7 +74,7 @@ def import_(
     context = open_context(db, create=True)
     imported = importer.import_execution(context, file, session=session, name=name, max_bytes=limit)
     if format is options.Format.json:
-        put(as_json(imported))
+        put_json(imported)
         return
     put(imported["id"])
     say(f"{printable(imported['name'])} ({imported['id']}): case {printable(imported['case'])}, {_counted(imported)}")

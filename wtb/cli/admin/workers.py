@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, put, say
+from wtb.cli.console import put_json, say
 from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, StoreAway
 from wtb.core.units import MOST_SLOTS
@@ -104,7 +104,7 @@ def scheduler(
 
     fires, alerts = Fires(database, say), execution.Alerts(database)
     try:
-        put(as_json(run_round(database, lambda rows: notify(app, rows), fires, alerts)))
+        put_json(run_round(database, lambda rows: notify(app, rows), fires, alerts))
     finally:
         alerts.finish(ALERTS_S)
         fires.wait()

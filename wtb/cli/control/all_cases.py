@@ -11,11 +11,12 @@ import typer
 
 from wtb.analysis import gates
 from wtb.cli import options
-from wtb.cli.console import as_json, put, read_pair, render_matrix, say
+from wtb.cli.console import put, read_pair, render_matrix, say
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
 from wtb.config import yaml_reader
 from wtb.core.texts import plural
 from wtb.core.tree import combinations
+from wtb.display.json_text import as_json
 from wtb.operations.running import local
 from wtb.store.read import queries
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, confirm, open_context, put, say
+from wtb.cli.console import confirm, open_context, put, put_json, say
 from wtb.core.texts import printable, took
 from wtb.operations.control import breakpoints, pause_cancel
 
@@ -114,7 +114,7 @@ def break_(
     """
     changed = breakpoints.set_breakpoints(open_context(db), ref, add=add or (), remove=remove or (), clear=clear)
     if format is options.Format.json:
-        put(as_json({"sweep": changed.sweep, "breakpoints": list(changed.breakpoints)}), output)
+        put_json({"sweep": changed.sweep, "breakpoints": list(changed.breakpoints)}, output)
     elif changed.breakpoints:
         put("\n".join(map(printable, changed.breakpoints)), output)
     else:

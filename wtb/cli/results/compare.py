@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_context, prints_to_stderr, put, say, width
+from wtb.cli.console import open_context, prints_to_stderr, put, say, width
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
 from wtb.core.errors import InputError
+from wtb.display.json_text import as_json
 from wtb.display.report import junit as report
 from wtb.display.text import comparisons
 from wtb.operations.results import comparing

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_context, put, say, width
+from wtb.cli.console import open_context, put, put_json, say, width
 from wtb.cli.inspect.show import time_of
 from wtb.cli.output import in_color
 from wtb.core.errors import InputError
@@ -64,7 +64,7 @@ def costs(
     after = None if since is None else time_of(since)
     found = operations.costs(open_context(db), ref, by=names, since=after, project=project)
     if format is CostFormat.json:
-        put(as_json(found), output)
+        put_json(found, output)
     elif format is CostFormat.csv:
         put(text.as_csv(found), output)
     elif found["rows"]:

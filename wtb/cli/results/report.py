@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_context, put
+from wtb.cli.console import open_context, put
 from wtb.core.errors import InputError
 from wtb.display import markdown
+from wtb.display.json_text import as_json
 from wtb.display.matrix import csv as csvfile
 from wtb.display.report import junit as junit_report
 from wtb.display.report.html import page

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, open_context, put, width
+from wtb.cli.console import open_context, put, width
 from wtb.cli.output import in_color
+from wtb.display.json_text import as_json
 from wtb.display.text import metrics
 from wtb.operations.results import series as operations
 

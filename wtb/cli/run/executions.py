@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from wtb.analysis import failure_causes
-from wtb.cli.console import as_json, put, say
+from wtb.cli.console import put_json, say
 from wtb.core.failures import Failure
 from wtb.core.questions import how_to_answer
 from wtb.core.stop import INTERRUPTED
@@ -37,7 +37,7 @@ def present_execution(
         say(f"{ended.stuck} node(s) did not stop in time and were left behind; their results are ignored")
     for line in status_lines(database, row, ended):
         say(line)
-    put(as_json(document if as_document else document["state"]), output)
+    put_json(document if as_document else document["state"], output)
     if ended is not None and ended.reason == INTERRUPTED:
         raise typer.Exit(130)
     well = all(one.status in ("completed", "forked") for one in store.line_of(database, execution_id))

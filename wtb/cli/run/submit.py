@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import as_json, prints_to_stderr, put, say, shared_context
+from wtb.cli.console import prints_to_stderr, put, say, shared_context
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import InputError
+from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]

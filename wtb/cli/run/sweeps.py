@@ -11,7 +11,7 @@ import typer
 
 from wtb.analysis import gates
 from wtb.cli import options
-from wtb.cli.console import as_json, open_context, prints_to_stderr, put, read_choices, render_matrix, say, width
+from wtb.cli.console import open_context, prints_to_stderr, put, put_json, read_choices, render_matrix, say, width
 from wtb.cli.progress import progress_display
 from wtb.config import yaml_reader
 from wtb.core.errors import InputError
@@ -57,7 +57,10 @@ def plan(
     with prints_to_stderr(), progress_display(quiet=False) as show:
         planned = planning.plan(open_context(db, prepare=False), prepared, pilot=pilot, progress=show)
     document = planned.document
-    put(as_json(document) if format is options.Format.json else text.render(document, width()), output)
+    if format is options.Format.json:
+        put_json(document, output)
+    else:
+        put(text.render(document, width()), output)
     if planned.pilot is not None and planned.pilot.status != "completed":
         raise typer.Exit(130 if planned.pilot.reason == INTERRUPTED else 1)
 

@@ -9,7 +9,7 @@ from typing import Any
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.documents.questions import QuestionDocument, QuestionGroup
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, NotFound
 from wtb.display.views.questions import group_document, question_document, whole_question
 from wtb.operations.context import Context
 from wtb.store.control import approvals, questions
@@ -85,7 +85,7 @@ def _whose(database: Database, ref: str) -> dict[str, str]:
     try:
         target = find(database, ref)
     except InputError as error:
-        raise InputError(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
+        raise NotFound(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
     return {f"{target.kind}_id": target.id}
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count, Money, Whole
-from wtb.core.errors import ConflictError, InputError, did_you_mean
+from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.bulk import Row, fetch_record, fetch_records
 from wtb.store.database import DEFAULT_SESSION, Database
@@ -103,7 +103,7 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     """Return the error for a session that does not exist, with a near match."""
     near = did_you_mean(name, known)
     how = f"`wtb session create {name}` makes it" if _NAME.fullmatch(name) else "`wtb session list` shows all"
-    return InputError(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
+    return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
 
 
 def create(database: Database, name: str, quota: Quota | None = None) -> SessionRow:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from wtb.core.errors import ConflictError, InputError, did_you_mean
+from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep, not_going
@@ -46,7 +46,7 @@ def named_baseline(database: Database, session: str, name: str) -> SweepRow:
     known = [row.name for row in baseline_rows(database, session)]
     near = did_you_mean(name, known)
     how = near or f"; `wtb baseline set {name} SWEEP` makes a finished sweep one"
-    raise InputError(f"there is no baseline {name!r} in session {session!r}{how}")
+    raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}")
 
 
 def noise_floor(database: Database, sweep_id: str) -> NoiseFloorDocument | None:

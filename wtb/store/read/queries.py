@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
-from wtb.core.errors import DamagedError, InputError, did_you_mean
+from wtb.core.errors import DamagedError, InputError, NotFound, did_you_mean
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
@@ -85,7 +85,7 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
         known = list(connection.scalars(sa.select(sweeps.c.name).distinct().limit(1000)))
     if len(rows) > 1 and ref:
         raise InputError(f"{ref!r} is the beginning of several sweeps' ids; give more of it")
-    raise InputError(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
+    raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
 
 
 def latest_completed(database: Database, session: str, name: str) -> SweepRow | None:
@@ -257,7 +257,7 @@ def the_one(rows: Mapping[str, R], ref: str, what: str, hint: str) -> R:
         return rows[ref] if ref in rows else next(iter(rows.values()))
     if rows:
         raise InputError(f"{ref!r} is the beginning of several {what}s' ids; give more of it")
-    raise InputError(f"there is no {what} {ref!r}; {hint}")
+    raise NotFound(f"there is no {what} {ref!r}; {hint}")
 
 
 def single_execution(database: Database, sweep_id: str) -> ExecutionRow:

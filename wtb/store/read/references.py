@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from wtb.core.arguments.checking import checked
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, NotFound
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows import ExecutionRow, SweepRow
@@ -75,7 +75,7 @@ def find(database: Database, ref: str) -> Target:
             return ExecutionTarget(queries.find_execution(database, ref))
         except InputError as no_execution:
             several = [text for text in no_execution.problems if "several" in text]
-            raise InputError(*(several or no_sweep.problems)) from None
+            raise (InputError(*several) if several else no_sweep) from None
 
 
 @checked
@@ -102,7 +102,7 @@ def find_one(database: Database, ref: str) -> ExecutionRow:
         if any("several" in text for text in error.problems):
             raise
         text = f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep"
-        raise InputError(text) from None
+        raise NotFound(text) from None
     if target.kind == "sweep":
         raise InputError(
             f"{ref!r} is the {target}, which has many executions; name one of them "

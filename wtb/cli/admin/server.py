@@ -1,0 +1,52 @@
+"""The command that answers operations over HTTP: serve."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from wtb.cli import options
+from wtb.cli.console import open_context, say
+from wtb.config.credentials import SERVER_TOKEN, credential
+from wtb.core.errors import InputError
+
+SHORTEST = 16
+
+
+def serve(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8765,
+    address: Annotated[str, typer.Option("--address", help="Address to listen on.")] = "127.0.0.1",
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="NAME", help="A name by which it may be asked; may be given several times."),
+    ] = None,
+    db: options.Db = None,
+) -> None:
+    """Answer operations over HTTP: the REST API.
+
+    Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
+    imported. Behind anything but loopback, have a proxy in front of it that speaks TLS.
+
+    See also: docs/api.md lists the paths.
+
+    Examples: wtb serve  |  wtb serve --port 8080 --allow bench.example.org
+    """
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
+        raise InputError("the server is not installed; install it with: pip install 'workflow-test-bench[server]'")
+    given = credential(SERVER_TOKEN)
+    if given is not None and len(given) < SHORTEST:
+        raise InputError(f"{SERVER_TOKEN} is shorter than {SHORTEST} characters, which somebody could guess")
+    from wtb.hosting.api import serve as server
+
+    token = given or server.new_token()
+    context = open_context(db)
+    if given is None:
+        say(f"token, until it stops: {token}")
+    try:
+        server.serve(context, address=address, port=port, token=token, allow=allow or (), report=say)
+    except OSError as error:
+        raise InputError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
+    finally:
+        context.close()

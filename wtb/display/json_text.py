@@ -1,0 +1,49 @@
+"""Documents as JSON text, for commands and for the API alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wtb.core.documents.sweeps import CellDocument
+
+
+def as_json(document: Any) -> str:
+    """Return a document as JSON, indented."""
+    import orjson
+
+    try:
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+    except TypeError:  # values nest as deep as orjson goes, and here they stand in something
+        return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def cells_as_json(cells: Iterable[CellDocument]) -> Iterator[str]:
+    """Yield the document of cells piece by piece: it may be larger than memory."""
+    separator = '{"cells": [\n'
+    for cell in cells:
+        yield separator + _one_line(cell)
+        separator = ",\n"
+    yield '{"cells": []}\n' if separator.startswith("{") else "\n]}\n"
+
+
+def _one_line(cell: CellDocument) -> str:
+    """States hold more than JSON knows: what it does not know is shown as plain data."""
+    import orjson
+
+    options = orjson.OPT_SERIALIZE_NUMPY
+    try:
+        return orjson.dumps(cell, default=_plain, option=options).decode()
+    except orjson.JSONEncodeError:  # integers of more than 64 bits, keys that are not text, deep nesting
+        state = {key: _plain(value) for key, value in cell["state"].items()}
+        plain = {**cell, "state": state, "expected": _plain(cell["expected"])}
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _plain(value: Any) -> Any:
+    from wtb.core.serialization.codec import encode
+    from wtb.core.serialization.plain_json import readable
+
+    return readable(encode(value))

@@ -1,0 +1,1 @@
+"""The REST API: operations of the registry over HTTP."""

@@ -1,0 +1,145 @@
+"""The application: routes made of operations."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from fastapi import Body, FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+
+from wtb.core.errors import WTBError
+from wtb.core.version import __version__
+from wtb.display.json_text import as_json
+from wtb.hosting.api.guard import OPEN, Guard, Limits
+from wtb.hosting.api.problems import Problem, problem_of
+from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from wtb.operations.context import Context
+
+THREADS = 8  # operations at a time: the pool of connections is of this size
+_log = logging.getLogger("wtb")
+
+
+def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Limits | None = None) -> FastAPI:
+    """Make the application that answers requests by operations.
+
+    Args:
+        context: Where they act.
+        token: What a caller must know.
+        hosts: The names by which the server may be asked.
+        limits: What a request may take.
+
+    Returns:
+        An ASGI application.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        from anyio.to_thread import current_default_thread_limiter
+
+        current_default_thread_limiter().total_tokens = THREADS
+        yield
+
+    app = FastAPI(
+        title="WTB",
+        version=__version__,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+        lifespan=lifespan,
+    )
+    app.add_middleware(Guard, token=token, hosts=hosts, limits=limits or Limits())
+    app.add_exception_handler(WTBError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_bad_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_fault)
+    (health,) = OPEN
+    app.add_api_route(health, _health, methods=["GET"], summary="Say that the server answers.")
+    for route in ROUTES:
+        app.add_api_route(
+            PREFIX + route.path,
+            _endpoint(route, context),
+            methods=[route.method],
+            summary=route.operation.summary,
+            tags=[route.path.split("/")[1]],
+            operation_id=_id_of(route),
+            response_model=None,
+        )
+    return app
+
+
+def _health() -> Mapping[str, str]:
+    return {"status": "ok", "version": __version__}
+
+
+def _id_of(route: Route) -> str:
+    return f"{route.method} {route.path}".lower().translate(str.maketrans("/ -", "___", "{}"))
+
+
+def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
+    """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
+    function = route.operation.function
+
+    def answer(**arguments: Any) -> Response:
+        found = route.present(function(context, **arguments))
+        if isinstance(found, Lines):
+            return StreamingResponse(found.pieces, media_type=found.media_type)
+        return Response(as_json(found), media_type="application/json")
+
+    hints = get_type_hints(function)
+    given = [one for name, one in route.operation.arguments.items() if name not in route.left_out]
+    answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [_parameter(route, one, hints[one.name]) for one in given]
+    )
+    return answer
+
+
+def _parameter(route: Route, parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
+    """Return a parameter of an operation as one of a request: of its path, of its body or of its query."""
+    if f"{{{parameter.name}}}" in route.path:
+        source, default = Path(), inspect.Parameter.empty
+    else:
+        source = Query() if route.method == "GET" else Body(embed=True)
+        default = parameter.default
+    hint = list[str] if hint == Sequence[str] else hint
+    annotation = Annotated[hint, source]
+    return parameter.replace(annotation=annotation, default=default, kind=inspect.Parameter.KEYWORD_ONLY)
+
+
+async def _on_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, WTBError)
+    return problem_of(error)
+
+
+async def _on_bad_request(_: Request, error: Exception) -> Response:
+    """Say in words of ours what FastAPI could not read."""
+    assert isinstance(error, RequestValidationError)
+    problems = [f"{'.'.join(map(str, one['loc'][1:])) or one['loc'][0]}: {one['msg']}" for one in error.errors()]
+    return Problem(HTTPStatus.BAD_REQUEST, "\n".join(problems), problems=problems)
+
+
+async def _on_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    known = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at this path; {PREFIX}/openapi.json lists what there is",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"not by this method; {PREFIX}/openapi.json lists what there is",
+    }
+    headers = dict(error.headers) if error.headers else None
+    return Problem(status, known.get(status, str(error.detail)), headers=headers)
+
+
+async def _on_fault(request: Request, error: Exception) -> Response:
+    """Tell the caller nothing of the inside; the log has it."""
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log says more")

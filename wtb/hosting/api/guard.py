@@ -1,0 +1,108 @@
+"""What a request has to pass before it is read: its host, its token, how much it sends and how slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from wtb.hosting.api.problems import Problem
+
+OPEN = frozenset({"/api/v1/health"})  # what a load balancer may ask, without a token
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may take.
+
+    Attributes:
+        body_bytes: The largest body.
+        body_s: Seconds in which all of it must have come.
+    """
+
+    body_bytes: int = 1_000_000
+    body_s: float = 10.0
+
+
+class Guard:
+    """Lets only requests with the token pass, that name a host of the server, with bodies within the limits.
+
+    The check of hosts is what keeps a page in somebody's browser from asking a server on loopback under the page's own
+    name (DNS rebinding). The body is read here, whole: no operation begins before it has come.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], limits: Limits) -> None:
+        self._app = app
+        self._digest = hashlib.sha256(token.encode()).digest()
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope["path"], headers)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        body = await self._body(receive)
+        if isinstance(body, Problem):
+            await body(scope, receive, send)
+            return
+        await self._app(scope, _replayed(body, receive), send)
+
+    def _refusal(self, path: str, headers: Headers) -> Problem | None:
+        host = _name_of(headers.get("host", ""))
+        if host not in self._hosts:
+            detail = f"this server is not {host or 'without a name'!r}; `wtb serve --allow NAME` lets it have a name"
+            return Problem(HTTPStatus.MISDIRECTED_REQUEST, detail)
+        if path not in OPEN and not self._is_known(headers.get("authorization", "")):
+            detail = "the token is missing or wrong; expected the header `Authorization: Bearer TOKEN`"
+            return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
+        return None
+
+    def _is_known(self, authorization: str) -> bool:
+        scheme, _, token = authorization.partition(" ")
+        given = hashlib.sha256(token.strip().encode()).digest()
+        return scheme.lower() == "bearer" and hmac.compare_digest(given, self._digest)
+
+    async def _body(self, receive: Receive) -> bytes | Problem:
+        limits, body = self._limits, bytearray()
+        try:
+            async with asyncio.timeout(limits.body_s):
+                more = True
+                while more:
+                    message = await receive()
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > limits.body_bytes:
+                        detail = f"the body is larger than {limits.body_bytes:,} bytes, which is the limit"
+                        return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, headers={"Connection": "close"})
+        except TimeoutError:
+            detail = f"the body had not come after {limits.body_s:g} s, which is the limit"
+            return Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"})
+        return bytes(body)
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without the port."""
+    if host.startswith("["):
+        return host.partition("]")[0].removeprefix("[").lower()
+    return host.partition(":")[0].lower()
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Receive a body that was read already, then what comes after it: that the client has gone."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return next_message

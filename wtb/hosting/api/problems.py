@@ -1,0 +1,60 @@
+"""Errors as HTTP tells them: problem details, with the same words as every other door.
+
+Source: RFC 9457, Problem Details for HTTP APIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from starlette.responses import JSONResponse
+
+from wtb.core.errors import BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
+
+_STATUSES: Sequence[tuple[type[WTBError], HTTPStatus]] = (
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (InputError, HTTPStatus.BAD_REQUEST),
+    (ConflictError, HTTPStatus.CONFLICT),
+    (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (BrokerError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (WTBError, HTTPStatus.UNPROCESSABLE_ENTITY),
+)
+
+
+class Problem(JSONResponse):
+    """A response that says what is wrong."""
+
+    media_type = "application/problem+json"
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        problems: Sequence[str] = (),
+        argument: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Say it.
+
+        Args:
+            status: Its status; its phrase is the title.
+            detail: What was found, what was expected and what to do next.
+            problems: The same, one by one, where there are several.
+            argument: The argument that it is about.
+            headers: Further headers of the response.
+        """
+        content: dict[str, object] = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
+        if problems:
+            content["problems"] = list(problems)
+        if argument is not None:
+            content["argument"] = argument
+        super().__init__(content, status, headers)
+
+
+def problem_of(error: WTBError) -> Problem:
+    """Return the response for an error that WTB raised deliberately."""
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    problems = error.problems if isinstance(error, InputError) else ()
+    return Problem(status, str(error), problems=problems, argument=error.argument)

@@ -1,0 +1,54 @@
+"""Run the server until it is told to stop."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Collection
+
+import uvicorn
+
+from wtb.hosting.api.app import make_app
+from wtb.hosting.api.routes import PREFIX
+from wtb.operations.context import Context
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+MOST_CONNECTIONS = 200  # more are answered with 503 at once
+STOPPING_S = 5  # requests under way may finish
+
+
+def new_token() -> str:
+    """Return a token of 160 random bits."""
+    return secrets.token_urlsafe(20)
+
+
+def serve(
+    context: Context, *, address: str, port: int, token: str, allow: Collection[str], report: Callable[[str], None]
+) -> None:
+    """Answer requests until SIGINT or SIGTERM.
+
+    Args:
+        context: Where operations act.
+        address: The address to listen on.
+        port: The port; 0 for a free one.
+        token: What a caller must know.
+        allow: Names of this server besides those of loopback and its address.
+        report: Takes the line that says where it listens.
+
+    Raises:
+        OSError: If it cannot listen there.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, port), family=family) as listening:
+        host = f"[{address}]" if ":" in address else address
+        app = make_app(context, token=token, hosts={*LOOPBACK, address, *allow})
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,  # addresses of people and ids of what they looked at
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=STOPPING_S,
+        )
+        report(f"serving {context.database.shown_url} at http://{host}:{listening.getsockname()[1]}{PREFIX}")
+        uvicorn.Server(config).run(sockets=[listening])
