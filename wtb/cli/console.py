@@ -17,7 +17,6 @@ import typer
 
 from wtb.cli import options
 from wtb.core.errors import InputError, WTBError
-from wtb.display.json_text import as_json
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
@@ -162,6 +161,8 @@ def put(text: str, output: Path | None = None) -> None:
 
 def put_json(document: object, output: Path | None = None) -> None:
     """Write a document for scripts, as `put` does."""
+    from wtb.display.json_text import as_json
+
     put(as_json(document), output)
 
 
@@ -173,6 +174,8 @@ def width() -> int:
 def render_matrix(document: JudgedMatrixDocument, format: options.MatrixFormat, output: Path | None) -> str:
     """The matrix in a format."""
     if format is options.MatrixFormat.json:
+        from wtb.display.json_text import as_json
+
         return as_json(document)
     if format is options.MatrixFormat.table:
         from wtb.display.matrix.table import render

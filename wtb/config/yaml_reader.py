@@ -123,8 +123,11 @@ def parse(content: bytes, file: str) -> Document:
         data = reader.value(root, (), line)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        if "maximum nesting depth" in (error.problem or ""):  # of libyaml's own, before it gives its first event
+            _refuse_depth(file, line)
         found = " ".join(f"{error.context or ''} {error.problem or ''}".split())
-        _refuse(file, mark.line + 1 if mark else 1, f"not YAML: {found}", "one YAML mapping")
+        _refuse(file, line, f"not YAML: {found}", "one YAML mapping")
     except yaml.reader.ReaderError as error:
         bad = re.search(f"[^{_PRINTABLE}]", text)
         line = text.count("\n", 0, bad.start()) + 1 if bad else 1
@@ -160,7 +163,7 @@ def _check(file: str, text: str) -> None:
             case yaml.DocumentStartEvent():
                 documents += 1
         if depth > MAX_DEPTH:
-            _refuse(file, line, f"nesting deeper than {MAX_DEPTH} levels", "a flatter file")
+            _refuse_depth(file, line)
         if documents > 1:
             _refuse(file, line, "a second document", "one document")
     if not documents:
@@ -226,6 +229,10 @@ class _Reader:
         if infinity := _INFINITY.fullmatch(text):
             return float(f"{infinity[1]}inf")
         return math.nan if text in _NAN else text
+
+
+def _refuse_depth(file: str, line: int) -> NoReturn:
+    _refuse(file, line, f"nesting deeper than {MAX_DEPTH} levels", "a flatter file")
 
 
 def _refuse(file: str, line: int, found: str, expected: str) -> NoReturn:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent, middleware
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core._api import suppress_langchain_beta_warning
+from langchain_core.decisions import BaseDecisionModel, ClassifierResponse
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from packaging.version import Version
 
 from tests.integrations.langgraph.graph_stepping import Stepped, alone, answer, plain
 from wtb.authoring.code import fingerprint as fingerprinting
@@ -50,12 +54,39 @@ class Adding(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, tool_calls=calls, id=f"ai-{so_far}"))])
 
 
+class Deciding(BaseDecisionModel):
+    """A model that takes the first of several choices, and thinks that nothing is risky."""
+
+    model: str = "deciding"
+
+    @property
+    def _provider(self) -> str:
+        return "tests"
+
+    def _classify(self, state: Any, questions: dict[str, Any]) -> ClassifierResponse:
+        answers: dict[str, Any] = {}
+        for name, question in questions.items():
+            if question.type == "noul":
+                answers[name] = {"type": "noul", "noul": 0.1}
+            else:
+                first = next(iter(question.criteria))
+                answers[name] = {"type": "choice", "choice": first, "probabilities": {first: 1.0}, "confidence": 1.0}
+        return ClassifierResponse(model=self.model, answers=answers)
+
+
+def routed() -> AgentMiddleware[Any, Any]:
+    choices = {"only": middleware.ModelChoice(model=Adding(), criteria="whatever is asked")}
+    with suppress_langchain_beta_warning():
+        return middleware.ModelRouterMiddleware(choices=choices, instructions="Choose.", classifier=Deciding())
+
+
 def asked_about(name: str) -> AgentMiddleware[Any, Any]:
     return middleware.HumanInTheLoopMiddleware(interrupt_on={name: True})
 
 
 MADE: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
     "AgentMiddleware": lambda: type("Mine", (AgentMiddleware,), {"name": "mine"})(),
+    "AutoModeMiddleware": lambda: middleware.AutoModeMiddleware(tools=["add"], classifier=Deciding()),
     "ContextEditingMiddleware": middleware.ContextEditingMiddleware,
     "FilesystemFileSearchMiddleware": lambda: middleware.FilesystemFileSearchMiddleware(root_path="."),
     "HumanInTheLoopMiddleware": lambda: asked_about("another"),
@@ -63,7 +94,9 @@ MADE: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
     "LLMToolSelectorMiddleware": lambda: middleware.LLMToolSelectorMiddleware(always_include=["add"], model=Adding()),
     "ModelCallLimitMiddleware": lambda: middleware.ModelCallLimitMiddleware(run_limit=2),
     "ModelFallbackMiddleware": lambda: middleware.ModelFallbackMiddleware(Adding()),
+    "ModelRefusalMiddleware": middleware.ModelRefusalMiddleware,
     "ModelRetryMiddleware": middleware.ModelRetryMiddleware,
+    "ModelRouterMiddleware": routed,
     "PIIMiddleware": lambda: middleware.PIIMiddleware("email", apply_to_output=True),
     "ProviderToolSearchMiddleware": middleware.ProviderToolSearchMiddleware,
     "ShellToolMiddleware": middleware.ShellToolMiddleware,
@@ -73,6 +106,7 @@ MADE: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
     "ToolErrorMiddleware": lambda: middleware.ToolErrorMiddleware(on_error=lambda error, request: "failed"),
     "ToolRetryMiddleware": middleware.ToolRetryMiddleware,
 }
+NEWEST = "1.5.2"  # of the releases whose middlewares are here
 LEAVES_PIPES_OPEN = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # LangChain's shell
 NOT_FOR_ANY_MODEL = {"LLMToolSelectorMiddleware", "ProviderToolSearchMiddleware"}  # they need what ours has not
 
@@ -82,9 +116,12 @@ def agent(*middlewares: AgentMiddleware[Any, Any], model: BaseChatModel | None =
 
 
 def test_every_middleware_of_langchain_is_tried() -> None:
+    """Of releases up to the newest that was looked at; what comes with a later one is named."""
     known = {name: getattr(middleware, name) for name in middleware.__all__}
     classes = {name for name, kind in known.items() if inspect.isclass(kind) and issubclass(kind, AgentMiddleware)}
 
+    if Version(version("langchain")) > Version(NEWEST) and classes > MADE.keys():
+        pytest.skip(f"there is more than LangChain {NEWEST} had: {sorted(classes - MADE.keys())}")
     assert classes == MADE.keys()
 
 
