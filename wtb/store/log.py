@@ -24,6 +24,8 @@ START: LogPosition = (-1, 0)
 
 _SWEEP = sa.bindparam("sweep", type_=sa.String())
 _LIMIT = sa.bindparam("most", type_=sa.Integer())
+# On PostgreSQL: no event can come any more whose transaction is older than this one.
+_OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
 _SEQUENCE = "pg_get_serial_sequence('events', 'id')"
 
 
@@ -165,7 +167,7 @@ def _query(
         if of_executions:
             query = query.where(execution.in_(sa.bindparam("executions", expanding=True)))
         if settled:
-            query = query.where(transaction < sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint"))
+            query = query.where(transaction < _OLDEST_OPEN)
         # Each in order by itself, so that no more of it is read than a page has.
         ordered.append(sa.select(query.order_by(transaction, id).limit(limit).subquery()))
     both = sa.union_all(*ordered).subquery()
@@ -239,6 +241,21 @@ def last_times(sweep: sa.ColumnElement[str]) -> list[sa.ColumnElement[float]]:
         query = sa.select(at).where(table.c.sweep_id == sweep, transaction.is_not(None))
         found.append(query.order_by(transaction.desc(), id.desc()).limit(1).scalar_subquery())
     return [sa.func.coalesce(one, 0.0) for one in found]
+
+
+def last_position(connection: sa.Connection, sweep_id: str) -> LogPosition:
+    """The position of the last event of a sweep that none can come before any more; START if there is none."""
+    last = START
+    for table, transaction, id in (
+        (events, events.c.transaction, events.c.id),
+        *((one.table, one.transaction, one.id) for one in DERIVED),
+    ):
+        query = sa.select(transaction, id).where(table.c.sweep_id == sweep_id, id.is_not(None))
+        if connection.dialect.name != "sqlite":
+            query = query.where(transaction < _OLDEST_OPEN)
+        for row in connection.execute(query.order_by(transaction.desc(), id.desc()).limit(1)):
+            last = max(last, (row[0], row[1]))
+    return last
 
 
 def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ def serve(
 
     Examples: wtb serve  |  wtb serve --port 8080 --allow bench.example.org
     """
-    if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "websockets")):
         raise InputError("the server is not installed; install it with: pip install 'workflow-test-bench[server]'")
     given = credential(SERVER_TOKEN)
     if given is not None and len(given) < SHORTEST:

@@ -9,17 +9,20 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import Body, FastAPI, Path, Query, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, ValidationException, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from wtb.core.errors import WTBError
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
+from wtb.hosting.api.follow import router
 from wtb.hosting.api.guard import OPEN, Guard, Limits
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
+from wtb.hosting.api.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -43,12 +46,13 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
         An ASGI application.
     """
 
+    streams = Streams(context)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        from anyio.to_thread import current_default_thread_limiter
-
         current_default_thread_limiter().total_tokens = THREADS
-        yield
+        async with streams.reading():
+            yield
 
     app = FastAPI(
         title="WTB",
@@ -61,6 +65,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
     app.add_middleware(Guard, token=token, hosts=hosts, limits=limits or Limits())
     app.add_exception_handler(WTBError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
+    app.add_exception_handler(WebSocketRequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_fault)
     (health,) = OPEN
@@ -75,6 +80,8 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
             operation_id=_id_of(route),
             response_model=None,
         )
+    app.include_router(router(context, streams))
+    app.state.streams = streams
     return app
 
 
@@ -123,7 +130,7 @@ async def _on_error(_: Request, error: Exception) -> Response:
 
 async def _on_bad_request(_: Request, error: Exception) -> Response:
     """Say in words of ours what FastAPI could not read."""
-    assert isinstance(error, RequestValidationError)
+    assert isinstance(error, ValidationException)
     problems = [f"{'.'.join(map(str, one['loc'][1:])) or one['loc'][0]}: {one['msg']}" for one in error.errors()]
     return Problem(HTTPStatus.BAD_REQUEST, "\n".join(problems), problems=problems)
 

@@ -10,10 +10,11 @@ import uvicorn
 
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.streams import Streams
 from wtb.operations.context import Context
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-MOST_CONNECTIONS = 200  # more are answered with 503 at once
+MOST_CONNECTIONS = 500  # more are answered with 503 at once
 STOPPING_S = 5  # requests under way may finish
 
 
@@ -51,4 +52,16 @@ def serve(
             timeout_graceful_shutdown=STOPPING_S,
         )
         report(f"serving {context.database.shown_url} at http://{host}:{listening.getsockname()[1]}{PREFIX}")
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config, app.state.streams).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Ends streams before it waits for requests under way: they would never end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._streams.close()
+        await super().shutdown(sockets)

@@ -15,6 +15,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
 from wtb.store.database import Database
+from wtb.store.log import START, LogPosition, last_position
 from wtb.store.read import details, queries
 
 SEVERITIES: Final = ("debug", "info", "warning", "error")
@@ -113,6 +114,73 @@ def follow_events(
         yield None if page is None else [_document(row) for row in page if _is_wanted(row, severities, kinds, only)]
 
 
+@dataclass(frozen=True)
+class Page:
+    """What a sweep's log has after a position.
+
+    Attributes:
+        events: Those that were asked for, the oldest first.
+        upto: The position up to which the log was read.
+        is_last: Whether there was no more.
+    """
+
+    events: Sequence[EventDocument]
+    upto: LogPosition
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Events of one sweep, by severity and kind; made by `select_events`, which checks them."""
+
+    sweep: str
+    severities: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+@checked
+def select_events(context: Context, ref: str, *, severity: str = "debug", kinds: Sequence[str] = ()) -> Selection:
+    """Return which events of a sweep are meant, for `events_after`.
+
+    Args:
+        context: Where.
+        ref: A sweep: its id, the beginning of it, or its name.
+        severity: The least that is meant, as for `log`.
+        kinds: What their kinds begin with; by default all.
+
+    Raises:
+        InputError: If there is no such sweep or severity.
+    """
+    sweep = queries.find_sweep(context.database, ref).id
+    return Selection(sweep, tuple(_severities(severity)), tuple(sorted(set(kinds))))
+
+
+def events_after(
+    context: Context, selection: Selection, after: LogPosition, *, until: LogPosition | None = None
+) -> Page:
+    """Read events of a sweep, a page at most. None that comes later has a position within what was read.
+
+    Args:
+        context: Where.
+        selection: Which events.
+        after: The position to continue.
+        until: The last position that is wanted; by default there is no last one.
+    """
+    rows = queries.event_rows(context.database, selection.sweep, after=after, limit=_PAGE)
+    read = [row for row in rows if until is None or _position(row) <= until]
+    events = [_document(row) for row in read if _matches(row, selection.severities, selection.kinds)]
+    is_last = len(read) < _PAGE
+    if is_last and until is not None:
+        return Page(events, until, is_last)
+    return Page(events, _position(read[-1]) if read else after, is_last)
+
+
+def last_event(context: Context, selection: Selection) -> LogPosition:
+    """Return the position of the last event of a sweep that can be read."""
+    with context.database.read() as connection:
+        return last_position(connection, selection.sweep)
+
+
 @checked
 def count_events(
     context: Context,
@@ -160,10 +228,14 @@ def _is_wanted(row: Row, severities: Sequence[str], kinds: Sequence[str], execut
     return _matches(row, severities, kinds) and execution in (None, row["execution_id"])
 
 
-def _pages(database: Database, sweep_id: str, after: tuple[int, int] = (-1, 0)) -> Iterator[Sequence[Row]]:
+def _position(row: Row) -> LogPosition:
+    return row["transaction"], row["id"]
+
+
+def _pages(database: Database, sweep_id: str, after: LogPosition = START) -> Iterator[Sequence[Row]]:
     while page := queries.event_rows(database, sweep_id, after=after, limit=_PAGE):
         yield page
-        after = (page[-1]["transaction"], page[-1]["id"])
+        after = _position(page[-1])
 
 
 def _waiting(pages: Iterator[Sequence[Row] | None], interval_s: float) -> Iterator[Sequence[Row]]:
@@ -177,7 +249,7 @@ def _waiting(pages: Iterator[Sequence[Row] | None], interval_s: float) -> Iterat
 
 def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[Sequence[Row] | None]:
     """Yield pages of events, and None after the last one at each look, until the end of what is followed was seen."""
-    database, after = context.database, (-1, 0)
+    database, after = context.database, START
     ends: list[_SweepEnd | _ExecutionEnd] = [_SweepEnd(database, sweep_id)]
     if execution is not None:
         ends.append(_ExecutionEnd(database, execution))
@@ -187,7 +259,7 @@ def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[
         for end in ends:
             end.read_status()
         for page in _pages(database, sweep_id, after):
-            after = (page[-1]["transaction"], page[-1]["id"])
+            after = _position(page[-1])
             for end in ends:
                 end.see(page)
             yield page

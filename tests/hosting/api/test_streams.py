@@ -1,0 +1,467 @@
+"""Whoever follows a sweep sees each event of its log once and in order, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from tests.support.bench import Bench
+from tests.support.documents import validator
+from tests.support.project import FLOW, SWEEP, Project, Running
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.hosting.api import streams
+from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.streams import Message, Streams, read_position
+from wtb.operations.context import Context
+from wtb.operations.inspection.log import Selection, select_events
+from wtb.store.database import Database
+from wtb.store.events import add_event
+from wtb.store.log import START, LogPosition
+from wtb.store.read import queries
+
+TOKEN = "a-token-of-the-tests-own"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+ABOUT = {"session_id": "default", "execution_id": None}
+
+
+def one_node() -> Workflow:
+    made = Workflow("short")
+
+    def first(state: dict[str, Any]) -> dict[str, Any]:
+        return {"a": state["x"]}
+
+    made.node(first, name="first")
+    made.entry("first")
+    made.edge("first", END)
+    return made
+
+
+@pytest.fixture
+def sweep(run_sweep: Callable[..., Bench]) -> Bench:
+    return run_sweep(one_node(), [{"id": str(x), "input": {"x": x}} for x in range(3)])
+
+
+def positions(bench: Bench) -> list[LogPosition]:
+    return [(row["transaction"], row["id"]) for row in queries.event_rows(bench.database, bench.sweep_id)]
+
+
+def ids(messages: list[Message | None]) -> list[int]:
+    return [event["id"] for message in messages if message for event in json.loads(message.text).get("events", ())]
+
+
+def selection(bench: Bench, **options: Any) -> Selection:
+    return select_events(Context(bench.database), bench.sweep_id, **options)
+
+
+def write_events(bench: Bench, count: int, kind: str = "sweep.note") -> None:
+    with bench.database.write() as connection:
+        for number in range(count):
+            add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, kind, {"number": number})
+
+
+@asynccontextmanager
+async def following(bench: Bench) -> AsyncIterator[Streams]:
+    made = Streams(Context(bench.database))
+    async with made.reading():
+        yield made
+
+
+async def take(
+    source: Streams, wanted: Selection, count: int, after: LogPosition | None = START, max_behind: int | None = None
+) -> list[Message | None]:
+    """Follow until so many events have come."""
+    found: list[Message | None] = []
+    async with asyncio.timeout(30), aclosing(source.follow(wanted, after, max_behind)) as messages:
+        async for message in messages:
+            found.append(message)
+            if len(ids(found)) >= count:
+                break
+    return found
+
+
+# What is followed
+
+
+def test_a_follower_sees_what_is_there_and_what_comes(sweep: Bench) -> None:
+    async def follow() -> list[Message | None]:
+        async with following(sweep) as source:
+            there = len(positions(sweep))
+            begun = asyncio.create_task(take(source, selection(sweep), there + 5))
+            await take(source, selection(sweep), there)
+            await asyncio.to_thread(write_events, sweep, 5)
+            return await begun
+
+    assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)]
+
+
+def test_it_continues_after_any_position(sweep: Bench) -> None:
+    """Also in the middle of what came to others as one message."""
+
+    async def follow() -> None:
+        async with following(sweep) as source:
+            whole = positions(sweep)
+            assert len(whole) > 5
+            for number, position in enumerate(whole[:-1]):
+                rest = await take(source, selection(sweep), len(whole) - number - 1, position)
+                assert ids(rest) == [one[1] for one in whole[number + 1 :]]
+
+    asyncio.run(follow())
+
+
+def test_from_now_on_nothing_older_comes(sweep: Bench) -> None:
+    async def follow() -> list[Message | None]:
+        async with following(sweep) as source:
+            before = asyncio.create_task(take(source, selection(sweep), 2, None))
+            while not source.followers:
+                await asyncio.sleep(0)
+            await asyncio.to_thread(write_events, sweep, 2)
+            return await before
+
+    assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)[-2:]]
+
+
+def test_a_selection_takes_from_the_whole_log_and_continues_behind_what_it_leaves_out(sweep: Bench) -> None:
+    async def follow(after: LogPosition) -> list[Message | None]:
+        async with following(sweep) as source:
+            return await take(source, selection(sweep, kinds=["sweep"]), 1 if after != START else 3, after)
+
+    found = asyncio.run(follow(START))
+    last = next(message for message in reversed(found) if message)
+    write_events(sweep, 1)
+    assert ids(asyncio.run(follow(read_position(last.id) or START))) == [positions(sweep)[-1][1]]
+    kinds = {event["kind"] for message in found if message for event in json.loads(message.text)["events"]}
+    assert kinds == {"sweep.submitted", "sweep.running", "sweep.completed"}
+
+
+def test_one_read_serves_all_who_follow_the_same(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[LogPosition] = []
+    read = streams.events_after
+
+    def counted(*args: Any, **more: Any) -> Any:
+        if "until" not in more:
+            reads.append(args[2])
+        return read(*args, **more)
+
+    monkeypatch.setattr(streams, "events_after", counted)
+
+    async def follow() -> list[list[Message | None]]:
+        async with following(sweep) as source:
+            all_of_them = [asyncio.create_task(take(source, selection(sweep), 1, None)) for _ in range(50)]
+            while source.followers < 50:
+                await asyncio.sleep(0)
+            began = len(reads)
+            await asyncio.to_thread(write_events, sweep, 1)
+            found = await asyncio.gather(*all_of_them)
+            assert len(reads) - began < 10
+            return found
+
+    found = asyncio.run(follow())
+    assert len(found) == 50
+    assert len({id(message) for messages in found for message in messages if message}) == 1, "encoded once"
+
+
+def test_who_is_slow_misses_nothing_and_keeps_nothing_in_memory(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "KEPT_FRAMES", 2)
+    monkeypatch.setattr(streams, "INTERVAL_S", 0.001)
+
+    async def follow() -> list[Message | None]:
+        async with following(sweep) as source:
+            found: list[Message | None] = []
+            async with asyncio.timeout(30), aclosing(source.follow(selection(sweep), None, None)) as slow:
+                first = asyncio.ensure_future(anext(slow))
+                while not source.followers:
+                    await asyncio.sleep(0)
+                await asyncio.to_thread(write_events, sweep, 1)
+                found.append(await first)
+                for _ in range(10):  # each seen by somebody quicker, as a message of its own
+                    quick = asyncio.create_task(take(source, selection(sweep), 1, None))
+                    while source.followers < 2:
+                        await asyncio.sleep(0)
+                    await asyncio.to_thread(write_events, sweep, 3)
+                    await quick
+                while len(ids(found)) < 31:
+                    found.append(await anext(slow))
+            return found
+
+    begin = len(positions(sweep))
+    assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)[begin:]]
+
+
+def test_who_is_too_far_behind_is_told_where_the_sweep_stands(sweep: Bench) -> None:
+    async def follow() -> list[Message | None]:
+        async with following(sweep) as source:
+            begun = asyncio.create_task(take(source, selection(sweep), 1, START, 5))
+            while not source.followers:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(write_events, sweep, 1)
+            return await begun
+
+    first, *rest = asyncio.run(follow())
+    assert first is not None
+    reset = json.loads(first.text)
+    assert (reset["type"], reset["version"], reset["id"]) == ("reset", 1, first.id)
+    assert reset["status"]["sweep"]["status"] == "completed"
+    assert ids(rest) == [positions(sweep)[-1][1]]
+
+
+def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if much happens, none of which was asked for: a proxy sees no difference."""
+    monkeypatch.setattr(streams, "SILENCE_S", 0.3)
+    monkeypatch.setattr(streams, "INTERVAL_S", 0.01)
+
+    async def follow() -> None:
+        async with (
+            following(sweep) as source,
+            aclosing(source.follow(selection(sweep, kinds=["approval"]), None, None)) as messages,
+            asyncio.timeout(30),
+        ):
+            first = asyncio.create_task(anext(messages))
+            while not first.done():
+                await asyncio.to_thread(write_events, sweep, 1)
+                await asyncio.sleep(0.02)
+            assert first.result() is None
+
+    asyncio.run(follow())
+
+
+def test_transactions_that_end_in_another_order_than_they_began_are_all_seen(sweep: Bench) -> None:
+    """The number of a transaction is given when it begins to write, and a later one may commit first."""
+    stop = threading.Event()
+
+    def write(pause: float) -> None:
+        while not stop.is_set():
+            with bench.database.write() as connection:
+                add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, "sweep.note", {})
+                time.sleep(pause if bench.database.url.get_backend_name() != "sqlite" else 0)
+                add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, "sweep.note", {})
+            time.sleep(0.001)
+
+    bench = sweep
+    begin = len(positions(sweep))
+
+    async def follow() -> list[list[Message | None]]:
+        async with following(sweep) as source:
+            wanted = [START, None, positions(sweep)[begin // 2]]
+            tasks = [asyncio.create_task(take(source, selection(sweep), 200, after)) for after in wanted]
+            while source.followers < len(tasks):
+                await asyncio.sleep(0)
+            writers = [threading.Thread(target=write, args=(pause,)) for pause in (0, 0.01, 0.05, 0.3)]
+            for writer in writers:
+                writer.start()
+            try:
+                return await asyncio.gather(*tasks)
+            finally:
+                stop.set()
+                for writer in writers:
+                    await asyncio.to_thread(writer.join)
+
+    for found, first in zip(asyncio.run(follow()), (0, begin, begin // 2 + 1), strict=True):
+        seen = ids(found)
+        assert seen == [position[1] for position in positions(sweep)[first:]][: len(seen)]
+
+
+@pytest.mark.parametrize("text", ["x", "1", "-1", "1-", "1-2-3", "1 - 2", "9223372036854775808-1", "1-" + "9" * 5000])
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="not a position in the log"):
+        read_position(text)
+
+
+# Over HTTP
+
+
+class Server:
+    """`wtb serve`, which may be killed and started again at the same address."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.running: Running | None = None
+
+    def start(self) -> None:
+        self.running = self.project.start("serve", "--port", str(self.port), env={"WTB_SERVER_TOKEN": TOKEN})
+        self.project.until(self._answers, "the server answers")
+
+    def _answers(self) -> bool:
+        with suppress(OSError, http.client.HTTPException), self.asked("/health") as response:
+            return response.status == 200
+        return False
+
+    def kill(self) -> None:
+        assert self.running is not None
+        self.running.signal(signal.SIGKILL)
+        self.running.wait()
+
+    @contextmanager
+    def asked(self, path: str, headers: dict[str, str] = HEADERS) -> Iterator[http.client.HTTPResponse]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request("GET", PREFIX + path, headers=headers)
+            with connection.getresponse() as response:
+                yield response
+
+
+@pytest.fixture
+def server(tmp_path: Path, prepared_url: str) -> Iterator[Server]:
+    project = Project(tmp_path / "project")
+    project.url = prepared_url
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(4)})
+    made = Server(project)
+    made.start()
+    yield made
+    if made.running is not None:
+        made.kill()
+    project.close()
+
+
+def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
+    """Yield server-sent events as ids and what they carry, by the rules of the standard."""
+    id, data = "", ""
+    for line in response:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name == "id":
+            id = value
+        elif name == "data":
+            data = value
+        elif not line.strip() and data:
+            yield id, json.loads(data)
+            data = ""
+
+
+def test_a_follower_of_a_server_that_is_killed_misses_nothing_and_sees_nothing_twice(server: Server) -> None:
+    """And no matter when: each time it continues with the id of the last message."""
+    project, kills = server.project, 40 if os.environ.get("TEST_ALL") else 5
+    project.inside("run", "sweep.yaml", "--limit", "1", check=0)
+    sweep = project.inside("list", "--format", "json", check=0).json["sweeps"][0]["id"]
+    seen: list[int] = []
+    last, ended = "", threading.Event()
+    assert project.url is not None
+    database = Database(project.url)
+
+    def follow() -> None:
+        nonlocal last
+        while not ended.is_set():
+            with suppress(OSError, http.client.HTTPException):
+                headers = {**HEADERS, "Last-Event-ID": last} if last else HEADERS
+                with server.asked(f"/sweeps/{sweep}/events", headers) as response:
+                    for id, message in messages_of(response):
+                        last = id
+                        seen.extend(event["id"] for event in message["events"])
+            time.sleep(0.01)
+
+    def write() -> None:
+        while not ended.is_set():
+            with database.write() as connection:
+                for _ in range(20):
+                    add_event(connection, {**ABOUT, "sweep_id": sweep}, "sweep.note", {})
+            time.sleep(0.02)
+
+    threads = [threading.Thread(target=follow), threading.Thread(target=write)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(kills):
+            heard = len(seen)
+            project.until(lambda heard=heard: len(seen) > heard, "the follower hears of more")
+            server.kill()
+            server.start()
+        heard = len(seen)
+        project.until(lambda: len(seen) > heard, "the follower hears of more")
+    finally:
+        ended.set()
+        threads[1].join()
+        server.kill()
+        threads[0].join()
+        server.running = None
+    log = [row["id"] for row in queries.event_rows(database, sweep)]
+    database.close()
+    assert seen == log[: len(seen)]
+    assert len(seen) > 20 * kills
+
+
+def test_both_doors_carry_the_same_messages(server: Server) -> None:
+    project = server.project
+    project.inside("run", "sweep.yaml", check=0)
+    log = [json.loads(line) for line in project.inside("log", "first", "--format", "json", check=0).stdout.splitlines()]
+    with server.asked("/sweeps/first/events") as response:
+        assert response.headers.get_content_type() == "text/event-stream"
+        assert response.headers["Cache-Control"] == "no-store"
+        sent: list[Any] = []
+        for id, message in messages_of(response):
+            assert (message["id"], message["version"], message["type"]) == (id, 1, "events")
+            sent.append(message)
+            if sum(len(one["events"]) for one in sent) == len(log):
+                break
+        assert [event for message in sent for event in message["events"]] == log
+        for event in log:
+            validator(f"event-{event['kind']}").validate(event)
+        url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
+        with connect(url, additional_headers=HEADERS) as socket:
+            over_socket: list[Any] = []
+            while sum(len(one["events"]) for one in over_socket) < len(log):
+                over_socket.append(json.loads(socket.recv(timeout=20)))
+            assert over_socket == sent
+            assert server.running is not None
+            server.running.signal(signal.SIGTERM)  # ends what would never end by itself
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(timeout=20)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+        assert response.read().strip() == b""
+    assert "Traceback" not in server.running.wait().stderr
+    server.running = None
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("first", {}, 401),
+        ("first", {"Authorization": "Bearer wrong"}, 401),
+        ("first", {**HEADERS, "Host": "evil.example"}, 421),
+        ("nothing", HEADERS, 404),
+        ("first?after=x", HEADERS, 400),
+        ("first?max_behind=0", HEADERS, 400),
+        ("first?severity=odd", HEADERS, 400),
+    ],
+)
+def test_who_may_not_follow_is_told_so_before_anything_is_sent(
+    shared_server: Server, path: str, headers: dict[str, str], status: int
+) -> None:
+    ref, _, query = path.partition("?")
+    place = f"{PREFIX}/sweeps/{ref}/events?{query}"
+    with shared_server.asked(f"/sweeps/{ref}/events?{query}", headers) as response:
+        assert (response.status, response.headers.get_content_type()) == (status, "application/problem+json")
+    host = headers.get("Host", f"127.0.0.1:{shared_server.port}")
+    rest = {name: value for name, value in headers.items() if name != "Host"}
+    with pytest.raises(InvalidStatus) as refused, socket.create_connection(("127.0.0.1", shared_server.port)) as direct:
+        connect(f"ws://{host}{place}", sock=direct, additional_headers=rest, proxy=None)
+    assert refused.value.response.status_code == status
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    project = Project(tmp_path_factory.mktemp("shared"))
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    project.inside("run", "sweep.yaml", check=0)
+    made = Server(project)
+    made.start()
+    yield made
+    made.kill()
+    project.close()

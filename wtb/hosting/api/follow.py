@@ -1,0 +1,117 @@
+"""The requests that stay open: events of a sweep as server-sent events, and the same messages over a WebSocket.
+
+Source: the HTML standard, "Server-sent events" (event streams and `Last-Event-ID`); RFC 6455 for WebSocket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Query, WebSocket
+from starlette.responses import Response, StreamingResponse
+from starlette.websockets import WebSocketDisconnect
+
+from wtb.core.errors import WTBError
+from wtb.hosting.api.problems import Problem
+from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
+from wtb.operations.context import Context
+from wtb.operations.inspection.log import Selection, select_events
+
+PATH = f"{PREFIX}/sweeps/{{ref}}/events"
+_RECONNECT = b"retry: 1000\n\n"  # after so many milliseconds the client comes again
+_COMMENT = b": nothing new\n\n"
+_SERVICE_RESTART = 1012  # the client may connect again at once
+
+Severity = Annotated[str, Query(description="The least that is sent: debug, info, warning or error.")]
+Kinds = Annotated[list[str], Query(description="What their kinds begin with; by default all.")]
+After = Annotated[
+    str | None, Query(description="The id of the last message that was seen, or `now`; by default from the beginning.")
+]
+MaxBehind = Annotated[
+    int | None,
+    Query(ge=1, description="How many events may be outstanding before they are left out for a `reset`."),
+]
+
+
+def router(context: Context, streams: Streams) -> APIRouter:
+    """Return both requests.
+
+    Args:
+        context: Where the sweeps are.
+        streams: The server's streams.
+    """
+    routes = APIRouter()
+
+    async def selected(ref: str, severity: str, kinds: list[str]) -> Selection:
+        return await run_sync(partial(select_events, context, ref, severity=severity, kinds=kinds))
+
+    @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
+    async def events(
+        ref: str,
+        severity: Severity = "debug",
+        kinds: Kinds = [],  # noqa: B006  # FastAPI copies it
+        after: After = None,
+        max_behind: MaxBehind = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        position = read_position(last_event_id or after)
+        selection = await selected(ref, severity, kinds)
+        if streams.followers >= MOST_SUBSCRIBERS:
+            return _full()
+        messages = streams.follow(selection, position, max_behind)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
+        return StreamingResponse(_as_events(messages), media_type="text/event-stream", headers=headers)
+
+    @routes.websocket(PATH)
+    async def socket(
+        websocket: WebSocket,
+        ref: str,
+        severity: Severity = "debug",
+        kinds: Kinds = [],  # noqa: B006
+        after: After = None,
+        max_behind: MaxBehind = None,
+    ) -> None:
+        position = read_position(after)
+        selection = await selected(ref, severity, kinds)
+        if streams.followers >= MOST_SUBSCRIBERS:
+            await websocket.send_denial_response(_full())
+            return
+        await websocket.accept()
+        sending = asyncio.create_task(_send(websocket, streams.follow(selection, position, max_behind)))
+        try:
+            async for _ in websocket.iter_bytes():
+                pass  # nothing that a follower says is of interest, but that it goes
+        finally:
+            sending.cancel()
+
+    return routes
+
+
+def _full() -> Problem:
+    detail = f"{MOST_SUBSCRIBERS} streams are open already, which is the limit; try again later"
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+
+
+async def _as_events(messages: AsyncGenerator[Message | None, None]) -> AsyncIterator[bytes]:
+    yield _RECONNECT
+    with suppress(WTBError):  # the database is out of reach: the client comes again, and is told so
+        async with aclosing(messages):
+            async for message in messages:
+                yield _COMMENT if message is None else b"id: %b\ndata: %b\n\n" % (message.id.encode(), message.text)
+
+
+async def _send(websocket: WebSocket, messages: AsyncGenerator[Message | None, None]) -> None:
+    with suppress(WebSocketDisconnect):
+        with suppress(WTBError):  # as above
+            async with aclosing(messages):
+                async for message in messages:
+                    if message is not None:  # pings of the protocol keep the connection
+                        await websocket.send_text(message.text.decode())
+        await websocket.close(_SERVICE_RESTART)

@@ -1,0 +1,235 @@
+"""Events of sweeps as they happen: one reader for all who follow, and no queue for any of them.
+
+A follower is a position in the log. What is new is read once for each selection of events that somebody follows, is
+encoded once, and is kept for a few seconds as frames; who is further back than those reads the log itself until it
+comes to them. So a follower that is slow costs no memory, and one that comes back continues where it was, whichever
+server it asks: the position is in the log, not in the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import NamedTuple
+
+import orjson
+from anyio.to_thread import run_sync
+
+from wtb.core.errors import InputError, WTBError
+from wtb.operations.context import Context
+from wtb.operations.inspection.log import Page, Selection, events_after, last_event
+from wtb.operations.inspection.sweeps import status
+from wtb.store.log import START, LogPosition
+
+FRAME_VERSION = 1
+INTERVAL_S = 0.2  # frames come at most five times a second
+SILENCE_S = 15.0  # after it a comment is sent, so that no proxy takes the connection for dead
+KEPT_FRAMES = 50  # ten seconds of them, for those who are a little behind
+MOST_SUBSCRIBERS = 400  # at a time
+NOW = "now"
+_RETRY_S = 1.0  # while the database is out of reach
+_POSITION = re.compile(r"(-1|\d{1,19})-(\d{1,19})")
+_log = logging.getLogger("wtb")
+
+
+class Message(NamedTuple):
+    """What a follower is sent.
+
+    Attributes:
+        id: The position in the log that comes with it; with it one continues.
+        text: JSON, in one line.
+    """
+
+    id: str
+    text: bytes
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What was selected of one stretch of the log, after a position and up to another, if anything was."""
+
+    after: LogPosition
+    upto: LogPosition
+    message: Message | None
+
+
+def read_position(text: str | None) -> LogPosition | None:
+    """Read a position that a frame had as its id.
+
+    Returns:
+        The position, before all events if none is given, or None for `now`.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    if not text:
+        return START
+    if text == NOW:
+        return None
+    found = _POSITION.fullmatch(text)
+    if found is None or int(found[2]) >= 1 << 63 or int(found[1]) >= 1 << 63:
+        detail = f"{text!r} is not a position in the log; expected the id of a message, or {NOW}"
+        raise InputError(detail, argument="after")
+    return int(found[1]), int(found[2])
+
+
+def _frame(after: LogPosition, page: Page) -> _Frame:
+    return _Frame(after, page.upto, _message("events", page.upto, events=page.events) if page.events else None)
+
+
+def _message(kind: str, position: LogPosition, **content: object) -> Message:
+    id = "-".join(map(str, position))
+    return Message(id, orjson.dumps({"version": FRAME_VERSION, "id": id, "type": kind, **content}, default=str))
+
+
+class _Tail:
+    """The end of the log of one selection, as far as it was read."""
+
+    def __init__(self, position: LogPosition) -> None:
+        self.position = position
+        self.followers = 0
+        self._frames: deque[_Frame] = deque(maxlen=KEPT_FRAMES)
+        self._more = asyncio.Event()
+
+    def add(self, frame: _Frame) -> None:
+        """Take what was read next, and wake who waits."""
+        self.position = frame.upto
+        self._frames.append(frame)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have those who wait look again."""
+        self._more.set()
+        self._more = asyncio.Event()
+
+    def after(self, position: LogPosition) -> _Frame | None:
+        """Return the frame that continues a position, if it is kept."""
+        return next((frame for frame in self._frames if frame.after == position), None)
+
+    async def wait(self, most_s: float) -> None:
+        """Wait until there may be more, but not for longer than some seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._more.wait(), most_s)
+
+
+class Streams:
+    """All streams of a server."""
+
+    def __init__(self, context: Context) -> None:
+        """Make it; nothing is read until somebody follows.
+
+        Args:
+            context: Where the logs are.
+        """
+        self._context = context
+        self._tails: dict[Selection, _Tail] = {}
+        self._closed = False
+        self._wanted = asyncio.Event()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Read the logs that are followed, inside the block."""
+        reader = asyncio.create_task(self._read())
+        try:
+            yield
+        finally:
+            self.close()
+            reader.cancel()
+
+    @property
+    def followers(self) -> int:
+        """How many follow."""
+        return sum(tail.followers for tail in self._tails.values())
+
+    def close(self) -> None:
+        """End all streams: who follows comes again, and continues where it was."""
+        self._closed = True
+        for tail in self._tails.values():
+            tail.wake()
+
+    async def follow(
+        self, selection: Selection, after: LogPosition | None, max_behind: int | None
+    ) -> AsyncGenerator[Message | None, None]:
+        """Yield messages from a position on, for as long as the server runs, and None after each silence.
+
+        Args:
+            selection: Which events.
+            after: The position to continue, or None for the end.
+            max_behind: If the log is further ahead than so many events (of all sweeps), a `reset` with the status
+                of the sweep comes in place of them. By default none is left out.
+
+        Raises:
+            WTBError: If the database cannot be read.
+        """
+        async with self._tail(selection) as tail:
+            position, heard = tail.position if after is None else after, monotonic()
+            while not self._closed:
+                if max_behind is not None and tail.position[1] - position[1] > max_behind:
+                    position = tail.position
+                    yield await self._reset(selection, position)
+                frame = tail.after(position)
+                if frame is None and position < tail.position:
+                    frame = await self._catch_up(selection, position, tail.position)
+                if frame is None:
+                    await tail.wait(heard + SILENCE_S - monotonic())
+                else:
+                    position = frame.upto
+                if frame is not None and frame.message is not None:
+                    yield frame.message
+                    heard = monotonic()
+                elif monotonic() >= heard + SILENCE_S:
+                    yield None
+                    heard = monotonic()
+
+    @asynccontextmanager
+    async def _tail(self, selection: Selection) -> AsyncIterator[_Tail]:
+        if selection not in self._tails:
+            last = await run_sync(last_event, self._context, selection)
+            self._tails.setdefault(selection, _Tail(last))
+        tail = self._tails[selection]
+        tail.followers += 1
+        self._wanted.set()
+        try:
+            yield tail
+        finally:
+            tail.followers -= 1
+            if not tail.followers:
+                del self._tails[selection]
+
+    async def _reset(self, selection: Selection, position: LogPosition) -> Message:
+        document = await run_sync(status, self._context, selection.sweep)
+        return _message("reset", position, status=document)
+
+    async def _catch_up(self, selection: Selection, after: LogPosition, upto: LogPosition) -> _Frame:
+        """Read what comes next, no further than the reader of all has come, where its frames begin."""
+        page = await run_sync(partial(events_after, self._context, selection, after, until=upto))
+        return await run_sync(_frame, after, page)
+
+    async def _read(self) -> None:
+        """Read what is new of each log that is followed, again and again."""
+        while True:
+            if not self._tails:
+                self._wanted.clear()
+                await self._wanted.wait()
+            for selection, tail in list(self._tails.items()):
+                try:
+                    await self._read_on(selection, tail)
+                except WTBError as error:
+                    _log.warning("streams wait: %s", error)
+                    await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _read_on(self, selection: Selection, tail: _Tail) -> None:
+        is_last = False
+        while not is_last:
+            page = await run_sync(events_after, self._context, selection, tail.position)
+            if page.upto > tail.position:
+                tail.add(await run_sync(_frame, tail.position, page))
+            is_last = page.is_last
