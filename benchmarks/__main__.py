@@ -24,6 +24,7 @@ BENCHMARKS = {
     "queued": "distributed.queued",
     "idle": "distributed.idle",
     "plans": "distributed.query_plans",
+    "streams": "distributed.streams",
     "tallies": "distributed.tallies",
     "evidence": "embedded.evidence",
     "saver": "embedded.saver",
