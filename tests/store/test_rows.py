@@ -27,6 +27,7 @@ TABLES: dict[type, sa.Table] = {
     rows.SessionRow: schema.sessions,
     rows.RunnerRow: schema.runners,
     rows.BudgetRow: schema.budgets,
+    rows.TokenRow: schema.tokens,
 }
 
 

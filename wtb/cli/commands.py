@@ -92,6 +92,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "db": Entry("admin.project", "Show the version of the database, or upgrade it."),
         "session": Entry("admin.sessions", "Keep sweeps of people or purposes apart, with quotas."),
         "budget": Entry("admin.budgets", "Limit what projects and sessions may spend."),
+        "token": Entry("admin.tokens", "Say who may ask `wtb serve`, and for what."),
         "up": Entry("admin.stack", "Start servers, a worker and the scheduler, all in this folder."),
         "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),
         "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),

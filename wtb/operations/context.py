@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import getpass
 import logging
 import os
@@ -101,6 +102,12 @@ class Context:
             if not self._notifiers:
                 self._notifiers.append(_new_notifier(self.broker))
             return self._notifiers[0]
+
+    def acting_as(self, by: str) -> Context:
+        """Return the same place in which somebody else acts; closing either closes both."""
+        other = copy.copy(self)
+        object.__setattr__(other, "by", by)  # everything else is shared, what notifies workers, too
+        return other
 
     def close(self) -> None:
         """End what notifies workers, and close the connections to the database."""

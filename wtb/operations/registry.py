@@ -520,4 +520,23 @@ OPERATIONS: Mapping[str, Operation] = {
         needs=Permission.administer,
         effect=Effect.changes,
     ),
+    "token create": Operation(
+        "administration.tokens:create_token",
+        "Make a token for `wtb serve`, and print it once.",
+        ("Bench.create_token",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+    ),
+    "token list": Operation(
+        "administration.tokens:list_tokens",
+        "List tokens with what their holders may do, and when they were used.",
+        ("Bench.tokens",),
+    ),
+    "token revoke": Operation(
+        "administration.tokens:revoke_token",
+        "Let a token be of no more use.",
+        ("Bench.revoke_token",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+    ),
 }

@@ -706,6 +706,26 @@ class SlotHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token, by its digest.
+
+    Attributes:
+        scopes: What its holder may do, by the names of `Permission`.
+        used_at: When it was last used, to the minute.
+    """
+
+    id: str
+    name: str
+    digest: str
+    scopes: Sequence[str]
+    created_at: float
+    created_by: str
+    expires_at: float | None
+    used_at: float | None
+    revoked_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetRow:
     """A budget: of a session, project or sweep (`scope`, `key`), or of a node of a sweep.
 

@@ -20,8 +20,11 @@ from starlette.responses import PlainTextResponse
 from tests.support.documents import validator
 from tests.support.project import FLOW, SWEEP, Project, Running
 from wtb.hosting.api.guard import Guard, Limits
+from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.routes import PREFIX, ROUTES, WITHOUT_ROUTE
+from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS, Effect
+from wtb.store.database import Database
 
 TOKEN = "a-token-of-the-tests-own"
 SPY = "from pathlib import Path\n\nPath(__file__).with_name('was-imported').touch()\n"
@@ -212,7 +215,8 @@ def test_a_body_that_does_not_come_is_refused() -> None:
     headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
     limits = Limits(body_s=0.01)
-    guard = Guard(PlainTextResponse("read"), token=TOKEN, hosts=["localhost"], limits=limits)
+    identities = Identities(Context(Database("sqlite://")), TOKEN)
+    guard = Guard(PlainTextResponse("read"), identities=identities, hosts=["localhost"], limits=limits)
     asyncio.run(guard(scope, receive, send))
     assert sent[0]["status"] == 408
 

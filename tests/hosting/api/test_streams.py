@@ -10,8 +10,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from tests.hosting.api.serving import HEADERS, Server, messages_of
 from tests.support.bench import Bench
 from tests.support.documents import validator
-from tests.support.project import FLOW, SWEEP, Project, Running
+from tests.support.project import FLOW, SWEEP, Project
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
@@ -35,8 +36,6 @@ from wtb.store.events import add_event
 from wtb.store.log import START, LogPosition
 from wtb.store.read import queries
 
-TOKEN = "a-token-of-the-tests-own"
-HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 ABOUT = {"session_id": "default", "execution_id": None}
 
 
@@ -75,9 +74,13 @@ def write_events(bench: Bench, count: int, kind: str = "sweep.note") -> None:
             add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, kind, {"number": number})
 
 
+async def all_of_them(owners: Collection[str]) -> set[str]:
+    return set(owners)
+
+
 @asynccontextmanager
 async def following(bench: Bench) -> AsyncIterator[Streams]:
-    made = Streams(Context(bench.database))
+    made = Streams(Context(bench.database), all_of_them)
     async with made.reading():
         yield made
 
@@ -286,38 +289,6 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 # Over HTTP
 
 
-class Server:
-    """`wtb serve`, which may be killed and started again at the same address."""
-
-    def __init__(self, project: Project) -> None:
-        self.project = project
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.running: Running | None = None
-
-    def start(self) -> None:
-        self.running = self.project.start("serve", "--port", str(self.port), env={"WTB_SERVER_TOKEN": TOKEN})
-        self.project.until(self._answers, "the server answers")
-
-    def _answers(self) -> bool:
-        with suppress(OSError, http.client.HTTPException), self.asked("/health") as response:
-            return response.status == 200
-        return False
-
-    def kill(self) -> None:
-        assert self.running is not None
-        self.running.signal(signal.SIGKILL)
-        self.running.wait()
-
-    @contextmanager
-    def asked(self, path: str, headers: dict[str, str] = HEADERS) -> Iterator[http.client.HTTPResponse]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
-            connection.request("GET", PREFIX + path, headers=headers)
-            with connection.getresponse() as response:
-                yield response
-
-
 @pytest.fixture
 def server(tmp_path: Path, prepared_url: str) -> Iterator[Server]:
     project = Project(tmp_path / "project")
@@ -329,20 +300,6 @@ def server(tmp_path: Path, prepared_url: str) -> Iterator[Server]:
     if made.running is not None:
         made.kill()
     project.close()
-
-
-def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
-    """Yield server-sent events as ids and what they carry, by the rules of the standard."""
-    id, data = "", ""
-    for line in response:
-        name, _, value = line.decode().rstrip("\n").partition(": ")
-        if name == "id":
-            id = value
-        elif name == "data":
-            data = value
-        elif not line.strip() and data:
-            yield id, json.loads(data)
-            data = ""
 
 
 def test_a_follower_of_a_server_that_is_killed_misses_nothing_and_sees_nothing_twice(server: Server) -> None:

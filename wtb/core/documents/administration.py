@@ -144,6 +144,34 @@ class SessionsDocument(TypedDict):
     sessions: list[SessionDocument]
 
 
+TokenState = Literal["active", "expired", "revoked"]
+
+
+class TokenDocument(TypedDict):
+    """A token, without itself; used_at is to the minute."""
+
+    name: str
+    state: TokenState
+    scopes: list[str]
+    created_at: str
+    created_by: str
+    expires_at: str | None
+    used_at: str | None
+    revoked_at: str | None
+
+
+class NewTokenDocument(TokenDocument):
+    """A token that was made just now; it is shown once."""
+
+    token: str
+
+
+class TokensDocument(TypedDict):
+    """All tokens, the newest first."""
+
+    tokens: list[TokenDocument]
+
+
 class SessionRunner(TypedDict):
     """A process that holds slots of a session."""
 

@@ -92,6 +92,8 @@ DOCUMENTS: dict[str, Document] = {
     "sessions": Document(administration.SessionsDocument, ("session list",)),
     "session": Document(administration.OneSessionDocument, ("session show",)),
     "budgets": Document(costs.BudgetsDocument, ("budget list",)),
+    "token": Document(administration.NewTokenDocument, ("token create",)),
+    "tokens": Document(administration.TokensDocument, ("token list",)),
     "round": Document(administration.RoundDocument, ("scheduler --once",)),
     **{f"event-{_kind(event)}": Document(event, ("log",)) for event in get_args(events.EventDocument)},
 }

@@ -20,6 +20,7 @@ from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.api.follow import router
 from wtb.hosting.api.guard import OPEN, Guard, Limits
+from wtb.hosting.api.identities import Identities, Identity
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
@@ -38,7 +39,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
 
     Args:
         context: Where they act.
-        token: What a caller must know.
+        token: That of the operator, who may do everything.
         hosts: The names by which the server may be asked.
         limits: What a request may take.
 
@@ -46,7 +47,8 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
         An ASGI application.
     """
 
-    streams = Streams(context)
+    identities = Identities(context, token)
+    streams = Streams(context, identities.still_active)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -62,7 +64,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
         openapi_url=f"{PREFIX}/openapi.json",
         lifespan=lifespan,
     )
-    app.add_middleware(Guard, token=token, hosts=hosts, limits=limits or Limits())
+    app.add_middleware(Guard, identities=identities, hosts=hosts, limits=limits or Limits())
     app.add_exception_handler(WTBError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(WebSocketRequestValidationError, _on_bad_request)
@@ -97,8 +99,12 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.operation.function
 
-    def answer(**arguments: Any) -> Response:
-        found = route.present(function(context, **arguments))
+    def answer(request: Request, **arguments: Any) -> Response:
+        identity: Identity = request.state.identity
+        refusal = identity.refusal(route.operation.needs)
+        if refusal is not None:
+            return Problem(HTTPStatus.FORBIDDEN, refusal)
+        found = route.present(function(identity.acting_in(context), **arguments))
         if isinstance(found, Lines):
             return StreamingResponse(found.pieces, media_type=found.media_type)
         return Response(as_json(found), media_type="application/json")
@@ -106,9 +112,12 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     hints = get_type_hints(function)
     given = [one for name, one in route.operation.arguments.items() if name not in route.left_out]
     answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [_parameter(route, one, hints[one.name]) for one in given]
+        [_REQUEST, *(_parameter(route, one, hints[one.name]) for one in given)]
     )
     return answer
+
+
+_REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
 
 
 def _parameter(route: Route, parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:

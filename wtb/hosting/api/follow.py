@@ -13,16 +13,18 @@ from http import HTTPStatus
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Query, WebSocket
+from fastapi import APIRouter, Header, Query, Request, WebSocket
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
 from wtb.core.errors import WTBError
+from wtb.hosting.api.identities import Identity
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
 from wtb.operations.context import Context
 from wtb.operations.inspection.log import Selection, select_events
+from wtb.operations.registry import Permission
 
 PATH = f"{PREFIX}/sweeps/{{ref}}/events"
 _RECONNECT = b"retry: 1000\n\n"  # after so many milliseconds the client comes again
@@ -54,6 +56,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
 
     @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
     async def events(
+        request: Request,
         ref: str,
         severity: Severity = "debug",
         kinds: Kinds = [],  # noqa: B006  # FastAPI copies it
@@ -61,11 +64,14 @@ def router(context: Context, streams: Streams) -> APIRouter:
         max_behind: MaxBehind = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
+        identity: Identity = request.state.identity
+        if refusal := identity.refusal(Permission.read):
+            return Problem(HTTPStatus.FORBIDDEN, refusal)
         position = read_position(last_event_id or after)
         selection = await selected(ref, severity, kinds)
         if streams.followers >= MOST_SUBSCRIBERS:
             return _full()
-        messages = streams.follow(selection, position, max_behind)
+        messages = streams.follow(selection, position, max_behind, identity.digest)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
         return StreamingResponse(_as_events(messages), media_type="text/event-stream", headers=headers)
 
@@ -78,13 +84,18 @@ def router(context: Context, streams: Streams) -> APIRouter:
         after: After = None,
         max_behind: MaxBehind = None,
     ) -> None:
+        identity: Identity = websocket.state.identity
+        if refusal := identity.refusal(Permission.read):
+            await websocket.send_denial_response(Problem(HTTPStatus.FORBIDDEN, refusal))
+            return
         position = read_position(after)
         selection = await selected(ref, severity, kinds)
         if streams.followers >= MOST_SUBSCRIBERS:
             await websocket.send_denial_response(_full())
             return
         await websocket.accept()
-        sending = asyncio.create_task(_send(websocket, streams.follow(selection, position, max_behind)))
+        messages = streams.follow(selection, position, max_behind, identity.digest)
+        sending = asyncio.create_task(_send(websocket, messages))
         try:
             async for _ in websocket.iter_bytes():
                 pass  # nothing that a follower says is of interest, but that it goes

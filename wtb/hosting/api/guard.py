@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,7 +10,9 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wtb.hosting.api.problems import Problem
+from wtb.core.errors import WTBError
+from wtb.hosting.api.identities import Identities
+from wtb.hosting.api.problems import Problem, problem_of
 
 OPEN = frozenset({"/api/v1/health"})  # what a load balancer may ask, without a token
 
@@ -31,15 +31,15 @@ class Limits:
 
 
 class Guard:
-    """Lets only requests with the token pass, that name a host of the server, with bodies within the limits.
+    """Lets only requests of somebody known pass, that name a host of the server, with bodies within the limits.
 
     The check of hosts is what keeps a page in somebody's browser from asking a server on loopback under the page's own
     name (DNS rebinding). The body is read here, whole: no operation begins before it has come.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, *, identities: Identities, hosts: Collection[str], limits: Limits) -> None:
         self._app = app
-        self._digest = hashlib.sha256(token.encode()).digest()
+        self._identities = identities
         self._hosts = frozenset(host.lower() for host in hosts)
         self._limits = limits
 
@@ -48,7 +48,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["path"], headers)
+        refusal = self._wrong_host(headers) or await self._unknown(scope, headers)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -61,20 +61,26 @@ class Guard:
             return
         await self._app(scope, _replayed(body, receive), send)
 
-    def _refusal(self, path: str, headers: Headers) -> Problem | None:
+    def _wrong_host(self, headers: Headers) -> Problem | None:
         host = _name_of(headers.get("host", ""))
         if host not in self._hosts:
             detail = f"this server is not {host or 'without a name'!r}; `wtb serve --allow NAME` lets it have a name"
             return Problem(HTTPStatus.MISDIRECTED_REQUEST, detail)
-        if path not in OPEN and not self._is_known(headers.get("authorization", "")):
-            detail = "the token is missing or wrong; expected the header `Authorization: Bearer TOKEN`"
-            return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
         return None
 
-    def _is_known(self, authorization: str) -> bool:
-        scheme, _, token = authorization.partition(" ")
-        given = hashlib.sha256(token.strip().encode()).digest()
-        return scheme.lower() == "bearer" and hmac.compare_digest(given, self._digest)
+    async def _unknown(self, scope: Scope, headers: Headers) -> Problem | None:
+        """Note who asks, or return what they are told if that is nobody."""
+        if scope["path"] in OPEN:
+            return None
+        try:
+            identity = await self._identities.find(headers.get("authorization", ""))
+        except WTBError as error:
+            return problem_of(error)
+        if identity is None:
+            detail = "the token is missing or of no use; expected the header `Authorization: Bearer TOKEN`"
+            return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
+        scope.setdefault("state", {})["identity"] = identity
+        return None
 
     async def _body(self, receive: Receive) -> bytes | Problem:
         limits, body = self._limits, bytearray()

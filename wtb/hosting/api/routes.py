@@ -129,13 +129,14 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sessions", "session list", _under("sessions")),
     Route("GET", "/sessions/{name}", "session show"),
     Route("GET", "/budgets", "budget list", _under("budgets")),
+    Route("GET", "/tokens", "token list", _under("tokens")),
     Route("GET", "/watch", "watch", _watched),
 )
 
 _RUNS = "it runs code of users, and the server imports none"
 _WAITS = "it takes longer than a request may"
 _FILES = "it reads or writes files of the machine of its caller"
-_ADMINISTERS = "one token has one set of rights yet, and they do not include administration"
+_ADMINISTERS = "whoever administers has the database, and commands for it"
 
 # Why operations have no route. A test holds both tables against the registry.
 WITHOUT_ROUTE: Mapping[str, str] = {
@@ -152,7 +153,16 @@ WITHOUT_ROUTE: Mapping[str, str] = {
     **dict.fromkeys(
         (
             *("schedule remove", "schedule check", "baseline set", "baseline remove", "pin", "unpin", "gc", "delete"),
-            *("session create", "session change", "session archive", "session delete", "budget set", "budget clear"),
+            *(
+                "token create",
+                "token revoke",
+                "session create",
+                "session change",
+                "session archive",
+                "session delete",
+                "budget set",
+                "budget clear",
+            ),
         ),
         _ADMINISTERS,
     ),

@@ -32,7 +32,7 @@ def serve(
         context: Where operations act.
         address: The address to listen on.
         port: The port; 0 for a free one.
-        token: What a caller must know.
+        token: That of the operator, who may do everything; others have tokens of their own.
         allow: Names of this server besides those of loopback and its address.
         report: Takes the line that says where it listens.
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +34,10 @@ SILENCE_S = 15.0  # after it a comment is sent, so that no proxy takes the conne
 KEPT_FRAMES = 50  # ten seconds of them, for those who are a little behind
 MOST_SUBSCRIBERS = 400  # at a time
 NOW = "now"
+_REVOKED_S = 0.5  # between two looks whether tokens were revoked
 _RETRY_S = 1.0  # while the database is out of reach
 _POSITION = re.compile(r"(-1|\d{1,19})-(\d{1,19})")
+StillActive = Callable[[Collection[str]], Awaitable[set[str]]]
 _log = logging.getLogger("wtb")
 
 
@@ -122,13 +124,17 @@ class _Tail:
 class Streams:
     """All streams of a server."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, still_active: StillActive) -> None:
         """Make it; nothing is read until somebody follows.
 
         Args:
             context: Where the logs are.
+            still_active: Which of those who follow may still do so.
         """
         self._context = context
+        self._still_active = still_active
+        self._owners: Counter[str] = Counter()
+        self._ended: set[str] = set()
         self._tails: dict[Selection, _Tail] = {}
         self._closed = False
         self._wanted = asyncio.Event()
@@ -136,12 +142,13 @@ class Streams:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
         """Read the logs that are followed, inside the block."""
-        reader = asyncio.create_task(self._read())
+        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._end_revoked())]
         try:
             yield
         finally:
             self.close()
-            reader.cancel()
+            for task in tasks:
+                task.cancel()
 
     @property
     def followers(self) -> int:
@@ -151,11 +158,10 @@ class Streams:
     def close(self) -> None:
         """End all streams: who follows comes again, and continues where it was."""
         self._closed = True
-        for tail in self._tails.values():
-            tail.wake()
+        self._wake_all()
 
     async def follow(
-        self, selection: Selection, after: LogPosition | None, max_behind: int | None
+        self, selection: Selection, after: LogPosition | None, max_behind: int | None, owner: str | None = None
     ) -> AsyncGenerator[Message | None, None]:
         """Yield messages from a position on, for as long as the server runs, and None after each silence.
 
@@ -164,13 +170,14 @@ class Streams:
             after: The position to continue, or None for the end.
             max_behind: If the log is further ahead than so many events (of all sweeps), a `reset` with the status
                 of the sweep comes in place of them. By default none is left out.
+            owner: Whose stream it is: the digest of their token. It ends when they may no longer follow.
 
         Raises:
             WTBError: If the database cannot be read.
         """
-        async with self._tail(selection) as tail:
+        async with self._tail(selection) as tail, self._owned(owner):
             position, heard = tail.position if after is None else after, monotonic()
-            while not self._closed:
+            while not self._closed and owner not in self._ended:
                 if max_behind is not None and tail.position[1] - position[1] > max_behind:
                     position = tail.position
                     yield await self._reset(selection, position)
@@ -202,6 +209,35 @@ class Streams:
             tail.followers -= 1
             if not tail.followers:
                 del self._tails[selection]
+
+    @asynccontextmanager
+    async def _owned(self, owner: str | None) -> AsyncIterator[None]:
+        if owner is None:
+            yield
+            return
+        self._owners[owner] += 1
+        try:
+            yield
+        finally:
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
+                self._ended.discard(owner)
+
+    def _wake_all(self) -> None:
+        for tail in self._tails.values():
+            tail.wake()
+
+    async def _end_revoked(self) -> None:
+        """End the streams of those whose tokens are of no more use."""
+        while True:
+            await asyncio.sleep(_REVOKED_S)
+            if owners := set(self._owners):
+                try:
+                    self._ended |= owners - await self._still_active(owners)
+                except WTBError as error:
+                    _log.warning("whether tokens were revoked is not known: %s", error)
+                self._wake_all()
 
     async def _reset(self, selection: Selection, position: LogPosition) -> Message:
         document = await run_sync(status, self._context, selection.sweep)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from wtb.config.retention_policy import Policy
 from wtb.core.arguments.checking import as_path
-from wtb.core.documents.administration import ImportedDocument, OneSessionDocument, SessionDocument
+from wtb.core.documents.administration import (
+    ImportedDocument,
+    NewTokenDocument,
+    OneSessionDocument,
+    SessionDocument,
+    TokenDocument,
+)
 from wtb.core.documents.costs import BudgetDocument
 from wtb.operations.administration import budgets as budget_operations
 from wtb.operations.administration import sessions as session_operations
+from wtb.operations.administration import tokens as token_operations
 from wtb.operations.administration.budgets import Budgets
 from wtb.operations.administration.sessions import DeletedSession
 from wtb.operations.archive.importer import MAX_BYTES, import_execution
@@ -116,6 +123,34 @@ class Administration:
     def budgets(self, sweep: str | None = None) -> list[BudgetDocument]:
         """List budgets with what is spent of each, and what attempts that are under way have reserved."""
         return budget_operations.list_budgets(self._context, sweep)
+
+    @documented_by(token_operations.create_token)
+    def create_token(
+        self, name: str, *, scopes: Sequence[str] = ("read",), expires_s: float | None = None
+    ) -> NewTokenDocument:
+        """Make a token, by which its holder may ask a server. The database keeps a digest of it."""
+        return token_operations.create_token(self._context, name, scopes=scopes, expires_s=expires_s)
+
+    @documented_by(token_operations.list_tokens)
+    def tokens(self) -> list[TokenDocument]:
+        """List tokens with what their holders may do, and when they were used.
+
+        Returns:
+            A document for each, the newest first.
+        """
+        return token_operations.list_tokens(self._context)
+
+    @documented_by(token_operations.revoke_token)
+    def revoke_token(self, name: str) -> TokenDocument:
+        """Let a token be of no more use; what it has open ends within a second.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            Its document.
+        """
+        return token_operations.revoke_token(self._context, name)
 
     @documented_by(collect)
     def collect(self, policy: Policy | None = None, *, dry_run: bool = False) -> Collected:

@@ -60,10 +60,15 @@ def session_name(given: str | None = None) -> str:
     return given or os.environ.get("WTB_SESSION") or DEFAULT_SESSION
 
 
+def is_name(name: str) -> bool:
+    """Return whether a session, or a token, may have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 @checked
 def check_name(name: str) -> None:
     """Raises InputError where a session must not have this name."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InputError(f"{name!r} cannot be the name of a session; expected {NAMES}")
 
 
@@ -102,7 +107,7 @@ def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> Sessio
 def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     """Return the error for a session that does not exist, with a near match."""
     near = did_you_mean(name, known)
-    how = f"`wtb session create {name}` makes it" if _NAME.fullmatch(name) else "`wtb session list` shows all"
+    how = f"`wtb session create {name}` makes it" if is_name(name) else "`wtb session list` shows all"
     return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
 
 

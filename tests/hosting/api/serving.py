@@ -1,0 +1,63 @@
+"""A server of the tests, and how it is asked."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from tests.support.project import Project, Running
+from wtb.hosting.api.routes import PREFIX
+
+TOKEN = "a-token-of-the-tests-own"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Server:
+    """`wtb serve`, which may be killed and started again at the same address."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.running: Running | None = None
+
+    def start(self) -> None:
+        self.running = self.project.start("serve", "--port", str(self.port), env={"WTB_SERVER_TOKEN": TOKEN})
+        self.project.until(self._answers, "the server answers")
+
+    def _answers(self) -> bool:
+        with suppress(OSError, http.client.HTTPException), self.asked("/health") as response:
+            return response.status == 200
+        return False
+
+    def kill(self) -> None:
+        assert self.running is not None
+        self.running.signal(signal.SIGKILL)
+        self.running.wait()
+
+    @contextmanager
+    def asked(self, path: str, headers: dict[str, str] = HEADERS) -> Iterator[http.client.HTTPResponse]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request("GET", PREFIX + path, headers=headers)
+            with connection.getresponse() as response:
+                yield response
+
+
+def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
+    """Yield server-sent events as ids and what they carry, by the rules of the standard."""
+    id, data = "", ""
+    for line in response:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name == "id":
+            id = value
+        elif name == "data":
+            data = value
+        elif not line.strip() and data:
+            yield id, json.loads(data)
+            data = ""

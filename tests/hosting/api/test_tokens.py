@@ -1,0 +1,222 @@
+"""Whoever has a token may do what it says for as long as it is of use, and no more."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.hosting.api.serving import Server, messages_of
+from tests.support.documents import validator
+from tests.support.project import FLOW, SWEEP, Project
+from wtb.core.errors import ConflictError, InputError
+from wtb.hosting.api.routes import PREFIX, ROUTES
+from wtb.operations.administration.tokens import create_token, list_tokens, revoke_token
+from wtb.operations.context import Context
+from wtb.operations.registry import Permission
+from wtb.store.control import tokens as store
+from wtb.store.database import Database
+
+
+@pytest.fixture
+def context(prepared_url: str) -> Iterator[Context]:
+    made = Context(Database(prepared_url), by="ann")
+    yield made
+    made.close()
+
+
+def test_a_token_is_kept_by_its_digest_alone(context: Context) -> None:
+    made = create_token(context, "nightly", scopes=["steer", "read"], expires_s=60)
+    assert made["scopes"] == ["read", "steer"]
+    assert (made["state"], made["created_by"]) == ("active", "ann")
+    secret = made["token"].removeprefix("wtb_")
+    assert len(secret) >= 27, "160 bits"
+    (row,) = store.list_tokens(context.database)
+    assert secret not in repr(row)
+    (listed,) = list_tokens(context)
+    assert listed == {key: value for key, value in made.items() if key != "token"}
+
+
+def test_no_two_tokens_are_alike(context: Context) -> None:
+    made = {create_token(context, f"t{number}")["token"] for number in range(100)}
+    assert len(made) == 100
+    with pytest.raises(ConflictError, match="there is, or was, a token 't1'"):
+        create_token(context, "t1")
+    revoke_token(context, "t1")
+    with pytest.raises(ConflictError):
+        create_token(context, "t1")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("", {}, "name is empty"),
+        ("a b", {}, "cannot be the name of a token"),
+        ("a" * 65, {}, "cannot be the name of a token"),
+        ("a", {"scopes": []}, "there is no scope"),
+        ("a", {"scopes": ["raed"]}, "'raed' is not a scope; did you mean 'read'"),
+        ("a", {"scopes": "read"}, "scopes is 'read'; expected a list"),
+        ("a", {"expires_s": -1}, "expires_s is -1"),
+    ],
+)
+def test_what_is_no_token_is_refused(context: Context, name: str, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words.replace("?", r"\?")):
+        create_token(context, name, **more)
+    assert list_tokens(context) == []
+
+
+def test_a_token_that_is_of_no_more_use_is_nobodys(context: Context) -> None:
+    for name, expires_s in (("revoked", None), ("expired", 0), ("lasting", 3600)):
+        create_token(context, name, expires_s=expires_s)
+    first = revoke_token(context, "revoked")
+    assert revoke_token(context, "revoked") == first, "it stays revoked since then"
+    with pytest.raises(InputError, match="there is no token 'lastin'; did you mean 'lasting'"):
+        revoke_token(context, "lastin")
+    digests = {row.name: row.digest for row in store.list_tokens(context.database)}
+    assert {one["name"]: one["state"] for one in list_tokens(context)} == {
+        "revoked": "revoked",
+        "expired": "expired",
+        "lasting": "active",
+    }
+    assert {name for name, digest in digests.items() if store.use_token(context.database, digest)} == {"lasting"}
+    assert store.active_digests(context.database, digests.values()) == {digests["lasting"]}
+
+
+def test_when_a_token_was_used_is_kept_to_the_minute(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_token(context, "ann")
+    (row,) = store.list_tokens(context.database)
+    assert row.used_at is None
+    store.use_token(context.database, row.digest)
+    (used,) = store.list_tokens(context.database)
+    assert used.used_at is not None
+    store.use_token(context.database, row.digest)
+    assert store.list_tokens(context.database) == [used], "no second write within a minute"
+    monkeypatch.setattr(store, "_USED_S", -1)
+    store.use_token(context.database, row.digest)
+    (again,) = store.list_tokens(context.database)
+    assert again.used_at is not None
+    assert again.used_at > used.used_at
+
+
+# Over HTTP
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    project = Project(tmp_path_factory.mktemp("tokens"))
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    project.inside("run", "sweep.yaml", "--break", "B", check=1)
+    made = Server(project)
+    made.start()
+    yield made
+    made.kill()
+    project.close()
+
+
+def token_of(server: Server, name: str, *options: str) -> dict[str, str]:
+    """Make a token by the command, and return the header that sends it."""
+    made = server.project.inside("token", "create", name, *options, "--format", "json", check=0).json
+    validator("token").validate(made)
+    return {"Authorization": f"Bearer {made['token']}"}
+
+
+def ask(server: Server, method: str, path: str, headers: dict[str, str], body: Any = None) -> tuple[int, Any]:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, PREFIX + path, text, {**headers, "Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
+    """With a token for each scope: what it lacks is forbidden, whether the thing exists or not."""
+    headers = {scope: token_of(server, f"only-{scope}", "--scope", scope) for scope in Permission}
+    for route in ROUTES:
+        path = route.path
+        for name in ("ref", "before", "after", "a", "b", "name"):
+            path = path.replace(f"{{{name}}}", "nothing")
+        for scope, header in headers.items():
+            status, answer = ask(server, route.method, path, header, {} if route.method == "POST" else None)
+            if scope is route.operation.needs:
+                assert status in (200, 400, 404), (route, answer)
+            else:
+                assert status == 403, (route, scope)
+                assert f"may {scope}; this takes one with the scope {route.operation.needs}" in answer["detail"]
+    status, _ = ask(server, "GET", "/sweeps/first/events", headers[Permission.steer])
+    assert status == 403
+
+
+def test_events_name_the_token_by_which_something_was_done(server: Server) -> None:
+    header = token_of(server, "bob", "--scope", "read,steer")
+    sweep = ask(server, "GET", "/sweeps/first", header)[1]["sweep"]["id"]
+    status, _ = ask(server, "POST", f"/sweeps/{sweep}/breakpoints", header, {"add": ["C"]})
+    assert status == 200
+    lines = server.project.inside("log", sweep, "--kind", "sweep", "--format", "json", check=0).stdout.splitlines()
+    assert json.loads(lines[-1])["data"]["by"] == "bob"
+
+
+def test_what_a_revoked_token_has_open_ends_within_seconds_and_others_goes_on(server: Server) -> None:
+    cut, kept = token_of(server, "cut"), token_of(server, "kept")
+    url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
+    with (
+        server.asked("/sweeps/first/events", cut) as stream,
+        connect(url, additional_headers=cut) as socket,
+        connect(url, additional_headers=kept) as other,
+    ):
+        messages = messages_of(stream)
+        assert next(messages)[1]["events"]
+        assert json.loads(socket.recv(timeout=20)) == json.loads(other.recv(timeout=20))
+        assert server.project.inside("token", "revoke", "cut", check=0).stdout == "token cut: revoked\n"
+        assert list(messages) == [], "it ends"
+        with pytest.raises(ConnectionClosed):
+            socket.recv(timeout=20)
+        with pytest.raises(TimeoutError):
+            other.recv(timeout=0.5)
+    assert ask(server, "GET", "/sweeps", cut)[0] == 401
+    assert ask(server, "GET", "/sweeps", kept)[0] == 200
+
+
+def test_a_token_that_expires_is_of_no_more_use(server: Server) -> None:
+    header = token_of(server, "short", "--expires", "1.5s")
+    assert ask(server, "GET", "/sweeps", header)[0] == 200
+    server.project.until(lambda: ask(server, "GET", "/sweeps", header)[0] == 401, "it expires")
+
+
+def test_tokens_are_listed_without_themselves(server: Server) -> None:
+    header = token_of(server, "listed")
+    listed = server.project.inside("token", "list", "--format", "json", check=0).json
+    validator("tokens").validate(listed)
+    assert "wtb_" not in json.dumps(listed)
+    assert listed["tokens"][0]["name"] == "listed"
+    over_http = ask(server, "GET", "/tokens", header)[1]["tokens"]
+    assert [one["name"] for one in over_http] == [one["name"] for one in listed["tokens"]]
+    shown = server.project.inside("token", "list", check=0).stdout
+    assert "listed" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_token_is_printed_once_and_nothing_else_with_it(server: Server) -> None:
+    made = server.project.inside("token", "create", "printed", "--scope", "read", "--expires", "30d", check=0)
+    assert made.stdout.startswith("wtb_")
+    assert len(made.stdout.split()) == 1
+    assert "may read, until" in made.stderr
+    assert "wtb_" not in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("create", "a", "--scope", "everything"), "'everything' is not a scope"),
+        (("create", "a", "--scope", ","), "answer, administer (--scope)"),
+        (("create", "a", "--expires", "soon"), "soon"),
+        (("revoke", "nobody"), "there is no token 'nobody'"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_told(server: Server, args: tuple[str, ...], words: str) -> None:
+    assert words in server.project.inside("token", *args, check=2).said

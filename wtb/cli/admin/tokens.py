@@ -1,0 +1,82 @@
+"""Commands on tokens: who may ask a server, and for what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wtb.cli import options
+from wtb.cli.console import open_context, put, put_json, say
+from wtb.cli.output import present_all
+from wtb.core.errors import InputError
+from wtb.core.texts import printable
+from wtb.core.units import parse_duration
+from wtb.display.text.admin import tokens as text
+from wtb.operations.administration import tokens as operations
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name, which events record.", show_default=False)]
+
+
+def create(
+    name: Name,
+    scopes: Annotated[
+        str,
+        typer.Option("--scope", metavar="A,B", help="What its holder may do: read, submit, steer, answer, administer."),
+    ] = "read",
+    expires_s: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help="Such as 30d; else never.", show_default=False),
+    ] = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+) -> None:
+    """Make a token for `wtb serve`, and print it once.
+
+    The database keeps a digest of it: who has lost a token needs a new one.
+
+    JSON: {token, name, state, scopes, created_at, created_by, expires_at, used_at, revoked_at}.
+
+    See also: docs/api.md says how it is sent.
+
+    Examples: wtb token create ann  |  wtb token create nightly --scope read,steer --expires 30d
+    """
+    may = [one.strip() for one in scopes.split(",") if one.strip()]
+    made = operations.create_token(open_context(db, create=True), name, scopes=may, expires_s=_seconds(expires_s))
+    if format is options.Format.json:
+        put_json(made)
+        return
+    put(made["token"])
+    say(f"token {name}: {text.scopes(made)}; it is shown this once")
+
+
+def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
+    """List tokens with what their holders may do, and when they were used.
+
+    JSON: {"tokens": [{name, state, scopes, created_at, created_by, expires_at, used_at, revoked_at}]}.
+
+    Examples: wtb token list  |  wtb token list --format json
+    """
+    nothing = "there are no tokens; `wtb token create NAME` makes one"
+    present_all("tokens", operations.list_tokens(open_context(db)), text.listed, format, output, nothing)
+
+
+def revoke(name: Name, db: options.Db = None) -> None:
+    """Let a token be of no more use.
+
+    What it has open ends within a second.
+
+    Example: wtb token revoke ann
+    """
+    revoked = operations.revoke_token(open_context(db), name)
+    put(f"token {printable(revoked['name'])}: revoked")
+
+
+def _seconds(given: str | None) -> float | None:
+    try:
+        return None if given is None else parse_duration(given)
+    except ValueError:
+        raise InputError(f"--expires {given!r}: expected a time from now on, such as 12h or 30d") from None
+
+
+TOKEN = {"create": create, "list": list_, "revoke": revoke}

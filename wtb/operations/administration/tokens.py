@@ -1,0 +1,112 @@
+"""Tokens: who may ask a server, and for what."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Seconds
+from wtb.core.documents.administration import NewTokenDocument, TokenDocument, TokenState
+from wtb.core.errors import InputError, did_you_mean
+from wtb.core.serialization.plain_json import iso
+from wtb.operations.context import Context
+from wtb.operations.registry import Permission
+from wtb.store.control import tokens as store
+from wtb.store.limits.sessions import NAMES, is_name
+from wtb.store.rows import TokenRow
+
+PREFIX = "wtb_"  # by which programs that look for secrets in files know it
+_BYTES = 20  # 160 random bits
+
+
+@checked
+def create_token(
+    context: Context, name: str, *, scopes: Sequence[str] = ("read",), expires_s: Seconds | None = None
+) -> NewTokenDocument:
+    """Make a token, by which its holder may ask a server. The database keeps a digest of it.
+
+    Args:
+        context: Where.
+        name: What events and lists call it: 1 to 64 letters, digits, `.`, `_` or `-`. No two have one name, ever.
+        scopes: What its holder may do: read, submit, steer, answer, administer. None of them implies another.
+        expires_s: Seconds from now on until it is of no more use; by default for ever.
+
+    Returns:
+        Its document, and the token, which is shown nowhere else.
+
+    Raises:
+        InputError: For a bad name or an unknown scope, or if there is no scope.
+        ConflictError: If there is, or was, one of this name.
+    """
+    if not is_name(name):
+        raise InputError(f"{name!r} cannot be the name of a token; expected {NAMES}", argument="name")
+    token = PREFIX + secrets.token_urlsafe(_BYTES)
+    row = store.create_token(context.database, name, digest_of(token), _scopes(scopes), context.by, expires_s)
+    return {"token": token, **_document(row)}
+
+
+@checked
+def list_tokens(context: Context) -> list[TokenDocument]:
+    """List tokens with what their holders may do, and when they were used.
+
+    Args:
+        context: Where they are.
+
+    Returns:
+        A document for each, the newest first; the tokens themselves are known to their holders alone.
+    """
+    return [_document(row) for row in store.list_tokens(context.database)]
+
+
+@checked
+def revoke_token(context: Context, name: str) -> TokenDocument:
+    """Let a token be of no more use; what it has open ends within a second.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        Its document.
+
+    Raises:
+        InputError: If there is none of this name.
+    """
+    return _document(store.revoke_token(context.database, name))
+
+
+def digest_of(token: str) -> str:
+    """Return what is kept of a token. It is random throughout, so a quick function does."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _scopes(given: Sequence[str]) -> list[str]:
+    known = [str(one) for one in Permission]
+    for scope in given:
+        if scope not in known:
+            near = did_you_mean(scope, known)
+            raise InputError(f"{scope!r} is not a scope{near} (they are: {', '.join(known)})", argument="scopes")
+    if not given:
+        raise InputError(f"there is no scope; expected some of: {', '.join(known)}", argument="scopes")
+    return [scope for scope in known if scope in given]
+
+
+def _document(row: TokenRow) -> TokenDocument:
+    state: TokenState = "active"
+    if row.revoked_at is not None:
+        state = "revoked"
+    elif row.expires_at is not None and row.expires_at <= time.time():
+        state = "expired"
+    return {
+        "name": row.name,
+        "state": state,
+        "scopes": list(row.scopes),
+        "created_at": str(iso(row.created_at)),
+        "created_by": row.created_by,
+        "expires_at": iso(row.expires_at),
+        "used_at": iso(row.used_at),
+        "revoked_at": iso(row.revoked_at),
+    }
