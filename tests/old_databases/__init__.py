@@ -29,7 +29,3 @@ def restore(url: str) -> None:
     else:
         with connect(url) as connection:
             connection.execute(script)
-            # Where it comes from, its last transaction was over: nobody reads events of one that is still to come.
-            query = "SELECT pg_current_xact_id()::text::bigint > (SELECT max(transaction) FROM public.events)"
-            while connection.execute(query).fetchone() == (False,):
-                pass

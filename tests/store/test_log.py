@@ -226,3 +226,38 @@ def _begun(id: str) -> dict[str, Any]:
     row |= {"variant": "default", "visit": 0, "status": "running", "attempts": 0, "cells": 1, "fingerprint": "f"}
     row |= {"started_at": time.time(), "duration_s": 0.0, "usd": 0.0, "tokens_in": 0, "tokens_out": 0}
     return {**row, "started_transaction": None, "started_event": 0}
+
+
+def as_restored(sweep: Bench, ahead: int) -> None:
+    """Have its log as it is after a dump of a server that was so many transactions ahead was restored to this one."""
+    with sweep.database.write() as connection:
+        for table, column in (
+            (events, events.c.transaction),
+            (node_runs, node_runs.c.started_transaction),
+            (node_runs, node_runs.c.ended_transaction),
+            (checkpoints, checkpoints.c.created_transaction),
+        ):
+            connection.execute(table.update().where(column.is_not(None)).values({column: column + ahead}))
+
+
+@pytest.mark.parametrize("ahead", [0, 1_000_000])
+def test_a_log_goes_on_where_the_database_is_restored_to_another_server(sweep: Bench, ahead: int) -> None:
+    """Numbers of transactions are the server's: those of the other are no less over for being larger."""
+    before = [(row["id"], row["kind"], row["data"]) for row in log_of(sweep.database, sweep.sweep_id)]
+    if sweep.database.is_sqlite:
+        ahead = 0
+    as_restored(sweep, ahead)
+    assert (log_of(sweep.database, sweep.sweep_id) == []) == (ahead > 0)
+
+    sweep.database.prepare()
+
+    log = log_of(sweep.database, sweep.sweep_id)
+    assert [(row["id"], row["kind"], row["data"]) for row in log] == (sorted(before) if ahead else before)
+    with sweep.database.write() as connection:
+        add_event(connection, subject("default", sweep.sweep_id), "sweep.pinned", {})
+    last = log[-1]
+    (new,) = log_of(sweep.database, sweep.sweep_id, (last["transaction"], last["id"]))
+    assert new["kind"] == "sweep.pinned"
+    assert log_of(sweep.database, sweep.sweep_id) == [*log, new]
+    sweep.database.prepare()
+    assert log_of(sweep.database, sweep.sweep_id) == [*log, new], "once is enough"

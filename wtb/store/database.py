@@ -20,6 +20,7 @@ from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
+from wtb.store.log import adopt_log, is_of_another_server
 from wtb.store.tables.schema import REVISION, metadata, sessions
 
 T = TypeVar("T")
@@ -206,6 +207,17 @@ class Database:
                 f"database {self.shown_url} is of version {revision}; this WTB expects {REVISION}: "
                 f"run `wtb db upgrade`, or use the WTB that made it"
             )
+        self._adopt_log()
+
+    def _adopt_log(self) -> None:
+        """Have the log of a database that was restored from another server go on here."""
+        with self.read() as connection:
+            if not is_of_another_server(connection):
+                return
+        with self.write(long=True) as connection:  # all its rows are rewritten
+            self._lock_tables(connection)
+            if is_of_another_server(connection):
+                adopt_log(connection)
 
     def _make_file(self) -> None:
         """Make the file of an SQLite database, and its folder, for this user alone: states may hold secrets."""

@@ -258,6 +258,27 @@ def last_position(connection: sa.Connection, sweep_id: str) -> LogPosition:
     return last
 
 
+def is_of_another_server(connection: sa.Connection) -> bool:
+    """Return whether PostgreSQL elsewhere wrote the log, which then was restored here.
+
+    Numbers of transactions are the server's. Where it has not come to those that events have, nobody would see them,
+    since what is still to come may come before them.
+    """
+    if connection.dialect.name == "sqlite":
+        return False
+    newest = "SELECT transaction FROM events ORDER BY id DESC LIMIT 100"
+    to_come = "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    query = f"SELECT max(transaction) >= {to_come} FROM ({newest}) AS newest"
+    return bool(connection.scalar(sa.text(query)))
+
+
+def adopt_log(connection: sa.Connection) -> None:
+    """Have all that the log holds come before what this server writes, in the order of its ids."""
+    columns = [events.c.transaction, *(one.transaction for one in DERIVED)]
+    for column in columns:
+        connection.execute(sa.update(column.table).where(column > 0).values({column: 0}))
+
+
 def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) -> None:
     """Write the events that rows say as rows of `events`, under their positions, before these rows change or go.
 

@@ -224,6 +224,24 @@ def test_who_is_too_far_behind_is_told_where_the_sweep_stands(sweep: Bench) -> N
     assert ids(rest) == [positions(sweep)[-1][1]]
 
 
+def test_who_comes_with_a_position_that_is_not_yet_is_told_to_begin_anew(sweep: Bench) -> None:
+    """As those do who followed before the database was restored to another server."""
+
+    async def follow() -> list[Message | None]:
+        async with following(sweep) as source:
+            begun = asyncio.create_task(take(source, selection(sweep), 1, (10**9, 10**9)))
+            while not source.followers:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(write_events, sweep, 1)
+            return await begun
+
+    first, *rest = asyncio.run(follow())
+    assert first is not None
+    assert json.loads(first.text)["type"] == "reset"
+    assert ids(rest) == [positions(sweep)[-1][1]]
+
+
 def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if much happens, none of which was asked for: a proxy sees no difference."""
     monkeypatch.setattr(streams, "SILENCE_S", 0.3)

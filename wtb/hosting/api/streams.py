@@ -178,7 +178,8 @@ class Streams:
         async with self._tail(selection) as tail, self._owned(owner):
             position, heard = tail.position if after is None else after, monotonic()
             while not self._closed and owner not in self._ended:
-                if max_behind is not None and tail.position[1] - position[1] > max_behind:
+                is_too_far = max_behind is not None and tail.position[1] - position[1] > max_behind
+                if is_too_far or position > tail.position:  # or of a log that was restored since, to another server
                     position = tail.position
                     yield await self._reset(selection, position)
                 frame = tail.after(position)
