@@ -49,7 +49,7 @@ class Flower:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack that is up, or about to be. pid: of `wtb up`. ready: whether all its parts were, once."""
+    """A stack that is up, or about to be. pid: of `wtb up`. ready: whether all its parts were, once. api: its URL."""
 
     folder: Path
     pid: int
@@ -60,6 +60,7 @@ class Stack:
     flower: Flower | None
     parts: tuple[Part, ...]
     restarts: tuple[Restart, ...] = ()
+    api: str | None = None
 
 
 def find_stack(folder: Path | None = None) -> Stack | None:
@@ -93,6 +94,7 @@ def _stack(folder: Path, document: Mapping[str, Any]) -> Stack:
         flower=Flower(**document["flower"]) if document["flower"] else None,
         parts=tuple(Part(**part) for part in document["parts"]),
         restarts=tuple(Restart(**restart) for restart in document.get("restarts", ())),
+        api=document.get("api"),
     )
 
 

@@ -122,17 +122,18 @@ class Second:
     project: Project
     printed: str
     port: int
+    api_port: int
 
 
 @pytest.fixture(scope="module")
 def second(servers_folder: Path) -> Iterator[Second]:
     """Beside the shared one, with a port and a password of Flower that were asked for."""
-    project, port = Project(servers_folder / "second-stack"), free_port()
+    project, port, api_port = Project(servers_folder / "second-stack"), free_port(), free_port()
     with PostgresServer(project.folder / ".wtb" / "postgres") as server:
         old_databases.restore(server.url)
-    options = ("--detach", *QUICK, "--flower-port", str(port))
+    options = ("--detach", *QUICK, "--flower-port", str(port), "--serve-port", str(api_port))
     up = project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
-    yield Second(project, up.said, port)
+    yield Second(project, up.said, port, api_port)
     project.inside("down", timeout=PATIENCE_S)
     gone(project.folder)
     project.close()
@@ -229,6 +230,19 @@ class TestASecondStack:  # before parts of the first are killed
         assert flower is not None
         assert (flower.url, flower.user, flower.password) == (f"http://{HOST}:{second.port}", "me", "my own")
         assert ask(second.project, "/workers", auth=("me", "my own")) == 200
+
+    def test_answers_over_http_whoever_has_a_token(self, second: Second) -> None:
+        url = f"http://127.0.0.1:{second.api_port}/api/v1"
+        assert f"API: {url}; `wtb token create NAME` makes a token for it" in second.printed
+        assert part(second.project, "serve")["status"] == "up"
+        token = second.project.inside("token", "create", "ann", check=0).stdout.strip()
+        address = f"127.0.0.1:{second.api_port}"
+        with closing(http.client.HTTPConnection(address, timeout=30)) as connection:
+            connection.request("GET", "/api/v1/sweeps", headers={"Authorization": f"Bearer {token}"})
+            with connection.getresponse() as answer:
+                assert answer.status == 200
+                assert len(json.loads(answer.read())["sweeps"]) > 0, "those of the older database"
+        assert answer_of(address, "/api/v1/sweeps", "wtb:guessed") == 401
 
     def test_lives_beside_the_first_and_ends_without_it(self, shared: Project, second: Second) -> None:
         one, other = second.project, shared
@@ -533,6 +547,15 @@ def test_without_the_packages_it_says_which_to_install(
     refused = empty_project.inside("up", check=2)
     assert f"not installed: {missing}" in refused.said
     assert 'pip install "workflow-test-bench[stack]"' in refused.said
+
+
+def test_without_the_server_it_says_how_to_install_it(empty_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wtb.hosting.stack import up
+
+    there = up.importlib.util.find_spec
+    monkeypatch.setattr(up.importlib.util, "find_spec", lambda name: None if name == "uvicorn" else there(name))
+    refused = empty_project.inside("up", "--serve", check=2)
+    assert 'pip install "workflow-test-bench[server]"' in refused.said
 
 
 def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:

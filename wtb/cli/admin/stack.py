@@ -33,6 +33,11 @@ def up(
         int | None,
         typer.Option("--flower-port", min=1, max=65535, help="Port of Flower \\[default: a free one]."),
     ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="With the REST API, as `wtb serve`.")] = False,
+    serve_port: Annotated[
+        int | None,
+        typer.Option("--serve-port", min=1, max=65535, help="Port of the API, if it is not a free one; with --serve."),
+    ] = None,
     background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
 ) -> None:
     """Start servers, a worker and the scheduler, all in this folder.
@@ -40,16 +45,19 @@ def up(
     The stack is PostgreSQL, Valkey, a worker, the scheduler and Flower, all in .wtb. Commands in this folder use it as
     long as it is up. Ctrl-C stops all of it, a second one at once.
 
-    See also: `wtb status --stack` says how it is; `wtb down` stops it.
+    See also: `wtb status --stack` says how it is; `wtb down` stops it; `wtb token create` lets somebody use the API.
 
-    Examples: wtb up  |  wtb up --concurrency 8 --detach
+    Examples: wtb up  |  wtb up --concurrency 8 --detach  |  wtb up --serve
     """
     check_system()
     folder = Path.cwd()
+    serve = serve or serve_port is not None
     if detach:
-        values = {"--concurrency": concurrency, "--queues": queues, "--flower-port": flower_port}
+        ports = {"--flower-port": flower_port, "--serve-port": serve_port}
+        values = {"--concurrency": concurrency, "--queues": queues, **ports}
         options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
-        _start_detached(folder, [*options, *(["--no-flower"] if no_flower else [])])
+        flags = {"--no-flower": no_flower, "--serve": serve}
+        _start_detached(folder, [*options, *(name for name, is_given in flags.items() if is_given)])
         return
     from wtb.hosting.servers.logs import to_files, to_terminal
     from wtb.hosting.stack.background import LOGS
@@ -63,7 +71,8 @@ def up(
             for text in (*_access(stack), "stop: Ctrl-C here, or `wtb down`"):
                 line("wtb", text)
 
-    run_stack(folder, StackOptions(concurrency, queues, not no_flower, flower_port), line, report_ready)
+    made = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port)
+    run_stack(folder, made, line, report_ready)
 
 
 def _start_detached(folder: Path, options: list[str]) -> None:
@@ -81,6 +90,8 @@ def _access(stack: Stack) -> Iterator[str]:
     """How to get at a stack that is ready."""
     if stack.flower is not None:
         yield f"Flower: {stack.flower.url}, user {stack.flower.user}, password {stack.flower.password}"
+    if stack.api is not None:
+        yield f"API: {stack.api}; `wtb token create NAME` makes a token for it"
     if credential(DATABASE_URL) or credential(BROKER_URL):
         yield "commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -276,6 +276,7 @@ class StackDocument(TypedDict):
     folder: str | None
     since: str | None
     flower: FlowerDocument | None
+    api: NotRequired[str | None]  # its URL
     parts: list[StackPart]
 
 

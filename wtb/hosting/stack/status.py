@@ -11,16 +11,17 @@ import psutil
 from wtb.config.stack_file import Part, Restart, Stack
 from wtb.core.serialization.plain_json import iso
 
-PARTS = ("postgres", "valkey", "worker", "scheduler", "flower")
+PARTS = ("postgres", "valkey", "worker", "scheduler", "flower", "serve")
 
 
 def stack_document(stack: Stack | None) -> dict[str, Any]:
     """The stack for scripts. memory: bytes of a part and of all that it started."""
     if stack is None:
-        return {"up": False, "pid": None, "folder": None, "since": None, "flower": None, "parts": []}
+        return {"up": False, "pid": None, "folder": None, "since": None, "flower": None, "api": None, "parts": []}
     running = {part.name: part for part in stack.parts}
     restarts = {restart.name: restart for restart in stack.restarts}
-    names = [name for name in PARTS if name in running or name != "flower" or stack.flower is not None]
+    wanted = {"flower": stack.flower is not None, "serve": stack.api is not None}
+    names = [name for name in PARTS if name in running or wanted.get(name, True)]
     parts = [_part_document(name, running.get(name), restarts.get(name)) for name in names]
     return {
         "up": stack.ready and all(part["status"] == "up" for part in parts),
@@ -28,6 +29,7 @@ def stack_document(stack: Stack | None) -> dict[str, Any]:
         "folder": str(stack.folder),
         "since": iso(stack.started_at),
         "flower": None if stack.flower is None else asdict(stack.flower),
+        "api": stack.api,
         "parts": parts,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import secrets
 import socket
 import sys
 import time
@@ -13,10 +14,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 
-from wtb.config.credentials import BROKER_URL, DATABASE_URL, FLOWER_AUTH, NAMES, credential, protect
+from wtb.config.credentials import BROKER_URL, DATABASE_URL, FLOWER_AUTH, NAMES, SERVER_TOKEN, credential, protect
 from wtb.config.distribution import pip_install
 from wtb.config.stack_file import HOME, Flower, Stack, find_stack, forget_stack, write_stack
 from wtb.core.errors import InputError, StoreError
@@ -31,18 +33,21 @@ from wtb.hosting.servers.valkey import ValkeyServer
 from wtb.hosting.stack.supervisor import Requests, Supervisor
 
 READY_S = 90.0  # the first time includes making a database
-GRACE_S = {"worker": 45.0, "scheduler": 10.0, "flower": 5.0}  # the worker finishes its nodes within its own grace
-STOP_ORDER = (("scheduler", "flower"), ("worker",), ("valkey",), ("postgres",))
+# The worker finishes its nodes within its own grace.
+GRACE_S = {"worker": 45.0, "scheduler": 10.0, "flower": 5.0, "serve": 10.0}
+STOP_ORDER = (("scheduler", "flower", "serve"), ("worker",), ("valkey",), ("postgres",))
 
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What the worker should be, and whether and where Flower runs. None: the default of the worker, or a free port."""
+    """What the worker should be, and whether and where Flower and the API run. None: its default, or a free port."""
 
     concurrency: int | None = None
     queues: str | None = None
     flower: bool = True
     flower_port: int | None = None
+    serve: bool = False
+    serve_port: int | None = None
 
 
 def run_stack(folder: Path, options: StackOptions, line: Line, ready: Callable[[Stack, float], None]) -> None:
@@ -61,10 +66,11 @@ def run_stack(folder: Path, options: StackOptions, line: Line, ready: Callable[[
         WTBError: A program does not start.
     """
     began = time.monotonic()
-    check_installed(options.flower)
+    check_installed(options.flower, options.serve)
     flower = _flower(options) if options.flower else None
+    api = f"http://{HOST}:{_port(options.serve_port, '--serve-port')}/api/v1" if options.serve else None
     protect()
-    stack = Stack(folder, os.getpid(), time.time(), False, "", "", flower, ())
+    stack = Stack(folder, os.getpid(), time.time(), False, "", "", flower, (), api=api)
 
     def report(text: str) -> None:
         line("wtb", text)
@@ -101,8 +107,10 @@ def run_stack(folder: Path, options: StackOptions, line: Line, ready: Callable[[
         report("stopping: the worker finishes or gives back what it does; press Ctrl-C again to be quick")
 
 
-def check_installed(flower: bool) -> None:
+def check_installed(flower: bool, serve: bool = False) -> None:
     """Raises InputError that says what is missing, and how to install it."""
+    if serve and any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn", "websockets")):
+        raise InputError(f"the server is not installed; --serve needs it: `{pip_install('server')}`")
     needed = ["celery", "redis", *(["flower"] if flower else [])]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -140,9 +148,13 @@ def _bring_up_to_date(url: str, report: Callable[[str], None]) -> None:
 
 def _flower(options: StackOptions) -> Flower:
     user, password = flower_auth(credential(FLOWER_AUTH))
-    if options.flower_port and not is_free(options.flower_port):
-        raise InputError(f"port {options.flower_port} of {HOST} is taken; give another --flower-port, or none")
-    return Flower(f"http://{HOST}:{options.flower_port or free_port()}", user, password)
+    return Flower(f"http://{HOST}:{_port(options.flower_port, '--flower-port')}", user, password)
+
+
+def _port(given: int | None, option: str) -> int:
+    if given and not is_free(given):
+        raise InputError(f"port {given} of {HOST} is taken; give another {option}, or none")
+    return given or free_port()
 
 
 def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Program:
@@ -161,7 +173,7 @@ def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Pr
 
 
 def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> Iterator[Program]:
-    """The programs that run beside the servers: a worker and a scheduler."""
+    """The programs that run beside the servers: a worker, a scheduler, and the API if it is asked for."""
     common: dict[str, Any] = {
         "folder": folder,
         "credentials": {DATABASE_URL: stack.database_url, BROKER_URL: stack.broker_url},
@@ -172,6 +184,12 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
     started = time.time()  # the clock of the database, too, which is on this machine
     yield _program("worker", arguments, check=lambda: _worker_runs(stack.database_url, started), **common)
     yield _program("scheduler", (), ready_text="scheduler: every", **common)
+    if stack.api is not None:
+        address = urlsplit(stack.api).netloc
+        port = address.rpartition(":")[2]
+        common["credentials"] = {DATABASE_URL: stack.database_url, SERVER_TOKEN: secrets.token_urlsafe(32)}
+        # Nobody knows that token: whoever asks has one of `wtb token create`.
+        yield _program("serve", ("--port", port), address=address, check=lambda: _listens(int(port)), **common)
 
 
 def _program(name: str, arguments: Sequence[str], **options: Any) -> Program:
