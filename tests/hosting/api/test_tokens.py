@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
+from anyio.to_thread import current_default_thread_limiter, run_sync
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -16,6 +19,7 @@ from tests.hosting.api.serving import Server, messages_of
 from tests.support.documents import validator
 from tests.support.project import FLOW, SWEEP, Project
 from wtb.core.errors import ConflictError, InputError
+from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.routes import PREFIX, ROUTES
 from wtb.operations.administration.tokens import create_token, list_tokens, revoke_token
 from wtb.operations.context import Context
@@ -102,6 +106,26 @@ def test_when_a_token_was_used_is_kept_to_the_minute(context: Context, monkeypat
     (again,) = store.list_tokens(context.database)
     assert again.used_at is not None
     assert again.used_at > used.used_at
+
+
+def test_who_asks_is_known_also_while_operations_take_every_thread(context: Context) -> None:
+    made = create_token(context, "ann")
+    ends = threading.Event()
+
+    async def ask_while_busy() -> str | None:
+        current_default_thread_limiter().total_tokens = 1
+        busy = asyncio.create_task(run_sync(ends.wait))
+        try:
+            async with asyncio.timeout(30):
+                while not current_default_thread_limiter().borrowed_tokens:
+                    await asyncio.sleep(0)
+                found = await Identities(context, "the operator's").find(f"Bearer {made['token']}")
+            return None if found is None else found.name
+        finally:
+            ends.set()
+            await busy
+
+    assert asyncio.run(ask_while_busy()) == "ann"
 
 
 # Over HTTP

@@ -24,13 +24,13 @@ from wtb.hosting.api.identities import Identities, Identity
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
+from wtb.hosting.api.threads import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from wtb.operations.context import Context
 
-THREADS = 8  # operations at a time: the pool of connections is of this size
 _log = logging.getLogger("wtb")
 
 
@@ -52,7 +52,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        current_default_thread_limiter().total_tokens = THREADS
+        current_default_thread_limiter().total_tokens = OPERATIONS
         async with streams.reading():
             yield
 

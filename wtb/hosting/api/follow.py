@@ -12,7 +12,6 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, WebSocket
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
@@ -22,6 +21,7 @@ from wtb.hosting.api.identities import Identity
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
+from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.inspection.log import Selection, select_events
 from wtb.operations.registry import Permission
@@ -52,7 +52,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
     routes = APIRouter()
 
     async def selected(ref: str, severity: str, kinds: list[str]) -> Selection:
-        return await run_sync(partial(select_events, context, ref, severity=severity, kinds=kinds))
+        return await run_quickly(partial(select_events, context, ref, severity=severity, kinds=kinds))
 
     @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
     async def events(

@@ -7,8 +7,7 @@ import hmac
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from anyio.to_thread import run_sync
-
+from wtb.hosting.api.threads import run_quickly
 from wtb.operations.administration.tokens import digest_of
 from wtb.operations.context import Context
 from wtb.operations.registry import Permission
@@ -65,9 +64,9 @@ class Identities:
             return None
         if hmac.compare_digest(hashlib.sha256(token.encode()).digest(), self._own):
             return Identity(None, frozenset(Permission))
-        row = await run_sync(use_token, self._context.database, digest_of(token))
+        row = await run_quickly(use_token, self._context.database, digest_of(token))
         return None if row is None else Identity(row.name, frozenset(row.scopes), row.digest)
 
     async def still_active(self, digests: Collection[str]) -> set[str]:
         """Return those of some digests whose tokens were neither revoked nor have expired."""
-        return await run_sync(active_digests, self._context.database, digests)
+        return await run_quickly(active_digests, self._context.database, digests)

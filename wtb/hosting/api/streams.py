@@ -20,9 +20,9 @@ from time import monotonic
 from typing import NamedTuple
 
 import orjson
-from anyio.to_thread import run_sync
 
 from wtb.core.errors import InputError, WTBError
+from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.inspection.log import Page, Selection, events_after, last_event
 from wtb.operations.inspection.sweeps import status
@@ -199,7 +199,7 @@ class Streams:
     @asynccontextmanager
     async def _tail(self, selection: Selection) -> AsyncIterator[_Tail]:
         if selection not in self._tails:
-            last = await run_sync(last_event, self._context, selection)
+            last = await run_quickly(last_event, self._context, selection)
             self._tails.setdefault(selection, _Tail(last))
         tail = self._tails[selection]
         tail.followers += 1
@@ -241,13 +241,13 @@ class Streams:
                 self._wake_all()
 
     async def _reset(self, selection: Selection, position: LogPosition) -> Message:
-        document = await run_sync(status, self._context, selection.sweep)
+        document = await run_quickly(status, self._context, selection.sweep)
         return _message("reset", position, status=document)
 
     async def _catch_up(self, selection: Selection, after: LogPosition, upto: LogPosition) -> _Frame:
         """Read what comes next, no further than the reader of all has come, where its frames begin."""
-        page = await run_sync(partial(events_after, self._context, selection, after, until=upto))
-        return await run_sync(_frame, after, page)
+        page = await run_quickly(partial(events_after, self._context, selection, after, until=upto))
+        return await run_quickly(_frame, after, page)
 
     async def _read(self) -> None:
         """Read what is new of each log that is followed, again and again."""
@@ -266,7 +266,7 @@ class Streams:
     async def _read_on(self, selection: Selection, tail: _Tail) -> None:
         is_last = False
         while not is_last:
-            page = await run_sync(events_after, self._context, selection, tail.position)
+            page = await run_quickly(events_after, self._context, selection, tail.position)
             if page.upto > tail.position:
-                tail.add(await run_sync(_frame, tail.position, page))
+                tail.add(await run_quickly(_frame, tail.position, page))
             is_last = page.is_last
