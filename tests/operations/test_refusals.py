@@ -90,6 +90,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("costs", "by"): "names in one text, which the command reads",
     ("score", "evaluate"): "YAML, which the command reads",
     ("import", "max_bytes"): "a size such as 4GB, which the command reads",
+    ("token create", "expires_s"): "a time such as 30d, which the command reads",
 }
 
 

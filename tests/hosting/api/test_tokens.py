@@ -237,8 +237,11 @@ def test_a_token_is_printed_once_and_nothing_else_with_it(server: Server) -> Non
     ("args", "words"),
     [
         (("create", "a", "--scope", "everything"), "'everything' is not a scope"),
-        (("create", "a", "--scope", ","), "answer, administer (--scope)"),
-        (("create", "a", "--expires", "soon"), "soon"),
+        (("create", "a", "--scope", "read,"), "scopes[1] is empty; expected text (--scope)"),
+        (
+            ("create", "a", "--expires", "soon"),
+            "'soon' is not a time from now on; expected one such as 12h or 30d (--expires)",
+        ),
         (("revoke", "nobody"), "there is no token 'nobody'"),
     ],
 )

@@ -41,7 +41,7 @@ def create(
 
     Examples: wtb token create ann  |  wtb token create nightly --scope read,steer --expires 30d
     """
-    may = [one.strip() for one in scopes.split(",") if one.strip()]
+    may = [one.strip() for one in scopes.split(",")]
     made = operations.create_token(open_context(db, create=True), name, scopes=may, expires_s=_seconds(expires_s))
     if format is options.Format.json:
         put_json(made)
@@ -76,7 +76,8 @@ def _seconds(given: str | None) -> float | None:
     try:
         return None if given is None else parse_duration(given)
     except ValueError:
-        raise InputError(f"--expires {given!r}: expected a time from now on, such as 12h or 30d") from None
+        detail = f"{given!r} is not a time from now on; expected one such as 12h or 30d"
+        raise InputError(detail, argument="expires_s") from None
 
 
 TOKEN = {"create": create, "list": list_, "revoke": revoke}
