@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +91,7 @@ class Scores:
         by: SweepRow | None = None,
     ) -> None:
         self._database, self._sweep, self.edited = database, sweep, edited
-        self._spec: Mapping[str, Any] = (by or sweep).spec
+        self._spec = (by or sweep).spec
         self._tables: dict[str, ScoreTable] = {}
 
     @property

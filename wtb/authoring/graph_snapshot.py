@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -13,6 +13,9 @@ from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
 from wtb.core.serialization.plain_json import storable
 from wtb.core.serialization.storable import unstorable
+
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import NodeDocument, WorkflowDocument
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
 
@@ -23,7 +26,7 @@ def outline_digest(workflow: Workflow) -> str:
     return hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def graph_snapshot(workflow: Workflow) -> dict[str, Any]:
+def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
     """The graph as data, for display and comparison; code stays code."""
     return {
         "name": workflow.name,
@@ -57,7 +60,7 @@ def graph_snapshot(workflow: Workflow) -> dict[str, Any]:
     }
 
 
-def _node_snapshot(node: Node) -> dict[str, Any]:
+def _node_snapshot(node: Node) -> NodeDocument:
     rules = node.rules
     return {
         "name": node.name,

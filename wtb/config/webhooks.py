@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import orjson
@@ -33,16 +33,24 @@ _BODY = 1024  # bytes that are read of an answer
 _SHOWN = 300
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
-Target = Mapping[str, Any]
+
+class Target(TypedDict, total=False):
+    """Where notifications go: to a webhook (url), or to a command with its arguments; nowhere, if neither is there.
+
+    allow_private: the URL may lead to an address that is not public. on: the occasions, of a target of a sweep.
+    """
+
+    command: list[str]
+    url: str
+    allow_private: bool
+    on: list[str]
 
 
 class NotificationError(Exception):
     """A notification could not be sent; the message says why, without credentials."""
 
 
-def read_target(
-    text: str, *, allow_private: bool, option: str = "notify", folder: Path | None = None
-) -> dict[str, Any]:
+def read_target(text: str, *, allow_private: bool, option: str = "notify", folder: Path | None = None) -> Target:
     """Parse a notification target as it is stored: a URL, or a command with its arguments.
 
     Raises InputError, which names `option`.
@@ -62,7 +70,7 @@ def read_target(
             f"{option} {text.partition('://')[0]}://...: expected an http or https URL, or a command".lstrip(),
             argument="notify",
         )
-    target = {"url": text, "allow_private": allow_private}
+    target: Target = {"url": text, "allow_private": allow_private}
     try:
         addresses(target)
     except NotificationError as error:

@@ -122,6 +122,18 @@ class Failure:
     def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
         return cls(_kind(error), _name(error), _words(error), _trace(error), final, node)
 
+    def stored(self) -> StoredFailure:
+        """As it is stored: plain JSON."""
+        return StoredFailure(
+            kind=self.kind,
+            type=self.type,
+            message=self.message,
+            trace=self.trace,
+            final=self.final,
+            node=self.node,
+            asked=self.asked,
+        )
+
     def __str__(self) -> str:
         text = f"{self.type}: {self.message}" if self.message else self.type
         return f"node {self.node!r}: {text}" if self.node else text

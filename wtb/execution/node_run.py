@@ -29,7 +29,8 @@ from wtb.execution.runtime.budgets import NOT_RESERVED, Reserved
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
 from wtb.execution.state import RunningSweep
 from wtb.store.database import is_disk_full
-from wtb.store.rows import NodeRunRow
+from wtb.store.rows import NewEvent, NodeRunRow
+from wtb.store.runs.records import Appended, NewNodeRun
 
 _NO_WAIT = nullcontext()
 
@@ -121,7 +122,7 @@ class _RunningNode:
         self.visit = Visit()
         self.full_disks = 0
         self.reserved = NOT_RESERVED
-        self.pending: dict[str, list[rows.Row]] = {}
+        self.pending: Appended = {}
 
     def run_attempts(self) -> Result:
         """Make attempts until one is accepted, asks a person, is final, or was the last. Raises Stopped."""
@@ -190,9 +191,9 @@ class _RunningNode:
             row = rows.node_run(recorder.ids, recorder.id, self.execution, self.task, recorder.plan, self.cells)
             recorder.record(node_run=row, appended={"settled": settled})
         else:  # its attempts failed, or died with their runner: they count, and more follow
-            change = {"status": "running", "cells": self.cells}
+            begun: NewNodeRun = {"status": "running", "cells": self.cells}
             again = [recorder.event("node_run.started")]
-            recorder.record(node_run_change=(recorder.id, change), appended={"events": again, "settled": settled})
+            recorder.record(node_run_change=(recorder.id, begun), appended={"events": again, "settled": settled})
 
     def _attempt(self) -> Result:
         """Make one attempt, and keep its rows as `pending`. Files beyond the quota of the session make it fail."""
@@ -270,13 +271,13 @@ class _RunningNode:
             self.execution.kills += 1
             self.recorder.record(change={"kills": self.execution.kills})
 
-    def _attempt_rows(self, result: Result, *, again: bool) -> dict[str, list[rows.Row]]:
+    def _attempt_rows(self, result: Result, *, again: bool) -> Appended:
         row = rows.attempt(self.recorder.id, self.retries.number, result, self.recorder.plan.fingerprint)
         accepted = result.failure is None
         settled = self.limits.budgets.ended(self.task.node, self.reserved, result.record, accepted=accepted)
         return {"attempts": [{**row, "again": again}], "settled": settled}
 
-    def _end_event(self, status: str, failure: Failure, result: Result) -> rows.Row:
+    def _end_event(self, status: str, failure: Failure, result: Result) -> NewEvent:
         data: dict[str, Any] = {"attempt": self.retries.number, "duration_s": result.duration_s}
         if result.record.usd:
             data["usd"] = result.record.usd
@@ -300,8 +301,8 @@ class _RunningNode:
             return self.execution.kills >= self.sweep.bound.spec.run.set_aside_after
         return self.retries.exhausted
 
-    def _record_pending(self, *events: rows.Row) -> None:
-        self.recorder.append(**{**self.pending, "events": list(events)})
+    def _record_pending(self, *events: NewEvent) -> None:
+        self.recorder.record(appended={**self.pending, "events": events})
         self.pending = {}
 
     def _wait_for_room(self, failure: Failure) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from wtb.authoring.graph import Decision
@@ -13,17 +12,30 @@ from wtb.core.ids import new_id, short_id
 from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, Totals
+from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals
 from wtb.execution.engine.protocol import BEGUN, Result
 from wtb.execution.execution import Execution
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.state import SweepIds
+from wtb.store.rows import NewEvent
+from wtb.store.runs.records import (
+    HeldCell,
+    NewAttempt,
+    NewCheckpoint,
+    NewDecision,
+    NewExecution,
+    NewFile,
+    NewMetric,
+    NewNodeRun,
+    NewQuestion,
+    NewScore,
+    Outcome,
+)
 
-Row = dict[str, Any]
-_BEGUN = asdict(Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner"))
+_BEGUN = Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner").stored()
 
 
-def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info", **data: Any) -> Row:
+def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info", **data: Any) -> NewEvent:
     return {
         "session_id": ids.session_id,
         "sweep_id": ids.id,
@@ -35,7 +47,7 @@ def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info
     }
 
 
-def checkpoint(ids: SweepIds, execution: str, made: Checkpoint, *, logged: bool = False) -> Row:
+def checkpoint(ids: SweepIds, execution: str, made: Checkpoint, *, logged: bool = False) -> NewCheckpoint:
     """logged: the row says the event that it was created; see `wtb/store/log.py`."""
     return {
         "id": made.id,
@@ -56,28 +68,29 @@ def checkpoint(ids: SweepIds, execution: str, made: Checkpoint, *, logged: bool 
     }
 
 
-def _inside(inside: Inside) -> Row:
-    return {name: value for name, value in asdict(inside).items() if name != "task" or value is not None}
+def _inside(inside: Inside) -> StoredInside:
+    made = StoredInside(node_run=inside.node_run, node=inside.node, variant=inside.variant, saved=inside.saved)
+    return made if inside.task is None else {**made, "task": inside.task}
 
 
 def _totals(totals: Totals) -> list[float]:
     return [totals.elapsed_s, totals.usd, totals.tokens_in, totals.tokens_out, totals.node_runs]
 
 
-def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[Row]:
+def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[NewDecision]:
     return [
         {"checkpoint_id": checkpoint_id, "number": n, "node": d.node, "to": d.to, "key": d.key, "why": d.why}
         for n, d in enumerate(made)
     ]
 
 
-def about(task: NodeTask, variant: str) -> Row:
+def about(task: NodeTask, variant: str) -> dict[str, str]:
     """A task and its variant, as fields of events."""
     several = {} if task.key == task.node else {"task": task.key}
     return {"node": task.node, **several, "variant": variant}
 
 
-def born(ids: SweepIds, parent: Execution, child: Execution) -> Row:
+def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
     """An execution that a fork makes: claimed by its maker; the flush gives it its lease."""
     return {
         "id": child.id,
@@ -107,17 +120,17 @@ def born(ids: SweepIds, parent: Execution, child: Execution) -> Row:
     }
 
 
-def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> Row:
+def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> NewExecution:
     """The change of an execution that is released or has ended."""
-    row: Row = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
+    row: NewExecution = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
     if status not in OPEN_EXECUTIONS:
         row["finished_at"] = time.time()
     if failure is not None:
-        row["failure"] = asdict(failure)
+        row["failure"] = failure.stored()
     return row
 
 
-def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan: NodePlan, cells: int) -> Row:
+def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan: NodePlan, cells: int) -> NewNodeRun:
     head = execution.at
     return {
         "id": id,
@@ -147,7 +160,7 @@ def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan:
     }
 
 
-def node_run_end(status: str, number: int, result: Result, cells: int, fingerprint: str) -> Row:
+def node_run_end(status: str, number: int, result: Result, cells: int, fingerprint: str) -> NewNodeRun:
     spent = result.record if status == "succeeded" else None
     return {
         "status": status,
@@ -166,7 +179,9 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
     }
 
 
-def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str) -> Row:
+def begun_attempt(
+    node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str
+) -> NewAttempt:
     """An attempt that has begun and has not ended: it stays like this where its runner dies."""
     usd, tokens_in, tokens_out = spent
     return {
@@ -185,7 +200,7 @@ def begun_attempt(node_run_id: str, number: int, started_at: float, spent: Seque
     }
 
 
-def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> Row:
+def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> NewAttempt:
     failure = result.failure
     if result.question is not None:  # it ended so that it can start again with the answer
         text, node = result.question.text[:MESSAGE], result.question.node
@@ -199,23 +214,23 @@ def attempt(node_run_id: str, number: int, result: Result, fingerprint: str) -> 
         "usd": result.record.usd,
         "tokens_in": result.record.tokens_in,
         "tokens_out": result.record.tokens_out,
-        "failure": None if failure is None else asdict(failure),
+        "failure": None if failure is None else failure.stored(),
         "fingerprint": fingerprint,
         "stdout": result.stdout,
         "stderr": result.stderr,
     }
 
 
-def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[Row]:
+def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[NewFile]:
     """What snapshots of this sweep's session refer to."""
     return [{"session_id": ids.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
-def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[Row]:
+def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number} for call in made]
 
 
-def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure | None = None) -> list[Row]:
+def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure | None = None) -> list[Outcome]:
     """The change of every cell that an execution stands for."""
     totals = Totals() if execution.head is None else execution.head.totals  # None: it could not begin
     return [
@@ -231,23 +246,29 @@ def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure 
             "tokens_in": totals.tokens_in,
             "tokens_out": totals.tokens_out,
             "node_runs": totals.node_runs,
-            "failure": None if failure is None else asdict(failure),
+            "failure": None if failure is None else failure.stored(),
             "edited": execution.edited,
         }
         for combination in execution.combinations
     ]
 
 
-def paused_cells(ids: SweepIds, execution: Execution, status: str) -> list[Row]:
+def paused_cells(ids: SweepIds, execution: Execution, status: str) -> list[HeldCell]:
     """The change of the cells of an execution that pauses or waits."""
-    shared = {"sweep_id": ids.id, "case_number": execution.case.number, "repeat": execution.repeat}
     return [
-        {**shared, "combination": combination, "status": status, "execution_id": execution.id}
+        {
+            "sweep_id": ids.id,
+            "case_number": execution.case.number,
+            "repeat": execution.repeat,
+            "combination": combination,
+            "status": status,
+            "execution_id": execution.id,
+        }
         for combination in execution.combinations
     ]
 
 
-def question(ids: SweepIds, checkpoint_id: str, asked: Question) -> Row:
+def question(ids: SweepIds, checkpoint_id: str, asked: Question) -> NewQuestion:
     """What a person is asked at a checkpoint; the flush gives it the time at which its default counts."""
     return {
         "id": short_id(),
@@ -267,7 +288,7 @@ def question(ids: SweepIds, checkpoint_id: str, asked: Question) -> Row:
     }
 
 
-def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[Row]:
+def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[NewScore]:
     return [
         {
             "sweep_id": ids.id,
@@ -283,7 +304,7 @@ def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[R
     ]
 
 
-def metrics(ids: SweepIds, made: Iterable[Score], known: set[str]) -> list[Row]:
+def metrics(ids: SweepIds, made: Iterable[Score], known: set[str]) -> list[NewMetric]:
     """The metrics of scores that are not `known` yet. In a race one may be recorded twice, which does no harm."""
     new = [(number, score) for number, score in enumerate(made) if score.metric not in known]
     known.update(score.metric for _, score in new)

@@ -30,6 +30,7 @@ from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRun, NodeRuns
 from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.runs.records import Appended
 
 T = TypeVar("T")
 
@@ -313,9 +314,11 @@ class Runner:
         events: Iterable[tuple[str, Mapping[str, Any]]] = (),
         *,
         severity: str = "info",
-        appended: Mapping[str, Iterable[records.Row]] | None = None,
+        appended: Appended | None = None,
         **rows: Any,
     ) -> None:
         """Buffer what an execution did with its events, as one unit."""
         logged = [records.event(self.sweep.ids, execution.id, kind, severity, **data) for kind, data in events]
-        self.journal.record(execution.id, execution.token, appended={**(appended or {}), "events": logged}, **rows)
+        self.journal.record(
+            execution.id, execution.token, appended={**(appended or Appended()), "events": logged}, **rows
+        )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.evaluators import Evaluator, beyond_scale
@@ -18,15 +18,17 @@ from wtb.planning.metric_names import unknown_figure, unknown_metric
 from wtb.planning.primary import primary_of
 from wtb.planning.sweep_spec import SweepSpec, baseline_of
 
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
 
-def check_nodes(workflow: Workflow, limits: Mapping[str, Any], located: Located) -> None:
+
+def check_nodes(workflow: Workflow, nodes: Iterable[str], located: Located) -> None:
     """Refuse limits of nodes that the workflow does not have. Raises InputError with near matches."""
-    unknown = [node for node in limits.get("nodes") or {} if node not in workflow.nodes]
+    unknown = [node for node in nodes if node not in workflow.nodes]
     if unknown:
         problem = f"workflow {workflow.name!r} has no such node"
-        nodes = workflow.nodes
         raise InputError(
-            *(located.problem(("limits", "nodes", n), problem + meant_or_known(n, nodes)) for n in unknown)
+            *(located.problem(("limits", "nodes", n), problem + meant_or_known(n, workflow.nodes)) for n in unknown)
         )
 
 
@@ -58,7 +60,7 @@ def check_stop(bound: Bound) -> None:
     spec = bound.spec
     if spec.stop is None:
         return
-    metric = primary_of(spec.model_dump(mode="json"), [one.name for one in bound.evaluators])
+    metric = primary_of(spec.as_stored(), [one.name for one in bound.evaluators])
     by = next((one for one in bound.evaluators if metric is not None and one.gives(metric)), None)
     measure = None if by is None or metric is None else by.measure(metric)
     if metric is None:
@@ -73,7 +75,7 @@ def check_stop(bound: Bound) -> None:
     raise InputError(spec.located.problem(("stop",), wrong))
 
 
-def notification_targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
+def notification_targets(spec: SweepSpec) -> list[Target] | None:
     """The targets of a sweep's notifications, as they are stored; None if it has none.
 
     A program with a relative path is looked up in the folder of the sweep file.
@@ -85,11 +87,13 @@ def notification_targets(spec: SweepSpec) -> list[dict[str, Any]] | None:
         return None
     from wtb.config.webhooks import read_target  # which takes its time to import
 
-    targets, problems = [], []
+    targets: list[Target] = []
+    problems = []
     for number, one in enumerate(spec.notify):
         try:
             target = read_target(one.to, allow_private=one.allow_private, folder=spec.folder, option="")
-            targets.append({**target, "on": list(one.on)})
+            target["on"] = list(one.on)
+            targets.append(target)
         except InputError as error:
             text = str(error).replace("allow_private allows it", "'allow_private: true' allows it")
             problems.append(spec.located.problem(("notify", number), text))
@@ -151,7 +155,7 @@ def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> s
     if spec.best is None or spec.best.indifferent is None:
         return None
     names = [one.name for one in evaluators]
-    metric, most = spec.best.metric or primary_of(spec.model_dump(mode="json"), names) or "", spec.best.indifferent
+    metric, most = spec.best.metric or primary_of(spec.as_stored(), names) or "", spec.best.indifferent
     for one in evaluators:
         scale = one.measure(metric).scale if one.gives(metric) else None
         if scale is not None and most > scale[1] - scale[0]:

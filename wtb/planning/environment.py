@@ -6,16 +6,16 @@ import functools
 import platform
 import re
 from importlib import metadata
-from typing import Any
 
+from wtb.core.tree.stored_spec import Environment
 from wtb.core.version import __version__
 
 _FIELD = re.compile(r"(?m)^(Name|Version):(.*)$")
 
 
 @functools.cache
-def environment() -> dict[str, Any]:
-    """{"wtb", "python", "platform", "packages": {name: version}}, of this process."""
+def environment() -> Environment:
+    """Versions of WTB, Python and packages, of this process."""
     found = dict(_name_and_version(one) for one in metadata.distributions())
     return {
         "wtb": __version__,

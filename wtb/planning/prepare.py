@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -22,6 +22,7 @@ from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.combinations import Combinations, count, expand
 from wtb.core.tree.run_order import is_held_out
+from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Value
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
@@ -34,6 +35,9 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import session_name
 from wtb.store.rows import SweepRow
 from wtb.store.runs.submit import Also, NewCase, NewSweep, submit
+
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
 
 MAX_CELLS = 10_000_000
 MAX_PROBLEMS = 10
@@ -70,7 +74,7 @@ class Prepared:
     cases: int
     only: Only
     starts_at: str | None = None
-    notify: Sequence[Mapping[str, Any]] | None = None
+    notify: Sequence[Target] | None = None
     clusters: Sequence[str | None] = ()
 
     @property
@@ -127,15 +131,18 @@ class Prepared:
         submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
         return sweep.id
 
-    def _stored_spec(self) -> dict[str, Any]:
+    def _stored_spec(self) -> StoredSpec:
         """The sweep as submitted; cases have rows of their own, so a list of them is not kept twice."""
-        stored = self.bound.spec.model_dump(mode="json", exclude={"notify"})  # a URL may be a secret
-        if not isinstance(stored["cases"], str):
+        spec = self.bound.spec
+        stored = spec.as_stored()
+        if not isinstance(spec.cases, str):
             stored["cases"] = "inline"
-        folder = str(self.bound.spec.folder.absolute())
         if self.only.final:
             stored["final"] = True
-        return {**stored, "baseline_row": self.baseline, "folder": folder, "environment": environment()}
+        stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
+        stored["folder"] = str(spec.folder.absolute())
+        stored["environment"] = environment()
+        return stored
 
     def picked(self) -> Iterator[Case]:
         return _pick_cases(self.bound.spec, self.source, self.only)
@@ -203,7 +210,7 @@ def prepare(
     check_pool(bound)
     check_figures(bound)
     check_stop(bound)
-    check_nodes(bound.workflow, spec.limits.model_dump(), spec.located)
+    check_nodes(bound.workflow, spec.limits.nodes, spec.located)
     if starts_at is not None and starts_at not in bound.workflow.starts:
         near = meant_or_known(starts_at, bound.workflow.starts)
         within = any(f"{node}.".startswith(f"{starts_at}.") for node in bound.workflow.nodes)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from wtb.authoring.evaluation.built_in import MEASURED
+from wtb.core.tree.stored_spec import StoredSpec
 
 MEASURED_NAMES = frozenset(fn.__name__ for fn in MEASURED)  # of what a cell takes, not of what it comes to
 
 
-def primary_of(spec: Mapping[str, Any], metrics: Iterable[str]) -> str | None:
+def primary_of(spec: StoredSpec, metrics: Iterable[str]) -> str | None:
     """The name of the metric that decides.
 
     Args:
@@ -22,10 +22,10 @@ def primary_of(spec: Mapping[str, Any], metrics: Iterable[str]) -> str | None:
         latency, tokens, node runs); else the first of all.
     """
     names = list(metrics)
-    if spec.get("primary"):
-        return str(spec["primary"])
+    if primary := spec.get("primary"):
+        return primary
     best = spec.get("best") or {}
     wanted = best.get("maximize") or best.get("minimize")
     if wanted in names and wanted not in MEASURED_NAMES:
-        return str(wanted)
+        return wanted
     return next((name for name in names if name not in MEASURED_NAMES), names[0] if names else None)

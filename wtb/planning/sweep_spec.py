@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -56,7 +56,9 @@ from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
 from wtb.core.scoring.failure_scores import KINDS
 from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
+from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
+from wtb.core.tree.stored_spec import StoredSpec
 
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
 
@@ -304,6 +306,10 @@ class SweepSpec(Strict):
         """What paths in the sweep are relative to: the file's folder, else the working directory."""
         return Path(self._located.document.file).parent if self._located.document else Path()
 
+    def as_stored(self) -> StoredSpec:
+        """As JSON, without notifications: their URLs may be secrets."""
+        return cast("StoredSpec", self.model_dump(mode="json", exclude={"notify"}))
+
     @property
     def mode(self) -> Mode:
         """`combinations` as `wtb.core.tree.combinations.expand` takes it."""
@@ -370,13 +376,14 @@ def parse_part(text: str, where: str) -> SweepSpec:
     return _validated(_FILLER | parse(text.encode(), where).data, Located(where=where))
 
 
-def read_limits(given: Mapping[str, Any]) -> dict[str, Any]:
+def read_limits(given: Mapping[str, Any]) -> stored_spec.Limits:
     """Return limits as a sweep file has them, those that are given; null lifts one. Raises InputError."""
     try:
         spec = _validated(_FILLER | {"limits": dict(given)}, Located())
     except InputError as error:
         raise InputError(*error.problems, argument="limits") from None
-    return spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
+    found = spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
+    return cast("stored_spec.Limits", found)
 
 
 def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:

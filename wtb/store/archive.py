@@ -118,7 +118,8 @@ def events_of(
     connection: sa.Connection, columns: Sequence[sa.Column[Any]], sweep_id: str, execution_ids: Sequence[str]
 ) -> Iterator[Row]:
     """The events of executions, as they became visible."""
-    for row in log_rows(connection, sweep_id, executions=execution_ids):
+    for event in log_rows(connection, sweep_id, executions=execution_ids):
+        row: Row = {**event}
         yield {str(column.name): row[column.name] for column in columns}
 
 

@@ -93,17 +93,17 @@ def together(connection: sa.Connection) -> Iterator[None]:
         yield
 
 
-def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows, all of the same columns; those left out have their default."""
     _insert(connection, table, rows, "")
 
 
-def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
+def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows; those whose key is there already stay as they are."""
     _insert(connection, table, rows, " ON CONFLICT DO NOTHING")
 
 
-def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end: str) -> None:
+def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], end: str) -> None:
     """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
     for part in parts(rows):
         names = list(part[0])
@@ -115,7 +115,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row], end
             _send(connection, f"{into} {_select(table, names)}{end}", part)
 
 
-def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     json = {name for name in names if isinstance(table.c[name].type, sa.JSON)}
     return [
         tuple(_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names)
@@ -131,7 +131,7 @@ def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes
         contents: (digest, data) in the order of the digests: in one order for all, so that two transactions never wait
             for each other. They are read as they are written, in parts that memory holds.
     """
-    rows: list[Row] = []
+    rows: list[dict[str, str]] = []
     size = 0
     for digest, data in contents:
         size += len(data)
@@ -145,7 +145,7 @@ def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes
 def update_rows(
     connection: sa.Connection,
     table: sa.Table,
-    rows: Sequence[Row],
+    rows: Sequence[Mapping[str, Any]],
     key: Sequence[str],
     *,
     only: Mapping[str, Sequence[str]] | None = None,
@@ -177,7 +177,7 @@ def update_rows(
             _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
 
 
-def _send(connection: sa.Connection, query: str, rows: Sequence[Row]) -> None:
+def _send(connection: sa.Connection, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Execute a statement that takes rows as one document. Not through SQLAlchemy, which waits for the answer."""
     connection.connection.driver_connection.execute(query, (_dumps(rows),))  # type: ignore[union-attr]
 

@@ -8,27 +8,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row
 from wtb.store.log import insert_events
-from wtb.store.rows import OfExecution, SweepRow
+from wtb.store.rows import NewEvent, OfExecution, Subject, SweepRow
 
 
-def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Row:
+def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Subject:
     """Return what an event is about, as columns of `events`."""
     return {"session_id": session_id, "sweep_id": sweep_id, "execution_id": execution_id}
 
 
-def of_sweep(sweep: SweepRow) -> Row:
+def of_sweep(sweep: SweepRow) -> Subject:
     """Return what an event is about, given the row of a sweep."""
     return subject(sweep.session_id, sweep.id)
 
 
-def of_execution(execution: OfExecution) -> Row:
+def of_execution(execution: OfExecution) -> Subject:
     """Return what an event is about, given the row of an execution."""
     return subject(execution.session_id, execution.sweep_id, execution.id)
 
 
-def event_row(about: Row, kind: str, data: Mapping[str, Any], severity: str = "info") -> Row:
+def event_row(about: Subject, kind: str, data: Mapping[str, Any], severity: str = "info") -> NewEvent:
     """Make a row of `events` that happens now.
 
     Args:
@@ -44,7 +43,7 @@ def event_row(about: Row, kind: str, data: Mapping[str, Any], severity: str = "i
 
 
 def add_event(
-    connection: sa.Connection, about: Row, kind: str, data: Mapping[str, Any], severity: str = "info"
+    connection: sa.Connection, about: Subject, kind: str, data: Mapping[str, Any], severity: str = "info"
 ) -> None:
     """Append an event, described as for `event_row`, within a transaction."""
     insert_events(connection, [event_row(about, kind, data, severity)])

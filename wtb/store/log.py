@@ -15,7 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, equal, insert_rows, parts
+from wtb.store.bulk import equal, insert_rows, parts
+from wtb.store.rows import EventRow, NewEvent
 from wtb.store.tables.column_types import Json
 from wtb.store.tables.schema import checkpoints, events, log_ids, node_runs, sweeps
 
@@ -102,12 +103,14 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
     return 0, range(last - count + 1, last + 1)
 
 
-def insert_events(connection: sa.Connection, rows: Sequence[Row]) -> None:
+def insert_events(connection: sa.Connection, rows: Sequence[NewEvent]) -> None:
     """Insert rows of `events`, after all events that are there."""
     if rows and connection.dialect.name == "sqlite":
         _, ids = take_positions(connection, len(rows))
-        rows = [{**row, "id": id} for row, id in zip(rows, ids, strict=True)]
-    insert_rows(connection, events, rows)
+        numbered = [{**row, "id": id} for row, id in zip(rows, ids, strict=True)]
+        insert_rows(connection, events, numbered)
+    else:
+        insert_rows(connection, events, rows)
 
 
 def log_rows(
@@ -120,7 +123,7 @@ def log_rows(
     after: LogPosition = START,
     limit: int | None = None,
     settled: bool = False,
-) -> Iterator[Row]:
+) -> Iterator[EventRow]:
     """Read events of a sweep in the order in which they became visible.
 
     Args:
@@ -139,7 +142,7 @@ def log_rows(
     on_sqlite = connection.dialect.name == "sqlite"
     filters = tuple(kinds), tuple(severities), executions is not None
     query = _query(*filters, on_sqlite and after[0] == 0, settled and not on_sqlite, limit is not None)
-    given: Row = {"sweep": sweep_id, "transaction": after[0], "after": after[1]}
+    given: dict[str, str | int | list[str]] = {"sweep": sweep_id, "transaction": after[0], "after": after[1]}
     given |= {} if limit is None else {"most": limit}
     given |= {} if executions is None else {"executions": list(executions)}
     for row in connection.execute(query, given).mappings():
@@ -204,9 +207,19 @@ def _of(derived: _Derived, sweep_id: str | sa.BindParameter[str]) -> sa.Select[A
     ).where(derived.table.c.sweep_id == sweep_id, derived.id.is_not(None))
 
 
-def _event(row: sa.RowMapping) -> Row:
+def _event(row: sa.RowMapping) -> EventRow:
     """The row of an event, given what it is made of."""
-    event = {str(name): value for name, value in row.items() if name not in _COLUMNS or name == "data"}
+    event: EventRow = {
+        "id": row["id"],
+        "transaction": row["transaction"],
+        "session_id": row["session_id"],
+        "sweep_id": row["sweep_id"],
+        "execution_id": row["execution_id"],
+        "kind": row["kind"],
+        "severity": row["severity"],
+        "at": row["at"],
+        "data": row["data"],
+    }
     if row["node"] is None:
         return event
     if row["variant"] is None:

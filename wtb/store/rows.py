@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
@@ -17,6 +17,10 @@ from wtb.core.failures import StoredFailure
 from wtb.core.questions import Kind
 from wtb.core.scoring.measure import Better
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
+from wtb.core.tree.stored_spec import StoredSpec
+
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,11 @@ class SweepRow:
     runner_id: str | None
     queued: bool
     running_since: float | None
-    spec: Mapping[str, Any]
+    spec: StoredSpec
     fingerprints: dict[str, dict[str, str]]
     kind: Literal["sweep", "single"]
     breakpoints: Sequence[str] | None
-    notify: Sequence[Mapping[str, Any]] | None
+    notify: Sequence[Target] | None
     cells: int
     priority: int
     pinned: bool
@@ -164,6 +168,30 @@ class OpenHead(ExecutionRow):
     """
 
     state: Mapping[str, str]
+
+
+class Subject(TypedDict):
+    """What an event is about, as columns of `events`."""
+
+    session_id: str | None
+    sweep_id: str
+    execution_id: str | None
+
+
+class NewEvent(Subject):
+    """An event that is about to be inserted. data: what readers get, as JSON; its kind decides what it holds."""
+
+    kind: str
+    severity: str
+    at: float
+    data: dict[str, Any]
+
+
+class EventRow(NewEvent):
+    """An event of the log: one that was inserted, or one that another row says."""
+
+    id: int
+    transaction: int
 
 
 class OfExecution(Protocol):
@@ -619,7 +647,7 @@ class ListeningSweep:
 
     id: str
     name: str
-    notify: Sequence[Mapping[str, Any]]
+    notify: Sequence[Target]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
@@ -18,6 +18,9 @@ from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.schema import fires, now, schedules, sessions, sweeps
+
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
 
 _ENDED = ("judged", "failed")
 _OPEN = sa.or_(fires.c.status.in_(("due", "starting", "running")), fires.c.lease_until.is_not(None))
@@ -98,7 +101,7 @@ class Fire:
     queued: bool
     baseline: str | None
     margin: Mapping[str, float]
-    notify: Mapping[str, Any]
+    notify: Target
 
     @property
     def sweep(self) -> str:
@@ -166,7 +169,7 @@ class NewSchedule:
     queued: bool
     baseline: str | None
     margin: Mapping[str, float]
-    notify: Mapping[str, Any]
+    notify: Target
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import ChangesDocument, CodeChange, SettingChange, VariantChanges, VariantName
+    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.tree.stored_spec import StoredSpec
 
 
 _NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows")
@@ -54,7 +56,7 @@ def _only(these: Fingerprints, those: Fingerprints) -> Iterator[VariantName]:
                 yield {"node": node, "variant": variant}
 
 
-def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[SettingChange]:
+def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange]:
     """What differs in two stored specs, nested keys by their path: key, before, after (None: not there).
 
     Versions of Python and packages are among it, as `environment.python`, where both sweeps recorded them.
@@ -67,7 +69,7 @@ def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list
     ]
 
 
-def _comparable(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(settings: StoredSpec, others: StoredSpec) -> dict[str, Any]:
     left_out = _NOT_SETTINGS if "environment" in others else (*_NOT_SETTINGS, "environment")
     return {key: value for key, value in settings.items() if key not in left_out}
 
@@ -82,14 +84,13 @@ def _flatten(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return found
 
 
-def graph_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def graph_changed(before: WorkflowDocument, after: WorkflowDocument) -> bool:
     """Return whether nodes, their rules, edges or the state differ. Variants and descriptions do not count."""
     return _shape(before) != _shape(after)
 
 
-def _shape(graph: Mapping[str, Any]) -> list[Any]:
-    nodes: Sequence[Mapping[str, Any]] = graph.get("nodes", ())
-    rules = [{key: value for key, value in node.items() if key != "variants"} for node in nodes]
+def _shape(graph: WorkflowDocument) -> list[Any]:
+    rules = [{key: value for key, value in node.items() if key != "variants"} for node in graph.get("nodes", ())]
     return [rules, *(graph.get(key) for key in ("state", "entries", "edges", "branches"))]
 
 

@@ -17,6 +17,7 @@ from wtb.store.rows import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import Narrower, NoiseDocument
+    from wtb.core.documents.plan import WorkflowDocument
 
 
 def noise_of(
@@ -48,7 +49,7 @@ def noise_of(
     }
 
 
-def in_order(graph: Mapping[str, Any], choices: Sequence[Mapping[str, str]]) -> list[str]:
+def in_order(graph: WorkflowDocument, choices: Sequence[Mapping[str, str]]) -> list[str]:
     """The varied nodes in the order in which a cell goes through them; empty where that is not one line of nodes.
 
     Combinations share what they have in common from the beginning on, so that only such a line says what two share.

@@ -7,9 +7,8 @@ included. A row that lacks many cases is not taken, and it is said why.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from wtb.planning.metric_names import common_mean, row_figure
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import ChoiceDocument, MatrixDocument, RowDocument
+    from wtb.core.tree.stored_spec import Best
 
 
-Best = Mapping[str, Any]
 _REASONS = 3  # as many are told
 _NEVER = 1e300  # seconds of a cell that failed, for a median
 _ROUNDING = 1e-9  # of a figure
@@ -87,9 +86,10 @@ def choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
 
 def _wanted(matrix: MatrixDocument, best: Best) -> tuple[str, str]:
     """Return whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
-    for way in ("maximize", "minimize"):
-        if best.get(way):
-            return way, best[way]
+    if maximize := best.get("maximize"):
+        return "maximize", maximize
+    if minimize := best.get("minimize"):
+        return "minimize", minimize
     primary = matrix["primary"]
     lower = primary is not None and matrix["metrics"][primary]["better"] == "lower"
     return "minimize" if lower else "maximize", primary or "what decides"

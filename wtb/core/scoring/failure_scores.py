@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from wtb.core.scoring.scales import LEFT_OUT, OnFailure
+
+if TYPE_CHECKING:
+    from wtb.core.tree.stored_spec import StoredSpec
 
 Counts = Literal["result", "missing"]
 
@@ -45,19 +48,18 @@ def kind_of(status: str, kind: str | None, type_: str | None) -> str:
     return kind if kind is not None and kind in KINDS else "error"
 
 
-def results(spec: Mapping[str, Any]) -> frozenset[str]:
+def results(spec: StoredSpec) -> frozenset[str]:
     """The kinds that are results in a sweep."""
     meanings = {**KINDS, **(spec.get("failure_kinds") or {})}
     return frozenset(kind for kind in KINDS if meanings[kind] == "result")
 
 
-def failure_score(own: OnFailure | None, worst: float | None, spec: Mapping[str, Any]) -> float | None:
+def failure_score(own: OnFailure | None, worst: float | None, spec: StoredSpec) -> float | None:
     """The score of a failed cell by a metric, None where it is left out.
 
     What the metric's evaluator declares counts (own), else what the sweep does, else the worse end of its scale.
     """
-    of_sweep: OnFailure | None = spec.get("on_failure")
-    given = of_sweep if own is None else own
+    given = spec.get("on_failure") if own is None else own
     if given == LEFT_OUT:
         return None
     return worst if given is None else float(given)

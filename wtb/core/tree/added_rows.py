@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-KEY = "added_rows"  # of a stored spec
+from wtb.core.tree.stored_spec import StoredSpec
+
+KEY: Final = "added_rows"  # of a stored spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,6 @@ class Addition:
         return {**asdict(self), "changed": dict(self.changed), "left_out": list(self.left_out)}
 
 
-def additions(spec: Mapping[str, Any]) -> list[Addition]:
+def additions(spec: StoredSpec) -> list[Addition]:
     """Return the rows that were added to a sweep, given its stored spec, in the order of their numbers."""
     return [Addition(**{**one, "left_out": tuple(one["left_out"])}) for one in spec.get(KEY, ())]

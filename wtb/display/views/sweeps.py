@@ -125,7 +125,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
     for choice in choices:
         for node, variant in choice.items():
             varied.setdefault(node, {})[variant] = None
-    repeats = spec.get("repeats", 1)
+    repeats, limits = spec.get("repeats", 1), spec.get("limits") or {}
     return {
         **status_document(database, row),
         "definition": {
@@ -139,7 +139,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
             "params": spec.get("params", {}),
             "baseline": spec.get("baseline_row"),
             "evaluate": spec.get("evaluate", []),
-            "limits": {key: value for key, value in (spec.get("limits") or {}).items() if value not in (None, {})},
+            "limits": {key: value for key, value in limits.items() if value not in (None, {})},
         },
         "metrics": [metric.name for metric in queries.metric_rows(database, row.id)],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from wtb.authoring.tools import ToolReport
@@ -23,7 +23,9 @@ from wtb.execution.journal import Journal
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.runtime.budgets import Reserved
 from wtb.execution.state import SweepIds
+from wtb.store.rows import NewEvent
 from wtb.store.runs.flush import Recorded
+from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun
 
 SEVERITIES = ("debug", "info", "warning", "error")
 
@@ -45,7 +47,7 @@ class NodeRunRecorder:
         self.id = id
         self.about = plan.about if task.key == plan.node else {**plan.about, "task": task.key}
 
-    def event(self, kind: str, severity: str = "info", **data: Any) -> rows.Row:
+    def event(self, kind: str, severity: str = "info", **data: Any) -> NewEvent:
         """The row of an event about this node run."""
         return rows.event(self.ids, self.execution.id, kind, severity, **self.about, **data)
 
@@ -53,7 +55,7 @@ class NodeRunRecorder:
         """Buffer rows as one unit: all of them are committed, or none."""
         self.journal.record(self.execution.id, self.execution.token, **recorded)
 
-    def append(self, **appended: Iterable[rows.Row]) -> None:
+    def append(self, **appended: Unpack[Appended]) -> None:
         """Buffer rows of tables that are only appended to, by table."""
         self.record(appended=appended)
 
@@ -131,7 +133,7 @@ class Attempt:
         self.stalled = False
         self._emit("execution.unstalled", "info", {"stalled_at": None})
 
-    def _emit(self, kind: str, severity: str, change: rows.Row, **more: Any) -> None:
+    def _emit(self, kind: str, severity: str, change: NewExecution, **more: Any) -> None:
         event = self._run.event(kind, severity, attempt=self.number, **more)
         self._run.record(change=change, appended={"events": [event]})
 
@@ -142,7 +144,12 @@ class Attempt:
         self._run.append(events=[{**event, "at": at, "data": {**self._run.about, **run, **data}}])
 
     def _tool(self, call: ToolReport) -> None:
-        row = {"node_run_id": self._run.id, "attempt": self.number, "number": self.visit.number, **call}
+        row: NewInvocation = {
+            **call,
+            "node_run_id": self._run.id,
+            "attempt": self.number,
+            "number": self.visit.number,
+        }
         self.visit.calls.append({**call, "number": self.visit.number})
         self.visit.number += 1
         self._run.append(invocations=[row])
@@ -189,7 +196,7 @@ class Attempt:
         The attempt counts as begun only once this is recorded.
         """
         self._started_at = time.time()
-        change = (self._run.id, {"attempts": self.number})
+        change: tuple[str, NewNodeRun] = (self._run.id, {"attempts": self.number})
         self._run.record(node_run_change=change, appended={"attempts": [self._row()]})
         self.begun = True
         self._run.commit(force=self._run.plan.rules.durable)
@@ -200,7 +207,7 @@ class Attempt:
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
         self._run.append(attempts=[self._row()], settled=settled)
 
-    def _row(self) -> rows.Row:
+    def _row(self) -> NewAttempt:
         row = rows.begun_attempt(self._run.id, self.number, self._started_at, self._sums, self._run.plan.fingerprint)
         return {**row, "again": self.begun}
 

@@ -88,7 +88,7 @@ def send_alerts(database: Database, sweep: ListeningSweep) -> int:
     store.note(database, sweep.id, wanted)
     sent = 0
     while (alert := store.claim(database, sweep.id)) is not None:
-        target = {key: value for key, value in sweep.notify[alert["target"]].items() if key != "on"}
+        target = sweep.notify[alert["target"]]
         try:
             send(target, _message(sweep, alert), f"{sweep.id}-{alert['id']}-{alert['target']}")
         except NotificationError as error:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -24,15 +24,22 @@ from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.stop import WALL, Stop
 from wtb.store.database import Database
-from wtb.store.limits.budgets import COLUMNS, Key, binding_budgets, budget_rows, dearest, figure, key_of, recount
-from wtb.store.limits.reservations import Claim, Granted, Reached, record_reached, release, release_lost, reserve
+from wtb.store.limits.budgets import Key, binding_budgets, budget_rows, dearest, figure, key_of, recount
+from wtb.store.limits.reservations import (
+    Claim,
+    Granted,
+    Reached,
+    Settlement,
+    record_reached,
+    release,
+    release_lost,
+    reserve,
+)
 from wtb.store.rows import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.costs import BudgetDocument
 
-
-Row = dict[str, Any]
 
 _LIMIT = re.compile(r"(?:limit|budget of (?P<scope>session|project) .*?) reached: (?P<name>\S+) = ")  # see `stop_at`
 _SPENT = ("usd", "tokens")  # kinds that the end of an attempt counts
@@ -55,11 +62,11 @@ class Reserved:
     about: Mapping[str, str] = field(default_factory=dict)
     counted: dict[str, float] = field(default_factory=lambda: {"usd": 0.0, "tokens": 0.0})
 
-    def begun(self) -> list[Row]:
+    def begun(self) -> list[Settlement]:
         """The node run is there: it counts. Rows for the journal, as of the others."""
         return [self._row(key, 1.0, None) for key in self.keys if key[3] == "node_runs" and self.first]
 
-    def spent(self, usd: float, tokens: float) -> list[Row]:
+    def spent(self, usd: float, tokens: float) -> list[Settlement]:
         """Record what a running attempt has spent."""
         if not self.keys:
             return []
@@ -69,7 +76,7 @@ class Reserved:
         left = {kind: max(0.0, self.amounts[kind] - self.counted[kind]) for kind in more}
         return [self._row(key, more[key[3]], left[key[3]]) for key in self.keys if key[3] in more]
 
-    def ended(self, record: Record) -> list[Row]:
+    def ended(self, record: Record) -> list[Settlement]:
         """The attempt has ended: what was not counted yet counts, and what it left can be had."""
         whole = {"usd": record.usd, "tokens": float(record.tokens_in + record.tokens_out)}
         return [self._row(key, whole[key[3]] - self.counted[key[3]], None) for key in self.keys if key[3] in whole]
@@ -82,9 +89,25 @@ class Reserved:
         exceeded = self.allowance.exceeded(record.usd, tokens, used_up=kind == "budget")
         return exceeded is not None and exceeded not in self.allowance.declared
 
-    def _row(self, key: Key, spent: float, left: float | None) -> Row:
-        place = dict(zip(COLUMNS, key, strict=True))
-        return {**self.about, **place, "id": self.id, "spent": spent, "left": left}
+    def _row(self, key: Key, spent: float, left: float | None) -> Settlement:
+        return _settlement(self.id, self.about["session_id"], self.about["sweep_id"], key, spent, left)
+
+
+def _settlement(
+    id: str, session_id: str, sweep_id: str, budget: Key, spent: float | None, left: float | None
+) -> Settlement:
+    scope, key, node, kind = budget
+    return Settlement(
+        id=id,
+        session_id=session_id,
+        sweep_id=sweep_id,
+        scope=scope,
+        key=key,
+        node=node,
+        kind=kind,
+        spent=spent,
+        left=left,
+    )
 
 
 NOT_RESERVED = Reserved()
@@ -192,7 +215,7 @@ class Budgets:
         allowance = Allowance(allowed["usd"], allowed["tokens"], declared.declared)
         return Reserved(claim.id, claim.keys, claim.amounts["node_runs"] == 1, allowance, amounts, about)
 
-    def ended(self, node: str, reserved: Reserved, record: Record, *, accepted: bool) -> list[Row]:
+    def ended(self, node: str, reserved: Reserved, record: Record, *, accepted: bool) -> list[Settlement]:
         """An attempt has ended: the rows that settle it."""
         if not reserved.keys and not self._keys.get(node):
             return []
@@ -202,9 +225,9 @@ class Budgets:
                 self._dearest[node] = max(usd, record.usd), max(tokens, float(record.tokens_in + record.tokens_out))
         rows = reserved.ended(record)
         late = [key for key in self._keys.get(node, ()) if key[3] in _SPENT and key not in reserved.keys]
-        about = {"session_id": self._sweep.session_id, "sweep_id": self._sweep.id, "id": reserved.id}
+        about = reserved.id, self._sweep.session_id, self._sweep.id
         # Budgets that were given meanwhile: what of this attempt they know of is found when it is recorded.
-        return rows + [{**about, **dict(zip(COLUMNS, key, strict=True)), "spent": None, "left": None} for key in late]
+        return rows + [_settlement(*about, key, None, None) for key in late]
 
     def release(self, reserved: Reserved) -> None:
         """Release the reservation of a lost attempt, whose rows may be lost, too."""

@@ -74,7 +74,7 @@ class SweepContext:
         self._database = database
         self._session = row.session_id
         self._quota = quota_of(database, self._session)
-        check_nodes(bound.workflow, limits or {}, Located(where="limits"))
+        check_nodes(bound.workflow, (limits or {}).get("nodes") or (), Located(where="limits"))
         open_budgets(database, row, self._quota.budgets(self._session), limits or {})
         wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
         used = _disk_used(database, self._session, self._quota)

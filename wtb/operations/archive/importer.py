@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,12 @@ from wtb.planning.sweep_spec import parse_single
 from wtb.store import archive as stored
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
+from wtb.store.events import add_event, subject
 from wtb.store.files.manifest import Manifest, decode
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.limits.usage import disk_used
-from wtb.store.log import insert_events
 from wtb.store.tables.schema import cells
 
 MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
@@ -288,7 +287,6 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
     is_open = execution["status"] in (*OPEN_EXECUTIONS, "forked")
     status = "paused" if is_open else execution["status"]
     reason = f"imported by {by}; it was {execution['status']}"
-    now = time.time()
     graph = orjson.dumps(head.graph, option=orjson.OPT_SORT_KEYS)
     graph_row = {"id": hashlib.sha256(graph).hexdigest(), "name": head.graph["name"], "version": head.graph["version"]}
     sweep = {
@@ -330,8 +328,7 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
         if table_name == "executions":
             insert_rows(connection, cells, [_cell(archive, sweep_id, new, status)])
     data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
-    event = {**owner, "execution_id": new, "kind": "execution.imported", "severity": "info", "at": now, "data": data}
-    insert_events(connection, [event])
+    add_event(connection, subject(session_id, sweep_id, new), "execution.imported", data)
     return status
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Interval
@@ -17,9 +17,9 @@ from wtb.operations.context import Context
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position
 from wtb.store.read import details, queries
+from wtb.store.rows import EventRow
 
 SEVERITIES: Final = ("debug", "info", "warning", "error")
-Row = Mapping[str, Any]
 
 _PAGE = 1000
 _ENDS = ("sweep.", "execution.imported")  # what is imported has ended, or is paused, without an event of its sweep
@@ -168,7 +168,9 @@ def events_after(
     """
     rows = queries.event_rows(context.database, selection.sweep, after=after, limit=_PAGE)
     read = [row for row in rows if until is None or _position(row) <= until]
-    events = [_document(row) for row in read if _matches(row, selection.severities, selection.kinds)]
+    events = [
+        _document(row) for row in read if _matches(row["kind"], row["severity"], selection.severities, selection.kinds)
+    ]
     is_last = len(read) < _PAGE
     if is_last and until is not None:
         return Page(events, until, is_last)
@@ -209,7 +211,7 @@ def count_events(
     return [
         {"kind": row["kind"], "severity": row["severity"], "count": row["count"]}
         for row in rows
-        if _matches(row, severities, kinds)
+        if _matches(row["kind"], row["severity"], severities, kinds)
     ]
 
 
@@ -220,25 +222,25 @@ def _severities(least: str) -> Sequence[str]:
     raise InputError(f"{least!r} is not a severity{near} (they are: {', '.join(SEVERITIES)})")
 
 
-def _matches(row: Row, severities: Sequence[str], kinds: Sequence[str]) -> bool:
-    return row["severity"] in severities and (not kinds or row["kind"].startswith(tuple(kinds)))
+def _matches(kind: str, severity: str, severities: Sequence[str], kinds: Sequence[str]) -> bool:
+    return severity in severities and (not kinds or kind.startswith(tuple(kinds)))
 
 
-def _is_wanted(row: Row, severities: Sequence[str], kinds: Sequence[str], execution: str | None) -> bool:
-    return _matches(row, severities, kinds) and execution in (None, row["execution_id"])
+def _is_wanted(row: EventRow, severities: Sequence[str], kinds: Sequence[str], execution: str | None) -> bool:
+    return _matches(row["kind"], row["severity"], severities, kinds) and execution in (None, row["execution_id"])
 
 
-def _position(row: Row) -> LogPosition:
+def _position(row: EventRow) -> LogPosition:
     return row["transaction"], row["id"]
 
 
-def _pages(database: Database, sweep_id: str, after: LogPosition = START) -> Iterator[Sequence[Row]]:
+def _pages(database: Database, sweep_id: str, after: LogPosition = START) -> Iterator[Sequence[EventRow]]:
     while page := queries.event_rows(database, sweep_id, after=after, limit=_PAGE):
         yield page
         after = _position(page[-1])
 
 
-def _waiting(pages: Iterator[Sequence[Row] | None], interval_s: float) -> Iterator[Sequence[Row]]:
+def _waiting(pages: Iterator[Sequence[EventRow] | None], interval_s: float) -> Iterator[Sequence[EventRow]]:
     """Yield pages, and wait where there are no more yet."""
     for page in pages:
         if page is None:
@@ -247,7 +249,7 @@ def _waiting(pages: Iterator[Sequence[Row] | None], interval_s: float) -> Iterat
             yield page
 
 
-def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[Sequence[Row] | None]:
+def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[Sequence[EventRow] | None]:
     """Yield pages of events, and None after the last one at each look, until the end of what is followed was seen."""
     database, after = context.database, START
     ends: list[_SweepEnd | _ExecutionEnd] = [_SweepEnd(database, sweep_id)]
@@ -280,7 +282,7 @@ class _SweepEnd:
     def read_status(self) -> None:
         self._status = queries.find_sweep(self._database, self._sweep_id).status
 
-    def see(self, page: Sequence[Row]) -> None:
+    def see(self, page: Sequence[EventRow]) -> None:
         self._kind = next((row["kind"] for row in reversed(page) if row["kind"].startswith(_ENDS)), self._kind)
 
     @property
@@ -299,7 +301,7 @@ class _ExecutionEnd:
     def read_status(self) -> None:
         self._status = queries.find_execution(self._database, self._execution_id).status
 
-    def see(self, page: Sequence[Row]) -> None:
+    def see(self, page: Sequence[EventRow]) -> None:
         for row in page:
             if row["execution_id"] == self._execution_id and row["kind"] in _STOPS + _GOES_ON:
                 self._kind = row["kind"]
@@ -341,7 +343,7 @@ def _with_cases(database: Database, events: Iterator[EventDocument]) -> Iterator
         yield event
 
 
-def _document(row: Row) -> EventDocument:
+def _document(row: EventRow) -> EventDocument:
     event = {
         "id": row["id"],
         "at": str(iso(row["at"])),

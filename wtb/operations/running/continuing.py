@@ -277,7 +277,7 @@ def _going(
     code = how if isinstance(how, Code) else Code(rebind(sweep), partial(follow, progress=how))
     bound = code.bound
     if limits:
-        check_nodes(bound.workflow, limits, Located(where="limits"))
+        check_nodes(bound.workflow, limits.get("nodes") or (), Located(where="limits"))
         check_limits(context.database, sweep.id, limits)
     return _Going(context, sweep, bound, limits or {}, code.run)
 

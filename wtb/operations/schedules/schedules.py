@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from wtb.config.stack_file import broker_url
-from wtb.config.webhooks import read_target
+from wtb.config.webhooks import Target, read_target
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AtLeastZero, LongText
 from wtb.core.cron import check_cron, check_name, zone_of
@@ -68,7 +68,7 @@ def add_schedule(
     database = context.database
     check_name(name)
     cron, tz = check_cron(cron), zone_of(tz).key
-    target = {} if notify is None else read_target(notify, allow_private=allow_private)
+    target: Target = {} if notify is None else read_target(notify, allow_private=allow_private)
     if queued and database.is_sqlite:
         raise InputError(f"a queued one needs workers, which need PostgreSQL, and the database is {database.shown_url}")
     prepared = with_margin(prepared_for(database, file, session or context.session), margin or {})

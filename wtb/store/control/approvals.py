@@ -12,16 +12,17 @@ from wtb.core.questions import GivenAction
 from wtb.core.serialization.plain_json import iso, storable
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Value
-from wtb.store.bulk import Row, fetch_record, fetch_records, insert_missing
+from wtb.store.bulk import fetch_record, fetch_records, insert_missing
 from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.read.queries import as_bytes
-from wtb.store.rows import ExecutionRow, QuestionRow, StoredAnswer
+from wtb.store.rows import ExecutionRow, QuestionRow, StoredAnswer, Subject
+from wtb.store.runs.records import NewQuestion
 from wtb.store.tables.schema import approvals, awaiting, cells, executions, now, values
 
 
-def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
+def ask(connection: sa.Connection, asked: Sequence[tuple[str, NewQuestion]]) -> None:
     """Note what executions wait for: (execution, row of `approvals`). Who asks what was asked here before shares it.
 
     An execution whose question has been answered meanwhile is pending at once.
@@ -30,7 +31,7 @@ def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
         row = {name: value for name, value in given.items() if name != "timeout"}
         insert_missing(connection, approvals, [row])
         query = sa.select(approvals).where(
-            approvals.c.checkpoint_id == row["checkpoint_id"], approvals.c.key == row["key"]
+            approvals.c.checkpoint_id == given["checkpoint_id"], approvals.c.key == given["key"]
         )
         (question,) = fetch_records(connection, QuestionRow, query.with_for_update())
         insert_missing(connection, awaiting, [{"approval_id": question.id, "execution_id": execution}])
@@ -38,7 +39,7 @@ def ask(connection: sa.Connection, asked: Sequence[tuple[str, Row]]) -> None:
         waits = fetch_record(connection, ExecutionRow, query)
         if waits is None:
             continue
-        if question.id == row["id"] or question.status == "withdrawn" or _is_over(question, waits.created_at):
+        if question.id == given["id"] or question.status == "withdrawn" or _is_over(question, waits.created_at):
             _open(connection, question, given["timeout"], execution)
         elif question.status != "open":
             _wake(connection, question, _answer_of(question), [waits])
@@ -68,7 +69,7 @@ def _open(connection: sa.Connection, asked: QuestionRow, timeout: float | None, 
     add_event(connection, _about(asked, execution), "approval.asked", {**data, "timeout_s": timeout})
 
 
-def _about(question: QuestionRow, execution: str | None) -> Row:
+def _about(question: QuestionRow, execution: str | None) -> Subject:
     return subject(question.session_id, question.sweep_id, execution)
 
 

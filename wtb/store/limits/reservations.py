@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, insert_missing
+from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
 from wtb.store.events import event_row, subject
 from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, of_keys, slack, spent_before
 from wtb.store.log import insert_events
-from wtb.store.rows import BudgetRow
+from wtb.store.rows import BudgetRow, NewEvent, Subject
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.schema import budgets, executions, now, reservations, runners, sessions, sweeps
 
@@ -156,17 +156,33 @@ def forget(connection: sa.Connection, ids: Iterable[str]) -> None:
     connection.execute(reservations.delete().where(reservations.c.id.in_(list(ids))))
 
 
-def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
+class Settlement(TypedDict):
+    """What an attempt has spent of a budget.
+
+    id: of its reservation. spent: since the last time; None where all of the budget is counted anew, since it was
+    created while the attempt was under way. left: what is reserved from now on, None where the attempt has ended.
+    """
+
+    id: str
+    session_id: str
+    sweep_id: str
+    scope: str
+    key: str
+    node: str
+    kind: str
+    spent: float | None
+    left: float | None
+
+
+def settle(connection: sa.Connection, rows: Iterable[Settlement]) -> None:
     """Count what attempts have spent, in the transaction that records it, so that the ledger and the records agree.
 
     Args:
         connection: In the transaction of a flush.
-        rows: Each with `id` of the reservation, session_id, sweep_id, the key of the budget, `spent` since the last
-            time, and `left`: what is reserved from now on, None where the attempt has ended. Where `spent` is None all
-            of that budget is counted anew: it was created while the attempt was under way.
+        rows: What they have spent, by budget.
     """
     spent: defaultdict[Key, float] = defaultdict(float)
-    first: dict[Key, Row] = {}
+    first: dict[Key, Subject] = {}
     ended: defaultdict[str, list[str]] = defaultdict(list)
     goes_on: dict[tuple[str, str], float] = {}
     anew: set[Key] = set()
@@ -175,7 +191,7 @@ def settle(connection: sa.Connection, rows: Iterable[Row]) -> None:
         spent[key] += row["spent"] or 0.0
         if row["spent"] is None:
             anew.add(key)
-        first.setdefault(key, row)
+        first.setdefault(key, subject(row["session_id"], row["sweep_id"]))
         if row["left"] is None:
             ended[row["kind"]].append(row["id"])
         else:
@@ -240,13 +256,15 @@ def record_reached(database: Database, session_id: str, sweep_id: str, reached: 
             if row.warned < 1:
                 connection.execute(budgets.update().where(of_key(budgets, reached.key)).values(warned=1.0))
                 details = {"most": reached.most, "spent": reached.spent, "wanted": reached.wanted}
-                about = {"session_id": session_id, "sweep_id": sweep_id}
+                about = subject(session_id, sweep_id)
                 insert_events(connection, [_event(connection, about, "budget.reached", reached.key, details)])
 
 
-def _event(connection: sa.Connection, about: Row, kind: str, key: Key, details: Row) -> Row:
+def _event(
+    connection: sa.Connection, about: Subject, kind: str, key: Key, details: Mapping[str, float | None]
+) -> NewEvent:
     scope, of, node, what = key
     table = {"session": sessions, "sweep": sweeps}.get(scope)
     name = of if table is None else connection.scalar(sa.select(table.c.name).where(table.c.id == of))
     data = {"scope": scope, "name": name, "node": node or None, "kind": what, **details}
-    return event_row(subject(about["session_id"], about["sweep_id"]), kind, data, "warning")
+    return event_row(about, kind, data, "warning")

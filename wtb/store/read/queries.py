@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -15,7 +15,7 @@ from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
 from wtb.core.values import Value
-from wtb.store.bulk import Row, equal, fetch_among, fetch_record, fetch_records
+from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.rows import (
@@ -23,6 +23,7 @@ from wtb.store.rows import (
     CallRow,
     CaseRow,
     CheckpointRow,
+    EventRow,
     ExecutionRow,
     InvocationRow,
     ListedCell,
@@ -49,6 +50,9 @@ from wtb.store.tables.schema import (
     values,
     workflows,
 )
+
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import WorkflowDocument
 
 R = TypeVar("R")
 
@@ -149,8 +153,11 @@ def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
         return _counts(connection, sweep_id)
 
 
-def workflow_graph(database: Database, workflow_id: str) -> Row:
-    return dict(database.scalar(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id)) or {})
+def workflow_graph(database: Database, workflow_id: str) -> WorkflowDocument:
+    with database.read() as connection:
+        found = connection.execute(sa.select(workflows.c.graph).where(workflows.c.id == workflow_id))
+        graph: WorkflowDocument = found.scalar_one()
+    return graph
 
 
 def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
@@ -392,7 +399,7 @@ def event_rows(
     execution: str | None = None,
     after: LogPosition = START,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[EventRow]:
     """List events of a sweep in the order in which they became visible.
 
     A reader that continues from the last row misses none: on PostgreSQL only rows of transactions older than every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import sqlalchemy as sa
 
@@ -12,12 +12,25 @@ from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.bulk import Row, insert_missing, insert_rows, insert_values, together, update_rows
+from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
-from wtb.store.limits.reservations import forget, settle
+from wtb.store.limits.reservations import Settlement, forget, settle
 from wtb.store.log import take_positions
+from wtb.store.rows import AskedRow, NewEvent
+from wtb.store.runs.records import (
+    Appended,
+    HeldCell,
+    NewAttempt,
+    NewCheckpoint,
+    NewExecution,
+    NewFile,
+    NewMetric,
+    NewNodeRun,
+    NewQuestion,
+    Outcome,
+)
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -46,18 +59,18 @@ _APPENDED = {
 class Recorded(TypedDict, total=False):
     """What an execution did, as rows."""
 
-    born: Iterable[Row]
-    change: Row | None
+    born: Iterable[NewExecution]
+    change: NewExecution | None
     values: Iterable[Value]
-    files: Iterable[Row]
-    checkpoints: Iterable[Row]
-    node_run: Row | None
-    node_run_change: tuple[str, Row] | None
-    outcomes: Iterable[Row]
-    held: Iterable[Row]
-    questions: Iterable[Row]
-    metrics: Iterable[Row]
-    appended: Mapping[str, Iterable[Row]]
+    files: Iterable[NewFile]
+    checkpoints: Iterable[NewCheckpoint]
+    node_run: NewNodeRun | None
+    node_run_change: tuple[str, NewNodeRun] | None
+    outcomes: Iterable[Outcome]
+    held: Iterable[HeldCell]
+    questions: Iterable[NewQuestion]
+    metrics: Iterable[NewMetric]
+    appended: Appended
 
 
 @dataclass
@@ -66,26 +79,28 @@ class Batch:
 
     leases: executions that are in the database already, with the token under which they were claimed.
     born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
-    events: how many there are, in `appended` and of rows that say one: those have its number in place of its id.
+    events: how many there are, in `happened` and of rows that say one: those have its number in place of its id.
     """
 
     leases: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
-    born: dict[str, Row] = field(default_factory=dict)
-    changed: dict[str, Row] = field(default_factory=dict)
+    born: dict[str, NewExecution] = field(default_factory=dict)
+    changed: dict[str, NewExecution] = field(default_factory=dict)
     values: dict[str, bytes] = field(default_factory=dict)
-    files: list[tuple[str, Row]] = field(default_factory=list)
-    checkpoints: list[tuple[str, Row]] = field(default_factory=list)
-    node_runs: dict[str, tuple[str, Row]] = field(default_factory=dict)
-    node_run_changes: dict[str, tuple[str, Row]] = field(default_factory=dict)
-    metrics: list[Row] = field(default_factory=list)
-    outcomes: list[tuple[str, Row]] = field(default_factory=list)
-    held: list[tuple[str, Row]] = field(default_factory=list)
-    questions: list[tuple[str, Row]] = field(default_factory=list)
-    attempts: dict[tuple[str, str, int], tuple[str, Row]] = field(default_factory=dict)
+    files: list[tuple[str, NewFile]] = field(default_factory=list)
+    checkpoints: list[tuple[str, NewCheckpoint]] = field(default_factory=list)
+    node_runs: dict[str, tuple[str, NewNodeRun]] = field(default_factory=dict)
+    node_run_changes: dict[str, tuple[str, NewNodeRun]] = field(default_factory=dict)
+    metrics: list[NewMetric] = field(default_factory=list)
+    outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
+    held: list[tuple[str, HeldCell]] = field(default_factory=list)
+    questions: list[tuple[str, NewQuestion]] = field(default_factory=list)
+    attempts: dict[tuple[str, str, int], tuple[str, NewAttempt]] = field(default_factory=dict)
     again: set[tuple[str, str, int]] = field(default_factory=set)
-    appended: dict[str, list[tuple[str, Row]]] = field(
-        default_factory=lambda: {name: [] for name in (*_APPENDED, "events", "settled")}
+    happened: list[tuple[str, int, NewEvent]] = field(default_factory=list)
+    settled: list[tuple[str, Settlement]] = field(default_factory=list)
+    appended: dict[str, list[tuple[str, Mapping[str, Any]]]] = field(
+        default_factory=lambda: {name: [] for name in _APPENDED}
     )
     released: set[str] = field(default_factory=set)
     events: int = 0
@@ -104,43 +119,53 @@ class Batch:
         for value in rows.get("values", ()):
             self.values[value.digest] = value.data
         self.files += [(execution, row) for row in rows.get("files", ())]
-        for row in rows.get("checkpoints", ()):
-            self.checkpoints.append((execution, self._numbered(row, "created_event")))
+        for checkpoint in rows.get("checkpoints", ()):
+            if checkpoint.get("created_event") is not None:
+                checkpoint["created_event"] = self._take_number()
+            self.checkpoints.append((execution, checkpoint))
         if node_run := rows.get("node_run"):
-            self._numbered(node_run, "started_event")
+            if node_run.get("started_event") is not None:
+                node_run["started_event"] = self._take_number()
             self.node_runs[node_run["id"]] = (execution, node_run)
         if node_run_change := rows.get("node_run_change"):
-            key, change = node_run_change
-            self._numbered(change, "ended_event")
+            key, changed = node_run_change
+            if changed.get("ended_event") is not None:
+                changed["ended_event"] = self._take_number()
             new = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
-            new[1].update(change)
+            new[1].update(changed)
         self.metrics += rows.get("metrics", ())
         self.outcomes += [(execution, row) for row in rows.get("outcomes", ())]
         self.held += [(execution, row) for row in rows.get("held", ())]
         self.questions += [(execution, row) for row in rows.get("questions", ())]
-        for name, appended in rows.get("appended", {}).items():
-            if name == "attempts":
-                for row in appended:
-                    self._add_attempt(execution, row)
-            elif name == "events":
-                self.appended[name] += [(execution, self._numbered({**row, "id": 0}, "id")) for row in appended]
-            else:
-                self.appended[name] += [(execution, row) for row in appended]
+        if appended := rows.get("appended"):
+            self._append(execution, appended)
 
-    def _numbered(self, row: Row, column: str) -> Row:
-        """Number the event of a row that says one, or is one, in the order in which they happened."""
-        if row.get(column) is not None:
-            row[column] = self.events
-            self.events += 1
-        return row
+    def _append(self, execution: str, appended: Appended) -> None:
+        for attempt in appended.get("attempts", ()):
+            self._add_attempt(execution, attempt)
+        for event in appended.get("events", ()):
+            self.happened.append((execution, self._take_number(), event))
+        self.settled += [(execution, row) for row in appended.get("settled", ())]
+        self._keep(execution, "calls", appended.get("calls", ()))
+        self._keep(execution, "invocations", appended.get("invocations", ()))
+        self._keep(execution, "decisions", appended.get("decisions", ()))
+        self._keep(execution, "scores", appended.get("scores", ()))
+
+    def _keep(self, execution: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.appended[table] += [(execution, row) for row in rows]
+
+    def _take_number(self) -> int:
+        """Number an event, or a row that says one, in the order in which they happened."""
+        self.events += 1
+        return self.events - 1
 
     def drop(self, rows: Recorded) -> None:
         """Drop what an execution did under a lease that it lost, but release its reservations."""
-        ended = [row["id"] for row in rows.get("appended", {}).get("settled", ()) if row["left"] is None]
+        ended = [row["id"] for row in rows.get("appended", Appended()).get("settled", ()) if row["left"] is None]
         self.released.update(ended)
         self.size += len(ended)
 
-    def _add_attempt(self, execution: str, row: Row) -> None:
+    def _add_attempt(self, execution: str, row: NewAttempt) -> None:
         """An attempt that spends while it runs is written each time, `again` from the second on: the last counts."""
         key = (execution, row["node_run_id"], row["number"])
         if row.pop("again", False) and key not in self.attempts:
@@ -163,16 +188,20 @@ class _Places:
     transaction: int
     ids: Sequence[int]
 
-    def given(self, recorded: Iterable[tuple[str, Row]], gone: set[str], *words: str) -> list[Row]:
-        """The rows of executions that are not gone, with the positions of what they say."""
-        return [self.of(row, *words) for id, row in recorded if id not in gone]
+    def checkpoint(self, row: NewCheckpoint) -> NewCheckpoint:
+        """The row with the position of what it says."""
+        if (number := row.get("created_event")) is None:
+            return row
+        return {**row, "created_transaction": self.transaction, "created_event": self.ids[number]}
 
-    def of(self, row: Row, *words: str) -> Row:
-        placed: Row = {}
-        for word in words:
-            if (number := row.get(f"{word}_event")) is not None:
-                placed |= {f"{word}_transaction": self.transaction, f"{word}_event": self.ids[number]}
-        return {**row, **placed} if placed else row
+    def node_run(self, row: NewNodeRun) -> NewNodeRun:
+        """The row, or what changes of it, with the positions of what it says."""
+        placed = row.copy()
+        if (number := row.get("started_event")) is not None:
+            placed["started_transaction"], placed["started_event"] = self.transaction, self.ids[number]
+        if (number := row.get("ended_event")) is not None:
+            placed["ended_transaction"], placed["ended_event"] = self.transaction, self.ids[number]
+        return placed
 
 
 def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], None] = lambda: None) -> set[str]:
@@ -212,17 +241,20 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))
             insert_missing(connection, files, kept)
             insert_rows(connection, executions, [row for id, row in batch.born.items() if id not in gone])
-            insert_rows(connection, checkpoints, places.given(batch.checkpoints, gone, "created"))
-            insert_rows(connection, node_runs, places.given(batch.node_runs.values(), gone, "started", "ended"))
+            insert_rows(
+                connection, checkpoints, [places.checkpoint(row) for id, row in batch.checkpoints if id not in gone]
+            )
+            begun = [places.node_run(row) for id, row in batch.node_runs.values() if id not in gone]
+            insert_rows(connection, node_runs, begun)
             changes = [
-                (key, places.of(row, "ended")) for key, (id, row) in batch.node_run_changes.items() if id not in gone
+                (key, places.node_run(row)) for key, (id, row) in batch.node_run_changes.items() if id not in gone
             ]
             _update(connection, node_runs, changes)
             tried = [(key, row) for key, (id, row) in batch.attempts.items() if id not in gone]
             insert_rows(connection, attempts, [row for key, row in tried if key not in batch.again])
             again = [row for key, row in tried if key in batch.again]
             update_rows(connection, attempts, again, ("node_run_id", "number"))
-            happened = [{**row, "id": places.ids[row["id"]]} for id, row in batch.appended["events"] if id not in gone]
+            happened = [{**row, "id": places.ids[number]} for id, number, row in batch.happened if id not in gone]
             insert_rows(connection, events, happened)
             for name, table in _APPENDED.items():
                 insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
@@ -233,9 +265,9 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
         if questions := [(id, row) for id, row in batch.questions if id not in gone]:
             ask(connection, questions)
         grant(connection, granted)
-        if settled := [row for id, row in batch.appended["settled"] if id not in gone]:
+        if settled := [row for id, row in batch.settled if id not in gone]:
             settle(connection, settled)
-        batch.released.update(row["id"] for id, row in batch.appended["settled"] if id in gone and row["left"] is None)
+        batch.released.update(row["id"] for id, row in batch.settled if id in gone and row["left"] is None)
         if batch.released:
             forget(connection, sorted(batch.released))
         if any(row["status"] == "running" for row in batch.born.values()):
@@ -245,12 +277,12 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
     return gone
 
 
-def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> dict[str, Row | None]:
+def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> dict[str, AskedRow | None]:
     """Renew leases, and lock their executions. Returns those that are still ours, with what a person asks of each."""
     # The fence: where somebody took an execution away, its token is another one, and nothing of ours is written. The
     # rows stay locked until the commit, so nobody takes one away between this check and what is written after it.
     held = sa.tuple_(executions.c.id, executions.c.token)
-    answered: dict[str, Row | None] = {}
+    answered: dict[str, AskedRow | None] = {}
     pairs = sorted(leases.items())  # one order for all, so that two flushes never wait for each other
     for start in range(0, len(pairs), 5000):
         part = pairs[start : start + 5000]
@@ -265,7 +297,7 @@ def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) ->
     return answered
 
 
-def _grants(batch: Batch, asked: dict[str, Row]) -> list[str]:
+def _grants(batch: Batch, asked: dict[str, AskedRow]) -> list[str]:
     """Pass requests of people on to the executions that one forked into meanwhile.
 
     Returns the executions that this batch releases: their requests can be granted.
@@ -294,8 +326,8 @@ def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None
     )
 
 
-def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str, Row]]) -> None:
-    by_columns: dict[tuple[str, ...], list[Row]] = {}
+def _update(connection: sa.Connection, table: sa.Table, changes: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for key, row in changes:
         by_columns.setdefault(tuple(row), []).append({"id": key, **row})
     for rows in by_columns.values():
@@ -303,16 +335,16 @@ def _update(connection: sa.Connection, table: sa.Table, changes: list[tuple[str,
         update_rows(connection, table, rows, ("id",), only={"status": OPEN_EXECUTIONS} if table is executions else None)
 
 
-def _finish_cells(connection: sa.Connection, rows: list[Row]) -> None:
+def _finish_cells(connection: sa.Connection, rows: list[Outcome]) -> None:
     key = ("sweep_id", "case_number", "repeat", "combination")
-    by_status: dict[str, list[Row]] = {}
+    by_status: dict[str, list[Outcome]] = {}
     for row in rows:
         by_status.setdefault(row["status"], []).append(row)
     for status, members in by_status.items():
         update_rows(connection, cells, members, key, only={"status": sources(CELL, status)}, stamp="finished_at")
 
 
-def _hold_cells(connection: sa.Connection, rows: list[Row]) -> None:
+def _hold_cells(connection: sa.Connection, rows: list[HeldCell]) -> None:
     for status in ("waiting", "pending"):
         members = [row for row in rows if row["status"] == status]
         if members:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import Row, fetch_records
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows import ExecutionRow, LostExecution, OpenSweep
+from wtb.store.rows import ExecutionRow, LostExecution, NewEvent, OpenSweep
 from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
@@ -79,7 +79,7 @@ def reclaim(database: Database) -> list[LostExecution]:
     return rows
 
 
-def _taken_back(row: LostExecution) -> Row:
+def _taken_back(row: LostExecution) -> NewEvent:
     data = {"runner": row.owner_id, "losses": row.losses}
     return event_row(of_execution(row), "execution.taken_back", data, "warning")
 

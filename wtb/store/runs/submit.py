@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -15,6 +15,7 @@ from wtb.core.fault_points import point
 from wtb.core.ids import new_id, new_ids, short_id
 from wtb.core.tree.added_rows import KEY
 from wtb.core.tree.run_order import case_order, mixed
+from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Values
 from wtb.store.bulk import fetch_records, insert_missing, insert_rows, insert_values, parts
 from wtb.store.control.edits import make_root
@@ -25,6 +26,10 @@ from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
 from wtb.store.rows import ExecutionRow, SweepRow
 from wtb.store.tables.schema import cases, cells, combinations, executions, metrics, now, sweeps, workflows
+
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
+    from wtb.core.documents.plan import WorkflowDocument
 
 Also = Callable[[sa.Connection, str], None]
 
@@ -45,9 +50,9 @@ class NewSweep:
     name: str
     session: str
     project: str | None
-    spec: Mapping[str, Any]
+    spec: StoredSpec
     graph_id: str
-    graph: Mapping[str, Any]
+    graph: WorkflowDocument
     fingerprints: Mapping[str, Mapping[str, str]]
     choices: Sequence[Mapping[str, str]]
     repeats: int
@@ -57,7 +62,7 @@ class NewSweep:
     queued: bool = False
     priority: int = 0
     queue: str | None = None
-    notify: Sequence[Mapping[str, Any]] | None = None
+    notify: Sequence[Target] | None = None
     kind: str = "sweep"
     breakpoints: Sequence[str] = ()
     starts_at: str | None = None
@@ -266,7 +271,7 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
         The id of the new sweep.
     """
     choices = queries.choices(database, sweep.id)
-    spec = dict(sweep.spec)
+    spec = sweep.spec.copy()
     if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
         spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
     rows = database.rows(sa.select(cases).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number))

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
 from wtb.display.report.html.environment import render
 
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import WorkflowDocument
+
 WIDE, HIGH, APART, BELOW = 148, 44, 56, 18  # pixels: a box, and what is between boxes
 MOST = 60  # nodes
 _END = "END"
 
-Graph = Mapping[str, Any]
+
+class _Arrow(NamedTuple):
+    """An arrow between two boxes: its path, when it is taken, and where that stands."""
+
+    path: str
+    when: str
+    x: float
+    y: float
 
 
-def picture(graph: Graph) -> Markup:
+def picture(graph: WorkflowDocument) -> Markup:
     """SVG of its own size."""
     nodes = {node["name"]: node for node in graph.get("nodes", ())}
     arrows = _arrows(graph)
@@ -35,7 +44,7 @@ def picture(graph: Graph) -> Markup:
     return Markup(render("graph.html", arrows=drawn, boxes=boxes, width=width, height=height))
 
 
-def _arrows(graph: Graph) -> list[tuple[str, str, str]]:
+def _arrows(graph: WorkflowDocument) -> list[tuple[str, str, str]]:
     """(from, to, when it is taken; empty where always). A node without a way out leads to the end."""
     found = []
     for edge in graph.get("edges", ()):
@@ -78,15 +87,14 @@ def _is_back(layers: list[list[str]], a: str, b: str) -> bool:
     return at.get(b, 0) <= at.get(a, -1)
 
 
-def _arrow(start: tuple[float, float], end: tuple[float, float], when: str, bottom: float) -> dict[str, Any]:
-    """The path of an arrow between two boxes, and where its label is."""
+def _arrow(start: tuple[float, float], end: tuple[float, float], when: str, bottom: float) -> _Arrow:
     (x1, y1), (x2, y2) = start, end
     if x2 <= x1:  # round again
         low = bottom + 40  # of what bends it; the curve itself comes three quarters of the way down
         x1, x2 = x1 + WIDE / 2, x2 + WIDE / 2
         path = f"M{x1} {y1 + HIGH}C{x1} {low} {x2} {low} {x2} {y2 + HIGH}"
-        return {"path": path, "when": when, "x": (x1 + x2) / 2, "y": bottom + 26}
+        return _Arrow(path, when, (x1 + x2) / 2, bottom + 26)
     x1, y1, y2 = x1 + WIDE, y1 + HIGH / 2, y2 + HIGH / 2
     bend = (x1 + x2) / 2
     path = f"M{x1} {y1}C{bend} {y1} {bend} {y2} {x2} {y2}"
-    return {"path": path, "when": when, "x": bend, "y": (y1 + y2) / 2 - 5}
+    return _Arrow(path, when, bend, (y1 + y2) / 2 - 5)

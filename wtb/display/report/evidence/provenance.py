@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
 from wtb.config.field_types import is_import_path
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
+from wtb.core.tree.stored_spec import StoredSpec
 from wtb.planning.prepare import as_written, stored_spec
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
@@ -34,7 +34,7 @@ def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> P
             "reason": sweep.reason,
         },
         "workflow": spec.get("workflow"),
-        "graph": queries.workflow_graph(database, sweep.workflow_id),
+        "graph": dict(queries.workflow_graph(database, sweep.workflow_id)),
         "fingerprints": sweep.fingerprints,
         "size": {
             "combinations": len(matrix["rows"]),
@@ -42,7 +42,7 @@ def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> P
             "repeats": repeats,
             "cells": sweep.cells,
         },
-        "environment": recorded,
+        "environment": None if recorded is None else dict(recorded),
         "because": None if recorded else "the sweep recorded no versions of Python, WTB or packages",
         "folder": spec.get("folder"),
         "settings": _settings(sweep),
@@ -59,7 +59,7 @@ def _settings(sweep: SweepRow) -> str:
     return yaml.safe_dump({"sweep": sweep.name, **settings}, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _again(spec: Mapping[str, Any]) -> HowToRepeat:
+def _again(spec: StoredSpec) -> HowToRepeat:
     """The command that runs it again; None, and why, where a part of it is in no file to import."""
     evaluators = [name for one in spec.get("evaluate", ()) for name in one]
     for path in (str(spec.get("workflow")), *evaluators):

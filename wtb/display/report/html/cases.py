@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from markupsafe import Markup
 
@@ -12,6 +12,7 @@ from wtb.display.report.html.open_cases import anchors
 from wtb.display.report.html.scales import room, scale
 
 if TYPE_CHECKING:
+    from wtb.core.documents.plan import WorkflowDocument
     from wtb.core.documents.report import EvidenceDocument
 
 
@@ -61,7 +62,7 @@ def origins(document: EvidenceDocument) -> dict[str, Any]:
     nodes = len(found["graph"].get("nodes", ()))
     return {
         "too_many_nodes": nodes if nodes > MOST else 0,
-        "picture": picture(found["graph"]) if 0 < nodes <= MOST else "",
+        "picture": picture(cast("WorkflowDocument", found["graph"])) if 0 < nodes <= MOST else "",
         "longest": SETTINGS,
         "code": [
             (node, variant, code)

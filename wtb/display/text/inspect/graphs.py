@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
@@ -12,7 +12,9 @@ from wtb.core import texts
 from wtb.core.texts import printable
 from wtb.display.tables import facts, grid, wrapped
 
-Graph = Mapping[str, Any]
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import NodeDocument, StateKey, VariantDocument, WorkflowDocument, WorkflowsDocument
+
 Parameters = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
@@ -24,13 +26,13 @@ class _Arrow:
     when: str = ""
 
 
-def listed(document: Mapping[str, Any], width: int, color: bool = False) -> str:
+def listed(document: WorkflowsDocument, width: int, color: bool = False) -> str:
     """Registered workflows and where they are imported from."""
     rows = [[one["name"], one["path"]] for one in document["workflows"]]
     return grid(["workflow", "import path"], rows, width, color=color)
 
 
-def draw(graph: Graph, parameters: Parameters, width: int, color: bool = False) -> str:
+def draw(graph: WorkflowDocument, parameters: Parameters, width: int, color: bool = False) -> str:
     """The graph as text. `parameters`: node -> variant -> what its callable takes, with the values in force."""
     version = f" (version {graph['version']})" if graph["version"] else ""
     lines = [_bold(printable(graph["name"]), color) + version]
@@ -45,7 +47,7 @@ def draw(graph: Graph, parameters: Parameters, width: int, color: bool = False) 
     return text + ("\nstate\n" + facts(state, width) if state else "")
 
 
-def _order(graph: Graph) -> list[str]:
+def _order(graph: WorkflowDocument) -> list[str]:
     """Nodes in the order in which they can be reached first, those that wait for others after them."""
     seen: list[str] = []
     todo = list(graph["entries"])
@@ -58,7 +60,7 @@ def _order(graph: Graph) -> list[str]:
     return seen + [node["name"] for node in graph["nodes"] if node["name"] not in seen]
 
 
-def _arrows(graph: Graph, node: str) -> list[_Arrow]:
+def _arrows(graph: WorkflowDocument, node: str) -> list[_Arrow]:
     arrows = []
     for edge in sorted(graph["edges"], key=lambda edge: -edge["priority"]):
         if node not in edge["from"]:
@@ -80,12 +82,17 @@ def _arrows(graph: Graph, node: str) -> list[_Arrow]:
     return arrows or [_Arrow("END")]
 
 
-def _condition(name: str) -> str:
-    return "a condition holds" if name == "<lambda>" else name
+def _condition(name: str | None) -> str:
+    return name if name and name != "<lambda>" else "a condition holds"
 
 
 def _node(
-    graph: Graph, name: str, order: list[str], parameters: Mapping[str, Mapping[str, Any]], width: int, color: bool
+    graph: WorkflowDocument,
+    name: str,
+    order: list[str],
+    parameters: Mapping[str, Mapping[str, Any]],
+    width: int,
+    color: bool,
 ) -> list[str]:
     node = next(one for one in graph["nodes"] if one["name"] == name)
     rules = _rules(node)
@@ -114,7 +121,7 @@ def _target(target: str, node: str, order: list[str]) -> str:
     return "end" if target == "END" else printable(target)
 
 
-def _variant_name(variant: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+def _variant_name(variant: VariantDocument, node: NodeDocument) -> str:
     marks = [
         *(["default"] if variant["name"] == node["default"] != "default" else []),
         *([] if variant["active"] else ["inactive"]),
@@ -122,12 +129,12 @@ def _variant_name(variant: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     return printable(variant["name"]) + (f" ({', '.join(marks)})" if marks else "")
 
 
-def _about(variant: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+def _about(variant: VariantDocument, parameters: Mapping[str, Any]) -> str:
     given = " ".join(f"{name}={value!r}" for name, value in parameters.items())
     return "  ".join(part for part in (variant["description"], given and f"[{given}]") if part)
 
 
-def _rules(node: Mapping[str, Any]) -> str:
+def _rules(node: NodeDocument) -> str:
     return ", ".join(
         rule
         for rule, holds in (
@@ -140,7 +147,7 @@ def _rules(node: Mapping[str, Any]) -> str:
     )
 
 
-def _type(key: Mapping[str, Any]) -> str:
+def _type(key: StateKey) -> str:
     return f"{key['type']}" + (f", joined by {key['reducer']}" if key["reducer"] else "")
 
 

@@ -1,0 +1,84 @@
+"""A sweep as it is stored: the keys of its sweep file as JSON, and what is recorded beside them.
+
+A key may be missing, where the sweep was submitted or exported by an earlier version.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from wtb.core.scoring.scales import OnFailure
+
+
+class Environment(TypedDict):
+    """Versions of WTB, Python, the platform, and packages by their name."""
+
+    wtb: str
+    python: str
+    platform: str
+    packages: dict[str, str]
+
+
+class NodeLimits(TypedDict, total=False):
+    """Where a sweep stops for one of its nodes; None is no limit."""
+
+    usd: float | None
+    tokens: int | None
+    node_runs: int | None
+
+
+class Limits(NodeLimits, total=False):
+    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single nodes."""
+
+    cell_timeout: float | None
+    wall: float | None
+    nodes: dict[str, NodeLimits]
+
+
+class Best(TypedDict, total=False):
+    """Which combination a sweep is to find."""
+
+    maximize: str | None
+    minimize: str | None
+    subject_to: str | None
+    indifferent: float | None
+
+
+class StoredSpec(TypedDict, total=False):
+    """What a sweep was submitted with.
+
+    cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
+    its parameters. evaluate: name -> options, of each evaluator. baseline_row: the combination that is the baseline.
+    """
+
+    sweep: str
+    project: str | None
+    session: str | None
+    workflow: str
+    params: dict[str, Any]
+    cases: str
+    files_from: list[str]
+    vary: dict[str, Any]
+    exclude: list[dict[str, list[str]]]
+    combinations: Any
+    repeats: int
+    seed: int
+    baseline: dict[str, str]
+    evaluate: list[dict[str, Any]]
+    primary: str | None
+    on_failure: OnFailure | None
+    failure_kinds: dict[str, Literal["result", "missing"]]
+    best: Best | None
+    gates: list[str]
+    margin: dict[str, float]
+    holdout: float | None
+    stop: Literal["when_known"] | None
+    limits: Limits
+    run: Any
+    baseline_row: dict[str, str] | None
+    folder: str
+    environment: Environment
+    final: bool
+    added_rows: list[Any]

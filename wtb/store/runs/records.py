@@ -1,0 +1,220 @@
+"""Rows as a runner writes them: what a flush inserts and changes, by column.
+
+They are dictionaries, since statements are made of their columns. A type that is not total is of changes, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NotRequired, TypedDict
+
+from wtb.core.failures import StoredFailure
+from wtb.core.questions import Kind
+from wtb.core.scoring.measure import StoredMeasure
+from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
+from wtb.store.limits.reservations import Settlement
+from wtb.store.rows import AskedRow, NewEvent, StoredDefault
+
+
+class NewExecution(TypedDict, total=False):
+    """An execution that a fork makes, or what changes of one."""
+
+    id: str
+    session_id: str
+    sweep_id: str
+    parent_id: str | None
+    origin: str
+    case_number: int
+    repeat: int
+    combinations: list[int]
+    status: str
+    reason: str | None
+    head_id: str | None
+    failure: StoredFailure | None
+    owner_id: str | None
+    token: int
+    lease_until: float | None
+    kills: int
+    queue: str | None
+    choices: Mapping[str, str] | None
+    edited: bool
+    asked: AskedRow | None
+    passed_id: str | None
+    stalled_at: float | None
+    created_at: float
+    finished_at: float | None
+
+
+class NewCheckpoint(TypedDict):
+    """A checkpoint. created_event: of one that says its event, the event's number in the batch."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    parent_id: str | None
+    position: StoredPosition
+    state: Mapping[str, str]
+    writers: list[list[str]]
+    workspace: str | None
+    totals: list[float]
+    trigger: Trigger
+    name: str | None
+    inside: StoredInside | None
+    created_at: float
+    created_transaction: int | None
+    created_event: int | None
+
+
+class NewNodeRun(TypedDict, total=False):
+    """A node run that begins, or what changes of one. started_event, ended_event: the event's number in the batch."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    checkpoint_id: str
+    task: str
+    node: str
+    variant: str
+    visit: int
+    status: str
+    attempts: int
+    cells: int
+    fingerprint: str
+    writes: dict[str, str] | None
+    workspace: str | None
+    started_at: float
+    duration_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    started_transaction: int | None
+    started_event: int | None
+    ended_transaction: int | None
+    ended_event: int | None
+    ended_at: float | None
+
+
+class NewAttempt(TypedDict):
+    """An attempt. again: it was written before, while it ran."""
+
+    node_run_id: str
+    number: int
+    status: str
+    started_at: float
+    duration_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    failure: StoredFailure | None
+    fingerprint: str
+    stdout: str | None
+    stderr: str | None
+    again: NotRequired[bool]
+
+
+class NewDecision(TypedDict):
+    """Why an execution went from a node to another one."""
+
+    checkpoint_id: str
+    number: int
+    node: str
+    to: str
+    key: str | None
+    why: str
+
+
+class NewFile(TypedDict):
+    """A file that snapshots of a session refer to."""
+
+    session_id: str
+    digest: str
+    size: int
+
+
+class HeldCell(TypedDict):
+    """The change of a cell whose execution pauses or waits."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    status: str
+    execution_id: str
+
+
+class Outcome(HeldCell):
+    """The change of a cell that has ended."""
+
+    elapsed_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    node_runs: int
+    failure: StoredFailure | None
+    edited: bool
+
+
+class NewQuestion(TypedDict):
+    """What a person is asked at a checkpoint. timeout: seconds after which its default counts; it is no column."""
+
+    id: str
+    session_id: str
+    sweep_id: str
+    checkpoint_id: str
+    key: str
+    kind: Kind
+    node: str | None
+    number: int
+    question: str
+    options: list[str] | None
+    context: str | None
+    default: StoredDefault | None
+    status: str
+    timeout: float | None
+
+
+class NewScore(TypedDict):
+    """A score of a cell, or why it has none."""
+
+    sweep_id: str
+    metric: str
+    case_number: int
+    repeat: int
+    combination: int
+    value: float | None
+    error: str | None
+
+
+class NewMetric(StoredMeasure):
+    """A metric of a sweep."""
+
+    sweep_id: str
+    name: str
+    number: int
+
+
+class NewInvocation(TypedDict):
+    """A call of a declared tool. arguments, result: typed JSON."""
+
+    node_run_id: str
+    attempt: int
+    number: int
+    tool: str
+    arguments: str
+    result: str | None
+    error: str | None
+    at: float
+    duration_s: float
+    status: str
+
+
+class Appended(TypedDict, total=False):
+    """Rows that no later ones change. calls: as reports of calls have their columns."""
+
+    attempts: Iterable[NewAttempt]
+    events: Iterable[NewEvent]
+    calls: Iterable[Mapping[str, Any]]
+    invocations: Iterable[NewInvocation]
+    decisions: Iterable[NewDecision]
+    scores: Iterable[NewScore]
+    settled: Iterable[Settlement]
