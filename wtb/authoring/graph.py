@@ -244,6 +244,11 @@ def _name_problems(workflow: Structure) -> Iterator[str]:
             yield f"an edge leaves {source!r}, which is not a node{did_you_mean(source, names)}"
         if target != END and target not in names:
             yield f"an edge from {source!r} leads to {target!r}, which is not a node{did_you_mean(target, names)}"
+    yield from _branch_problems(workflow)
+    yield from _edge_problems(workflow)
+
+
+def _branch_problems(workflow: Structure) -> Iterator[str]:
     for branch in workflow.branches:
         if not branch.targets:
             yield f"the branch after {branch.source!r} has no keys"
@@ -251,6 +256,9 @@ def _name_problems(workflow: Structure) -> Iterator[str]:
         for key in keys:
             if not isinstance(key, str):
                 yield f"the branch after {branch.source!r} has the key {key!r}; expected text"
+
+
+def _edge_problems(workflow: Structure) -> Iterator[str]:
     for edge in workflow.edges:
         if len(set(edge.sources)) < len(edge.sources):
             yield f"the edge from {list(edge.sources)} names a node twice"

@@ -150,14 +150,10 @@ def _check(file: str, text: str) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         line = event.start_mark.line + 1
         match event:
-            case yaml.AliasEvent(anchor=name):
-                _refuse(file, line, f"alias '*{name}'", "the value written out")
-            case yaml.NodeEvent(anchor=str(name)):
-                _refuse(file, line, f"anchor '&{name}'", "a value without an anchor")
-            case yaml.ScalarEvent(tag=str(tag)) | yaml.CollectionStartEvent(tag=str(tag)):
-                _refuse(file, line, f"tag {describe(tag)}", "a plain value")
-            case yaml.CollectionStartEvent():
+            case yaml.CollectionStartEvent(anchor=None, tag=None):
                 depth += 1
+            case yaml.NodeEvent():
+                _refuse_unplain(file, line, event)
             case yaml.CollectionEndEvent():
                 depth -= 1
             case yaml.DocumentStartEvent():
@@ -168,6 +164,16 @@ def _check(file: str, text: str) -> None:
             _refuse(file, line, "a second document", "one document")
     if not documents:
         _refuse(file, 1, "the file is empty", "a mapping of keys to values")
+
+
+def _refuse_unplain(file: str, line: int, event: yaml.NodeEvent) -> None:
+    match event:
+        case yaml.AliasEvent(anchor=name):
+            _refuse(file, line, f"alias '*{name}'", "the value written out")
+        case yaml.NodeEvent(anchor=str(name)):
+            _refuse(file, line, f"anchor '&{name}'", "a value without an anchor")
+        case yaml.ScalarEvent(tag=str(tag)) | yaml.CollectionStartEvent(tag=str(tag)):
+            _refuse(file, line, f"tag {describe(tag)}", "a plain value")
 
 
 class _Reader:

@@ -110,19 +110,26 @@ def _dialogue(
                 if asked.kind == "error" and asked.context is not None:
                     error = str(readable(asked.context.encode())["error"])
                     again.setdefault(asked.node, (asked.number, error, answer.feedback))
-    unfinished = {run.id: (run.task, run.variant) for run in earlier if run.status in ("running", "failed")}
-    tries: dict[tuple[str, str], list[tuple[int, Failure]]] = {}
-    for attempt in attempt_rows(database, list(unfinished)):
-        if attempt.failure is not None and attempt.failure["kind"] != BEGUN:  # one that was lost reported nothing
-            tries.setdefault(unfinished[attempt.node_run_id], []).append((attempt.number, Failure(**attempt.failure)))
     here = by_checkpoint.get(made[0], [])
     return Dialogue(
         answers,
         {row.key: _question(row) for row in here if row.status == "open"},
         {row.key: _question(row) for row in here},
-        tries,
+        _failed_attempts(database, earlier),
         again,
     )
+
+
+def _failed_attempts(
+    database: Database, earlier: Sequence[NodeRunRow]
+) -> dict[tuple[str, str], list[tuple[int, Failure]]]:
+    """The attempts that failed of node runs without a result, by node and variant, with their numbers."""
+    unfinished = {run.id: (run.task, run.variant) for run in earlier if run.status in ("running", "failed")}
+    failed: dict[tuple[str, str], list[tuple[int, Failure]]] = {}
+    for attempt in attempt_rows(database, list(unfinished)):
+        if attempt.failure is not None and attempt.failure["kind"] != BEGUN:  # one that was lost reported nothing
+            failed.setdefault(unfinished[attempt.node_run_id], []).append((attempt.number, Failure(**attempt.failure)))
+    return failed
 
 
 def _answer(asked: QuestionRow) -> Answer | None:

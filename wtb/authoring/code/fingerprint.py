@@ -122,16 +122,8 @@ class _Walk:
     def describe(self, thing: Any) -> Iterator[str]:
         if isinstance(thing, FunctionType):
             yield from self.function(thing)
-        elif isinstance(thing, type) and _is_opaque(_package(thing)):
-            yield _name(thing)
         elif isinstance(thing, type):
-            yield _class_source(thing) or _name(thing)
-            yield from map(self.refer, thing.__bases__)
-            for name, member in sorted(vars(thing).items()):
-                code = getattr(member, "__func__", getattr(member, "fget", member))
-                # Without source it was generated, as those of dataclasses are: by the version of Python.
-                if isinstance(code, FunctionType) and _source(code):
-                    yield f"{name}: {self.refer(code)}"
+            yield from self.class_body(thing)
         elif isinstance(thing, list | tuple):
             captured = thing is self.found[0]
             yield from (self.refer(value, captured) for value in thing)
@@ -140,15 +132,30 @@ class _Walk:
         elif isinstance(thing, MethodType):
             yield from (self.refer(thing.__func__, captured=True), self.refer(thing.__self__, captured=True))
         else:
-            yield _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
-            inner = parts_of(thing)
-            parts = dict(getattr(thing, "__dict__", {}) if inner is None else inner)
-            if isinstance(thing, functools.partial):
-                parts = {"": thing.func, **dict(enumerate(thing.args)), **thing.keywords}
-            elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
-                parts = {"": parts["__wrapped__"]}
-            for name in sorted(parts, key=str):
-                yield f"{name}: {self.refer(parts[name], captured=True)}"
+            yield from self.instance(thing)
+
+    def class_body(self, thing: type[Any]) -> Iterator[str]:
+        if _is_opaque(_package(thing)):
+            yield _name(thing)
+            return
+        yield _class_source(thing) or _name(thing)
+        yield from map(self.refer, thing.__bases__)
+        for name, member in sorted(vars(thing).items()):
+            code = getattr(member, "__func__", getattr(member, "fget", member))
+            # Without source it was generated, as those of dataclasses are: by the version of Python.
+            if isinstance(code, FunctionType) and _source(code):
+                yield f"{name}: {self.refer(code)}"
+
+    def instance(self, thing: Any) -> Iterator[str]:
+        yield _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
+        inner = parts_of(thing)
+        parts = dict(getattr(thing, "__dict__", {}) if inner is None else inner)
+        if isinstance(thing, functools.partial):
+            parts = {"": thing.func, **dict(enumerate(thing.args)), **thing.keywords}
+        elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
+            parts = {"": parts["__wrapped__"]}
+        for name in sorted(parts, key=str):
+            yield f"{name}: {self.refer(parts[name], captured=True)}"
 
     def function(self, fn: FunctionType) -> Iterator[str]:
         source = _source(fn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,9 +22,11 @@ from wtb.operations.control import answers, continuation, questions, state_edits
 from wtb.operations.running import local
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wtb.core.documents.questions import AnswerDocument, AnswersDocument, QuestionsDocument
     from wtb.operations.context import Context
-    from wtb.operations.control.answers import Answered, AnsweredMany, Preview
+    from wtb.operations.control.answers import Answered, Preview
     from wtb.operations.control.continuation import Continuation
 
 GIVEN = 1_000_000  # bytes of a file
@@ -126,27 +129,17 @@ def answer(
     1ng62xyrfv95 modify --set draft=@draft.md  |  wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'
     |  wtb answer --all --sweep nightly --node review send
     """
-    if feedback is not None and feedback_file is not None:
-        raise InputError("--feedback and --feedback-file: expected one of them")
-    if value is not None and value_file is not None:
-        raise InputError("--value and --value-file: expected one of them")
+    given = _Given(choice, _feedback(feedback, feedback_file), _value(value, value_file))
     if feedback_file is not None and feedback_file == value_file:
         raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
-    if feedback_file is not None:
-        feedback = read_text("--feedback-file", feedback_file, GIVEN).strip()
-    given = _value(value, value_file)
     if all_:
         if action is not None or set:
             what = "--set changes the state of one" if set else f"{ref!r} {action!r}: an action alone is expected"
             raise InputError(f"--all: {what}; choose the questions with --question, --node and --sweep")
-        action = ref or (None if given is ... else "approve")
+        action = ref or (None if given.value is ... else "approve")
         context = open_context(db, broker)
         preview = answers.preview_answers(context, action, sweep=sweep, node=node, question=question)
-        if not yes and not _confirmed(preview, choice):
-            say("nothing was answered")
-            raise typer.Exit(1)
-        done = answers.answer_all(context, preview, choice=choice, feedback=feedback, value=given)
-        _present_many(done, choice or preview.action, format, output)
+        _answer_all(context, preview, given, yes, partial(put_as, format=format, output=output))
         return
     if sweep or node or question or yes:
         raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
@@ -154,7 +147,9 @@ def answer(
         raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
     context, changes = open_context(db, broker), state_edits.typed_changes(set or ())
     with prints_to_stderr():  # values are checked by the user's code
-        answered = answers.answer(context, ref, action, choice=choice, feedback=feedback, value=given, set=changes)
+        answered = answers.answer(
+            context, ref, action, choice=choice, feedback=given.feedback, value=given.value, set=changes
+        )
     message = f"answered {answered.approval}: {answered.choice or answered.action}"
     going = answered.continuation
     if going is not None and going.run_by is continuation.RunBy.here and not no_run:
@@ -166,8 +161,26 @@ def answer(
         _say_who_continues(going)
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What a person answers. value: `...` where none is given."""
+
+    choice: str | None
+    feedback: str | None
+    value: Any
+
+
+def _feedback(text: str | None, file: Path | None) -> str | None:
+    """The text of an answer. Raises InputError."""
+    if text is not None and file is not None:
+        raise InputError("--feedback and --feedback-file: expected one of them")
+    return text if file is None else read_text("--feedback-file", file, GIVEN).strip()
+
+
 def _value(text: str | None, file: Path | None) -> Any:
     """The value of an answer; `...` where none is given. Raises InputError."""
+    if text is not None and file is not None:
+        raise InputError("--value and --value-file: expected one of them")
     if text is not None:
         return parse_json("--value", text)
     return ... if file is None else read_json("--value-file", file, GIVEN)
@@ -183,13 +196,19 @@ def _confirmed(preview: Preview, choice: str | None) -> bool:
     return confirm(f"Answer {plural(len(preview.rows), 'question')} with {choice or preview.action}?")
 
 
-def _present_many(done: AnsweredMany, what: str, format: options.Format, output: Path | None) -> None:
-    """Present answers; exit with 1 if somebody else was quicker with some."""
+def _answer_all(
+    context: Context, preview: Preview, given: _Given, confirmed: bool, put: Callable[[AnswersDocument, str], None]
+) -> None:
+    """Answer all questions of a preview; exit with 1 if nobody confirms it, or somebody else was quicker with some."""
+    if not confirmed and not _confirmed(preview, given.choice):
+        say("nothing was answered")
+        raise typer.Exit(1)
+    done = answers.answer_all(context, preview, choice=given.choice, feedback=given.feedback, value=given.value)
     document: AnswersDocument = {
         "answers": [_document(one) for one in done.answers],
         "conflicts": [{"approval": one.approval, "because": one.because} for one in done.conflicts],
     }
-    put_as(document, f"answered {plural(len(done.answers), 'question')}: {what}", format, output)
+    put(document, f"answered {plural(len(done.answers), 'question')}: {given.choice or preview.action}")
     for one in done.conflicts:
         say(one.because)
     for going in done.continuations:
