@@ -12,7 +12,7 @@ import numpy as np
 from simulations import failing, regressions, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.analysis.search_history import spendable
-from wtb.analysis.statistics import Comparison, Floats, compare, holm
+from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
 from wtb.analysis.statistics.effects import fit
 from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.analysis.statistics.paired import mean_test, paired_tests
@@ -72,7 +72,7 @@ def _clear() -> Iterator[Promise]:
 
         def wrong(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = draw(rng, rows, cases)
-            found = compare(scores, seed=_seed(rng))
+            found = compare(scores, Design(seed=_seed(rng)))
             best = truth.max()
             return found.clear and (truth == best).sum() > 1
 
@@ -89,7 +89,7 @@ def _clear() -> Iterator[Promise]:
 
         def power(rng: Rng, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = truths.one_better(rng, rows, cases)
-            found = compare(scores, seed=_seed(rng))
+            found = compare(scores, Design(seed=_seed(rng)))
             return found.clear and found.best == int(truth.argmax())
 
         yield Promise(
@@ -115,7 +115,7 @@ def _candidates() -> Iterator[Promise]:
 
         def holds(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = draw(rng, rows, cases)
-            return int(truth.argmax()) in compare(scores, seed=_seed(rng)).candidates
+            return int(truth.argmax()) in compare(scores, Design(seed=_seed(rng))).candidates
 
         yield Promise(
             "the set of the best holds the true best",
@@ -138,7 +138,7 @@ def _winners() -> Iterator[Promise]:
 
         def covers(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool | None:
             scores, truth = draw(rng, rows, cases)
-            found = compare(scores, seed=_seed(rng))
+            found = compare(scores, Design(seed=_seed(rng)))
             if found.best is None or found.winner is None or found.winner.ci is None:
                 return None
             return bool(found.winner.ci[0] <= truth[found.best] <= found.winner.ci[1])
@@ -157,7 +157,7 @@ def _settled() -> Iterator[Promise]:
     for cases in (20, 50, 100):
 
         def numbered(rng: Rng, cases: int = cases) -> bool:
-            found = compare(rng.normal(size=(2, cases)), seed=_seed(rng))
+            found = compare(rng.normal(size=(2, cases)), Design(seed=_seed(rng)))
             return found.lead.cases_needed is not None and found.lead.cases_needed[1] is not None
 
         yield Promise(
@@ -171,7 +171,7 @@ def _settled() -> Iterator[Promise]:
     for gap, cases in itertools.product((0.1, 0.2, 0.4), (20, 50, 100)):
 
         def fewer(rng: Rng, gap: float = gap, cases: int = cases) -> bool | None:
-            found = compare(np.stack([rng.normal(gap, 1, cases), rng.normal(size=cases)]), seed=_seed(rng))
+            found = compare(np.stack([rng.normal(gap, 1, cases), rng.normal(size=cases)]), Design(seed=_seed(rng)))
             if found.best != 0 or found.lead.cases_needed is None:
                 return None
             fewest = found.lead.cases_needed[0]
@@ -193,7 +193,7 @@ def _failures() -> Iterator[Promise]:
         def ahead(rng: Rng, share: float = share) -> bool:
             scores, _ = truths.equal(rng, 6, 50)
             scores[:1] = truths.by_difficulty(rng, scores, share)[:1]
-            found = compare(scores, seed=_seed(rng))
+            found = compare(scores, Design(seed=_seed(rng)))
             return found.best == 0 and found.clear
 
         yield Promise(
@@ -208,7 +208,7 @@ def _failures() -> Iterator[Promise]:
     def nearly_all(rng: Rng) -> bool:
         scores, _ = truths.equal(rng, 6, 40)
         scores[0, 1:] = np.nan
-        return compare(scores, seed=_seed(rng)).best == 0
+        return compare(scores, Design(seed=_seed(rng))).best == 0
 
     yield Promise(
         "a row gets ahead by failing where it is hard",
@@ -349,7 +349,7 @@ def _tests() -> Iterator[Promise]:
 
         def family(rng: Rng, cases: int = cases) -> bool:
             scores, _ = truths.deep_prefixes(rng, 24, cases)
-            found = compare(scores, baseline=0, seed=_seed(rng))
+            found = compare(scores, Design(baseline=0, seed=_seed(rng)))
             return any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in found.rows)
 
         yield Promise(
@@ -475,7 +475,7 @@ def _looking() -> Iterator[Promise]:
     def looks(scores: Floats, scale: tuple[float, float] | None = (0.0, 1.0)) -> Iterator[Comparison]:
         for seen in range(10, scores.shape[1] + 1, 10):
             finished = np.ones((len(scores), seen), dtype=np.bool_)
-            yield look(scores[:, :seen], finished, baseline=0, scale=scale).compared
+            yield look(scores[:, :seen], finished, Design(baseline=0), scale=scale).compared
 
     for kind, rows in itertools.product(kinds, (2, 3, 9)):
 
@@ -511,7 +511,7 @@ def _looking() -> Iterator[Promise]:
             return np.stack([rng.random(200) < 0.6, rng.random(200) < 0.6 + gain]).astype(float)
 
         def seen_at_once(rng: Rng, gain: float = gain) -> bool:
-            return compare(pair(rng, gain), baseline=0, seed=_seed(rng)).clear
+            return compare(pair(rng, gain), Design(baseline=0, seed=_seed(rng))).clear
 
         def seen_by_looking(rng: Rng, gain: float = gain) -> bool:
             return [found.clear for found in looks(pair(rng, gain))][-1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wtb.analysis.interim import why_anytime
-from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.sequential.anytime import bounded, claims
 from wtb.analysis.statistics.sequential.running import look
 from wtb.core.tree.run_order import case_order
@@ -48,13 +48,13 @@ def test_only_the_first_cases_that_have_finished_without_a_gap_are_looked_at() -
     scores, finished = passes(1, 0.5, 0.5), ALL.copy()
     finished[0, 20:] = False
     finished[1, 30] = False
-    found = look(scores, finished, baseline=0, scale=(0, 1))
+    found = look(scores, finished, Design(baseline=0), scale=(0, 1))
     assert found.cases == 20
     assert [row.n for row in found.compared.rows] == [20, 30]
     assert found.compared.rows[1].n_pairs == 20
     assert found.compared.rows[1].mean == scores[1, :30].mean()
     scores[1, 31:] = 1 - scores[1, 31:]
-    assert look(scores, finished, baseline=0, scale=(0, 1)) == found, "what finished early is not looked at"
+    assert look(scores, finished, Design(baseline=0), scale=(0, 1)) == found, "what finished early is not looked at"
 
 
 def test_what_has_finished_without_a_score_holds_nothing_up() -> None:
@@ -73,19 +73,22 @@ def test_a_row_that_lacks_many_scores_is_not_ranked() -> None:
 
 
 def test_nothing_is_named_before_a_case_has_ended_in_all() -> None:
-    found = look(passes(1, 0.2, 0.9), ~ALL, baseline=0, scale=(0, 1)).compared
+    found = look(passes(1, 0.2, 0.9), ~ALL, Design(baseline=0), scale=(0, 1)).compared
     assert (found.best, found.candidates, found.rows[0].mean) == (None, (), None)
     assert found.lead.because == "no case has ended in all of them yet"
 
 
 def test_no_figure_of_a_look_is_a_p() -> None:
-    rows = look(passes(1, 0.2, 0.9), ALL, baseline=0, scale=(0, 1)).compared.rows
+    rows = look(passes(1, 0.2, 0.9), ALL, Design(baseline=0), scale=(0, 1)).compared.rows
     assert all((row.p, row.p_adjusted, row.effect, row.detectable, row.ranks) == (None,) * 5 for row in rows)
 
 
 def test_lower_is_turned_around() -> None:
     scores = passes(1, 0.2, 0.9)
-    up, down = look(1 - scores, ALL, scale=(0, 1)).compared, look(scores, ALL, better="lower", scale=(0, 1)).compared
+    up, down = (
+        look(1 - scores, ALL, scale=(0, 1)).compared,
+        look(scores, ALL, Design(better="lower"), scale=(0, 1)).compared,
+    )
     assert (up.best, up.clear, up.candidates) == (down.best, down.clear, down.candidates) == (0, True, (0,))
     assert up.lead.lead == pytest.approx(down.lead.lead)
 
@@ -99,14 +102,14 @@ def test_a_claim_is_never_taken_back_by_more_cases() -> None:
 
 def test_without_a_scale_intervals_are_asymptotic_and_begin_at_50_cases() -> None:
     scores = passes(1, 0.2, 0.9) * 7
-    early, late = (look(scores[:, :n], ALL[:, :n], baseline=0) for n in (49, 200))
+    early, late = (look(scores[:, :n], ALL[:, :n], Design(baseline=0)) for n in (49, 200))
     assert (early.interval, early.compared.rows[1].delta_ci, early.compared.clear) == ("asymptotic", None, False)
     assert "no scale" in str(early.compared.lead.because)
     assert late.compared.clear
 
 
 def test_typical_differences_are_not_judged_before_the_end() -> None:
-    found = look(passes(1, 0.2, 0.9), ALL, baseline=0, by="median")
+    found = look(passes(1, 0.2, 0.9), ALL, Design(baseline=0, by="median"))
     assert (found.interval, found.behind, found.compared.clear) == (None, None, False)
     assert found.compared.candidates == (0, 1)
 
@@ -115,7 +118,7 @@ def test_a_cluster_counts_once_and_only_as_a_whole() -> None:
     scores, finished = passes(1, 0.5, 0.5, cases=10), np.ones((2, 10), dtype=np.bool_)
     finished[0, 7] = False
     units = np.repeat(np.arange(5), 2)
-    found = look(scores, finished, baseline=0, scale=(0, 1), units=units)
+    found = look(scores, finished, Design(baseline=0, units=units), scale=(0, 1))
     assert (found.cases, found.compared.rows[1].n) == (6, 10)
     assert found.compared.rows[1].delta_ci == pytest.approx(
         tuple(bounded((scores[1] - scores[0])[:6].reshape(1, 3, 2).mean(axis=2), -1, 1)[0])

@@ -10,7 +10,7 @@ import pytest
 
 from wtb.analysis.matrix.build import build
 from wtb.analysis.search_history import spendable
-from wtb.analysis.statistics import compare
+from wtb.analysis.statistics import Design, compare
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 
@@ -134,7 +134,7 @@ def test_only_what_was_scored_alike_over_most_of_the_cases_counts(tried: Any, ot
 
 def test_a_lead_that_so_many_tries_explain_is_not_clear() -> None:
     scores = np.stack([np.zeros(40), np.repeat([1.0, -1.0, 0.0], (12, 2, 26))])
-    first, later = compare(scores, baseline=0), compare(scores, baseline=0, share=spendable(49, 1))
+    first, later = compare(scores, Design(baseline=0)), compare(scores, Design(baseline=0, share=spendable(49, 1)))
     assert (first.clear, later.clear) == (True, False)
     assert later.lead.because == "that could be chance, given how many combinations were tried over these cases"
     assert later.lead.p == first.lead.p

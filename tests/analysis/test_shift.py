@@ -10,7 +10,7 @@ import scipy  # its parts are imported when they are used
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wtb.analysis.statistics import compare
+from wtb.analysis.statistics import Design, compare
 from wtb.analysis.statistics.paired import paired_tests
 from wtb.analysis.statistics.shift import shifts, signed_ranks
 
@@ -92,7 +92,7 @@ def test_who_pays_the_warm_up_is_not_told_as_slower() -> None:
     rng = np.random.default_rng(3)
     seconds = rng.lognormal(math.log(0.0005), 0.3, size=(3, 40))
     seconds[0, :4] += 0.4  # what the first runs of four processes cost
-    found = compare(seconds, baseline=0, better="lower", by="median")
+    found = compare(seconds, Design(baseline=0, better="lower", by="median"))
     assert not found.clear
     assert all(row.p is None or row.p > 0.05 for row in found.rows)
     assert all(row.delta is None or abs(row.delta) < 0.0003 for row in found.rows)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.support.amounts import examples
-from wtb.analysis.statistics import RESAMPLES, Comparison, Estimate, Floats, Lead, compare, holm, paired, wilson
+from wtb.analysis.statistics import RESAMPLES, Comparison, Design, Estimate, Floats, Lead, compare, holm, paired, wilson
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.intervals import rate_difference, t_quantile
 from wtb.analysis.statistics.paired import mcnemar, mean_test, paired_tests, sign_flip
@@ -65,7 +65,7 @@ def hall(scores: Floats) -> tuple[float, float]:
 @pytest.mark.parametrize("n", [5, 20, 37, 200, 500])
 def test_the_interval_is_the_hull_of_students_t_and_of_halls(n: int, skewed: bool) -> None:
     scores = np.exp(paired_scores(n)) if skewed else paired_scores(n)
-    rows = compare(scores, baseline=0).rows
+    rows = compare(scores, Design(baseline=0)).rows
     for data, ours in ((scores[1], rows[1].ci), (scores[1] - scores[0], rows[1].delta_ci)):
         student = scipy.stats.ttest_1samp(data, 0.0).confidence_interval(0.95)
         lows, highs = zip(hall(data), tuple(student), strict=True)
@@ -76,18 +76,18 @@ def test_a_row_that_misses_cases_gets_the_interval_of_the_cases_it_has() -> None
     scores = np.exp(paired_scores(200))
     gaps = scores.copy()
     gaps[1, ::4] = np.nan
-    row = compare(gaps, baseline=0).rows[1]
+    row = compare(gaps, Design(baseline=0)).rows[1]
     kept = ~np.isnan(gaps[1])
-    alone = compare(scores[:, kept], baseline=0).rows[1]
+    alone = compare(scores[:, kept], Design(baseline=0)).rows[1]
     assert (row.n, row.n_pairs, row.mean, row.delta) == (150, 150, alone.mean, alone.delta)
     assert row.ci == alone.ci
 
 
 def test_beyond_500_cases_p_needs_no_resampling_and_agrees_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.exp(paired_scores(2_000, lead=0.0))
-    quick = compare(scores, baseline=0).rows[1]
+    quick = compare(scores, Design(baseline=0)).rows[1]
     monkeypatch.setattr(paired, "LIMIT_FROM", 2_000)
-    assert quick.p == pytest.approx(compare(scores, baseline=0).rows[1].p, abs=0.02)
+    assert quick.p == pytest.approx(compare(scores, Design(baseline=0)).rows[1].p, abs=0.02)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 5, 18, 19, 40, 1_000])
@@ -105,9 +105,9 @@ def test_scores_of_0_and_1_get_the_wilson_interval(successes: int, n: int) -> No
 
 
 def test_a_cost_of_nothing_in_every_case_is_a_constant_and_not_a_rate() -> None:
-    assert compare(np.zeros((2, 20)), better="lower").rows[0].ci is None
-    assert compare(np.zeros((2, 20)), better="higher").rows[0].ci is not None
-    assert compare(np.eye(2, 20), better="lower").rows[0].ci == wilson(1, 20)
+    assert compare(np.zeros((2, 20)), Design(better="lower")).rows[0].ci is None
+    assert compare(np.zeros((2, 20)), Design(better="higher")).rows[0].ci is not None
+    assert compare(np.eye(2, 20), Design(better="lower")).rows[0].ci == wilson(1, 20)
 
 
 def test_the_difference_of_two_paired_rates_has_the_interval_of_bonett_and_price() -> None:
@@ -122,7 +122,7 @@ def test_the_difference_of_two_paired_rates_has_the_interval_of_bonett_and_price
 
 
 def test_rates_that_never_differ_are_equal_within_an_interval() -> None:
-    row = compare(np.ones((2, 20)), baseline=0).rows[1]
+    row = compare(np.ones((2, 20)), Design(baseline=0)).rows[1]
     assert (row.delta, row.p, row.detectable) == (0.0, 1.0, None)
     assert row.delta_ci == pytest.approx((-0.126, 0.126), abs=1e-3)
 
@@ -146,7 +146,7 @@ def test_uneven_scores_of_few_cases_are_said_to_be_so() -> None:
 @pytest.mark.parametrize("n", [2, 5, 13])
 def test_few_pairs_are_tested_over_every_flip(n: int) -> None:
     scores = paired_scores(n)
-    assert compare(scores, baseline=0).rows[1].p == pytest.approx(scipy_p(scores), abs=1e-12)
+    assert compare(scores, Design(baseline=0)).rows[1].p == pytest.approx(scipy_p(scores), abs=1e-12)
 
 
 @pytest.mark.parametrize(("n", "lead"), [(14, 0.5), (37, 0.3), (200, 0.1)])
@@ -156,7 +156,7 @@ def test_many_pairs_are_tested_over_random_flips(n: int, lead: float) -> None:
     error = math.sqrt(expected * (1 - expected) / RESAMPLES)
     (p,) = sign_flip(scores[[1]] - scores[[0]], 0)
     assert p == pytest.approx(expected, abs=6 * error + 1e-4)
-    assert (compare(scores, baseline=0).rows[1].p or 0) >= p
+    assert (compare(scores, Design(baseline=0)).rows[1].p or 0) >= p
 
 
 def scipy_p(scores: Floats) -> float:
@@ -193,7 +193,7 @@ def test_pass_and_fail_are_tested_by_mcnemars_exact_test(better: int, worse: int
     assert mcnemar(better, worse) == pytest.approx(expected, rel=1e-8)
     scores = np.zeros((2, better + worse + 10))
     scores[1, :better], scores[0, better : better + worse] = 1.0, 1.0
-    assert compare(scores, baseline=0).rows[1].p == pytest.approx(expected, rel=1e-8)
+    assert compare(scores, Design(baseline=0)).rows[1].p == pytest.approx(expected, rel=1e-8)
 
 
 def test_a_p_too_small_to_be_a_number_is_not_zero() -> None:
@@ -203,20 +203,20 @@ def test_a_p_too_small_to_be_a_number_is_not_zero() -> None:
 def test_pairs_that_agree_do_not_change_the_exact_p() -> None:
     scores = np.zeros((2, 1000))
     scores[1, :10] = 1.0
-    row = compare(scores, baseline=0).rows[1]
+    row = compare(scores, Design(baseline=0)).rows[1]
     assert row.p == 2 / 2**10
     assert row.n_pairs == 1000
 
 
 @pytest.mark.parametrize("cases", [50, 5000])
 def test_p_where_no_flip_is_as_extreme_is_small_and_never_zero(cases: int) -> None:
-    rows = compare(np.stack([np.zeros(cases), np.linspace(1, 2, cases)]), baseline=0).rows
+    rows = compare(np.stack([np.zeros(cases), np.linspace(1, 2, cases)]), Design(baseline=0)).rows
     assert 0 < (rows[1].p or 0) < 1 / (RESAMPLES + 1)
 
 
 def test_differences_that_are_rounding_errors_are_no_differences() -> None:
     scores = np.stack([np.full(40, 0.3), np.full(40, 0.1 + 0.2)])
-    row = compare(scores, baseline=0).rows[1]
+    row = compare(scores, Design(baseline=0)).rows[1]
     assert (row.delta, row.delta_ci, row.p) == (0.0, None, 1.0)
 
 
@@ -224,7 +224,7 @@ def test_under_the_null_p_is_below_5_percent_in_5_percent() -> None:
     rng = np.random.default_rng(11)
     rows = examples(1_000)
     scores = np.vstack([np.zeros(37), rng.normal(size=(rows, 37))])
-    rejected = sum(row.p is not None and row.p < 0.05 for row in compare(scores, baseline=0).rows)
+    rejected = sum(row.p is not None and row.p < 0.05 for row in compare(scores, Design(baseline=0)).rows)
     assert rejected / rows == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / rows))
 
 
@@ -252,7 +252,7 @@ def test_holm_on_a_known_example() -> None:
 
 def test_p_is_adjusted_over_the_combinations_of_the_metric() -> None:
     scores = np.vstack([paired_scores(40), paired_scores(40, seed=1)[1:], np.full((1, 40), np.nan)])
-    rows = compare(scores, baseline=0).rows
+    rows = compare(scores, Design(baseline=0)).rows
     tested = holm(np.array([rows[1].p, rows[2].p], dtype=np.float64))
     assert [row.p_adjusted for row in rows] == [None, *tested.tolist(), None]
 
@@ -272,7 +272,7 @@ def test_the_best_is_clear_when_it_beats_every_other() -> None:
 def test_the_direction_decides_which_is_best() -> None:
     scores = np.stack([np.linspace(1, 2, 40), np.linspace(2, 4, 40)])
     assert best(scores) == (1, True)
-    comparison = compare(scores, better="lower")
+    comparison = compare(scores, Design(better="lower"))
     assert (comparison.best, comparison.clear) == (0, True)
 
 
@@ -318,7 +318,7 @@ def test_the_lead_over_the_closest_rival_is_told(lead: float) -> None:
         assert found.lead.ci is not None
         fewest = max(61, cases_needed(found.lead.ci[1], differences.std(ddof=1)))
         assert found.lead.cases_needed == (fewest, None)
-    turned = compare(-scores, better="lower")
+    turned = compare(-scores, Design(better="lower"))
     assert (turned.lead, turned.candidates) == (found.lead, found.candidates)
 
 
@@ -364,7 +364,7 @@ def test_the_figures_of_the_best_allow_for_its_having_been_chosen() -> None:
     assert found.winner.ci[0] < plain.ci[0]
     assert found.winner.ci[1] == plain.ci[1]
     assert abs(found.winner.shrunken or 9) < abs(plain.mean or 0) / 2
-    low = compare(-scores, better="lower").winner
+    low = compare(-scores, Design(better="lower")).winner
     assert low is not None
     assert low.ci == pytest.approx((-found.winner.ci[1], -found.winner.ci[0]))
     alone = compare(scores[:1]).winner
@@ -399,15 +399,15 @@ def test_cases_in_which_no_row_has_a_score_count_against_all_of_them() -> None:
 def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> None:
     scores = paired_scores(30)
     differences = scores[1] - scores[0]
-    row = compare(scores, baseline=0).rows[1]
+    row = compare(scores, Design(baseline=0)).rows[1]
     assert row.effect == pytest.approx(differences.mean() / differences.std(ddof=1))
     # The power of the t test at that difference, by the noncentral distribution.
     assert row.detectable is not None
     shift = row.detectable / differences.std(ddof=1) * math.sqrt(30)
     assert scipy.stats.nct.sf(scipy.stats.t.ppf(0.975, 29), 29, shift) == pytest.approx(0.8, abs=0.01)
-    assert compare(scores[:, :5], baseline=0).rows[1].detectable is None
+    assert compare(scores[:, :5], Design(baseline=0)).rows[1].detectable is None
     # Of 24 rows one that differs has to pass Holm's first step.
-    family = compare(np.vstack([scores, np.random.default_rng(1).normal(size=(23, 30))]), baseline=0).rows[1]
+    family = compare(np.vstack([scores, np.random.default_rng(1).normal(size=(23, 30))]), Design(baseline=0)).rows[1]
     assert family.detectable is not None
     shift = family.detectable / differences.std(ddof=1) * math.sqrt(30)
     critical = scipy.stats.t.ppf(1 - 0.025 / 24, 29)
@@ -418,21 +418,21 @@ def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> No
 
 
 def test_one_case_has_a_mean_and_nothing_else() -> None:
-    comparison = compare(np.array([[0.2], [0.9]]), baseline=0)
+    comparison = compare(np.array([[0.2], [0.9]]), Design(baseline=0))
     assert comparison.rows[0] == Estimate(1, 0, 0.2, None, None, None, None, None, common_mean=0.2)
     assert comparison.rows[1] == Estimate(1, 1, 0.9, None, 0.9 - 0.2, None, None, None, common_mean=0.9)
     assert (comparison.best, comparison.clear) == (1, False)
 
 
 def test_one_combination_has_no_rival() -> None:
-    comparison = compare(np.array([[0.2, 0.4, 0.9]]), baseline=0)
+    comparison = compare(np.array([[0.2, 0.4, 0.9]]), Design(baseline=0))
     assert comparison.rows[0].ci is not None
     assert comparison.rows[0].delta is None
     assert (comparison.best, comparison.clear) == (0, False)
 
 
 def test_scores_that_do_not_vary_have_no_interval() -> None:
-    comparison = compare(np.array([[0.5] * 40, [0.7] * 40]), baseline=0)
+    comparison = compare(np.array([[0.5] * 40, [0.7] * 40]), Design(baseline=0))
     assert comparison.rows[1].ci is None
     assert comparison.rows[1].delta_ci is None
     assert comparison.rows[1].delta == pytest.approx(0.2)
@@ -440,11 +440,11 @@ def test_scores_that_do_not_vary_have_no_interval() -> None:
 
 
 def test_rows_without_scores_are_empty() -> None:
-    comparison = compare(np.full((2, 5), np.nan), baseline=1)
+    comparison = compare(np.full((2, 5), np.nan), Design(baseline=1))
     assert comparison.rows[0] == Estimate(0, 0, None, None, None, None, None, None)
     assert (comparison.best, comparison.clear) == (None, False)
     assert compare(np.empty((0, 5))).rows == ()
-    assert compare(np.empty((3, 0)), baseline=0).rows[2].n == 0
+    assert compare(np.empty((3, 0)), Design(baseline=0)).rows[2].n == 0
 
 
 def test_without_a_baseline_nothing_is_compared_with_it() -> None:
@@ -462,7 +462,7 @@ def test_scores_that_are_not_finite_are_missing() -> None:
 @pytest.mark.parametrize("n", [20, 40])
 def test_the_scale_of_the_scores_does_not_matter(scale: float, n: int) -> None:
     scores = paired_scores(n)
-    plain, scaled = compare(scores, baseline=0).rows[1], compare(scores * scale, baseline=0).rows[1]
+    plain, scaled = compare(scores, Design(baseline=0)).rows[1], compare(scores * scale, Design(baseline=0)).rows[1]
     assert plain.delta_ci is not None
     assert scaled.delta_ci == pytest.approx(tuple(end * scale for end in plain.delta_ci))
     assert scaled.p == plain.p
@@ -472,7 +472,7 @@ def test_the_scale_of_the_scores_does_not_matter(scale: float, n: int) -> None:
 @given(SCORES, st.data())
 def test_no_number_is_ever_nan(scores: Floats, data: st.DataObject) -> None:
     baseline = data.draw(st.one_of(st.none(), st.integers(0, len(scores) - 1)))
-    comparison = compare(scores, baseline=baseline)
+    comparison = compare(scores, Design(baseline=baseline))
     assert all(math.isfinite(number) for number in numbers(comparison))
     for row in comparison.rows:
         assert row.p is None or 0 < row.p <= (row.p_adjusted or 0) <= 1
@@ -483,7 +483,7 @@ def test_no_number_is_ever_nan(scores: Floats, data: st.DataObject) -> None:
 @given(SCORES, QUARTERS)
 def test_a_shift_moves_the_means_and_leaves_the_differences(scores: Floats, shift: float) -> None:
     assume(not passes(scores, "higher").any() and not passes(scores + shift, "higher").any())
-    plain, moved = compare(scores, baseline=0), compare(scores + shift, baseline=0)
+    plain, moved = compare(scores, Design(baseline=0)), compare(scores + shift, Design(baseline=0))
     assert moved.best == plain.best
     for before, after in zip(plain.rows, moved.rows, strict=True):
         assert after.mean == (None if before.mean is None else pytest.approx(before.mean + shift))
@@ -493,7 +493,7 @@ def test_a_shift_moves_the_means_and_leaves_the_differences(scores: Floats, shif
 @settings(max_examples=examples(40), deadline=None)
 @given(SCORES)
 def test_the_test_does_not_care_about_the_sign(scores: Floats) -> None:
-    plain, turned = compare(scores, baseline=0), compare(-scores, baseline=0, better="lower")
+    plain, turned = compare(scores, Design(baseline=0)), compare(-scores, Design(baseline=0, better="lower"))
     assert (turned.best, turned.clear) == (plain.best, plain.clear)
     for before, after in zip(plain.rows, turned.rows, strict=True):
         assert (after.p, after.p_adjusted) == (before.p, before.p_adjusted)
@@ -502,13 +502,13 @@ def test_the_test_does_not_care_about_the_sign(scores: Floats) -> None:
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     scores = paired_scores(60)
-    assert compare(scores, baseline=0, seed=4) == compare(scores, baseline=0, seed=4)
-    assert compare(scores, baseline=0, seed=4) != compare(scores, baseline=0, seed=5)
+    assert compare(scores, Design(baseline=0, seed=4)) == compare(scores, Design(baseline=0, seed=4))
+    assert compare(scores, Design(baseline=0, seed=4)) != compare(scores, Design(baseline=0, seed=5))
 
 
 def test_a_row_does_not_depend_on_the_others() -> None:
     scores = np.vstack([paired_scores(60), paired_scores(60, seed=1)])
-    few, all_rows = compare(scores[:2], baseline=0).rows[1], compare(scores, baseline=0).rows[1]
+    few, all_rows = compare(scores[:2], Design(baseline=0)).rows[1], compare(scores, Design(baseline=0)).rows[1]
     assert few.ci == pytest.approx(all_rows.ci)
     assert few.p == all_rows.p
 

@@ -21,7 +21,7 @@ from rich.cells import cell_len
 
 from tests.support import documents
 from wtb.analysis.matrix.build import best_of
-from wtb.analysis.statistics import compare
+from wtb.analysis.statistics import Design, compare
 from wtb.core import texts
 from wtb.display import labels, markdown
 from wtb.display.matrix import columns, figures, sentences, summary, table
@@ -66,7 +66,9 @@ def document(
     for metric, better in metrics.items():
         scores = rng.uniform(0.2, 0.4, size=(len(rows), cases))
         scores[-1] += lead if better == "higher" else -lead
-        found = compare(scores, baseline=0 if baseline else None, better="lower" if better == "lower" else "higher")
+        found = compare(
+            scores, Design(baseline=0 if baseline else None, better="lower" if better == "lower" else "higher")
+        )
         for row, estimate in zip(rows, found.rows, strict=True):
             row["metrics"][metric] = dataclasses.asdict(estimate)
         if found.best is not None:

@@ -49,7 +49,7 @@ def known(database: Database, sweep: SweepRow) -> str | None:
         return None
     share = Ledger(database, sweep, choices).tried(metric).share
     table = scored.table(metric)
-    found = seen.look(table.scores, table.cases, scored.measures[metric], baseline=None, share=share)
+    found = seen.look(table.scores, table.cases, scored.design(metric, table, share), scored.measures[metric].scale)
     indifferent = (sweep.spec.get("best") or {}).get("indifferent") or 0.0
     if not found.is_known(indifferent) or found.compared.best is None:
         return None

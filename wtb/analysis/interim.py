@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.comparing import SIGNIFICANT
+from wtb.analysis.statistics.comparing import Design
 from wtb.analysis.statistics.sequential.running import Look, finished_first, look
 from wtb.analysis.statistics.units import Units, numbered
-from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.scales import Scale
 from wtb.core.status import FINAL_CELLS
 from wtb.core.stop import KNOWN
 from wtb.core.tree.added_rows import additions
@@ -132,14 +132,13 @@ class View:
         self,
         scores: Floats,
         cases: NDArray[np.int64],
-        measure: Measure,
-        *,
-        baseline: int | None,
-        share: float = 1.0,
+        design: Design,
+        scale: Scale | None,
     ) -> Look:
         """Estimates under one metric.
 
-        scores: combinations x cases. cases: the number of the case of each column. share: as for `compare`.
+        scores: combinations x cases. cases: the number of the case of each column. design: as for `compare`, but for
+        the order of the cases. scale: what no score can pass.
         """
         place = np.full(int(max(self.order.max(initial=-1), cases.max(initial=-1))) + 1, -1, dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
@@ -147,17 +146,7 @@ class View:
         ordered[:, place[cases]] = scores[:, : len(cases)]
         expected = np.zeros(len(self.order), dtype=np.bool_)
         expected[place[cases]] = True
-        return look(
-            ordered,
-            self.finished,
-            baseline=baseline,
-            better=measure.better,
-            scale=measure.scale,
-            by=measure.compare,
-            level=SIGNIFICANT * share,
-            units=self.units,
-            expected=expected,
-        )
+        return look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
 
 
 def view(database: Database, sweep: SweepRow, combinations: int) -> View | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError
 from wtb.core.scoring.failure_scores import failure_score, kind_of, results
@@ -137,6 +137,13 @@ class Scores:
     def family(self, metric: str) -> int:
         """How many metrics share a correction with this one: the one that decides has its own."""
         return 1 if metric == self.primary else max(1, len(self.measures) - 1)
+
+    def design(self, metric: str, table: ScoreTable, share: float) -> Design:
+        """How rows of one of its tables are compared. share: the part of 5% that is left."""
+        measure = self.measures[metric]
+        return Design(
+            self.baseline, measure.better, measure.compare, table.units, self.seed, self.family(metric), share
+        )
 
     @cached_property
     def cells(self) -> int:

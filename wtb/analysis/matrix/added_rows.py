@@ -86,17 +86,8 @@ class AddedRows:
         scored, table = self._scored, self._scored.table(metric)
         numbers = [one.combination] if scored.baseline is None else [scored.baseline, one.combination]
         part = table.part(numbers, ~np.isin(table.cases, one.left_out))
-        measure = scored.measures[metric]
-        found = compare(
-            part.scores,
-            baseline=None if scored.baseline is None else 0,
-            better=measure.better,
-            by=measure.compare,
-            seed=scored.seed,
-            units=part.units,
-            metrics=scored.family(metric),
-            share=ledger.share_of_one_more(metric),
-        )
+        design = scored.design(metric, part, ledger.share_of_one_more(metric))
+        found = compare(part.scores, dataclasses.replace(design, baseline=None if scored.baseline is None else 0))
         return dataclasses.replace(found.rows[-1], ranks=None, common_mean=None)
 
     def tried(self, metric: str) -> int:

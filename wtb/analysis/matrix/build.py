@@ -22,13 +22,13 @@ from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.matrix.slices import slices
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
-from wtb.analysis.statistics import Comparison, compare
+from wtb.analysis.statistics import Comparison, Design, compare
 from wtb.analysis.statistics.comparing import Estimate
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
 from wtb.core.scoring.measure import Measure
-from wtb.core.scoring.scales import OnFailure
+from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
@@ -210,14 +210,13 @@ def _rows(
     units, sliced, noise = None, None, None
     for name in names:
         measure, table = scored.measures[name], scored.planned_table(name)
-        family = scored.family(name)
         tried[name] = ledger.tried(name)
-        share = tried[name].share
-        compared, interval = _compared(table, measure, scored.baseline, sweep.spec["seed"], seen, family, share)
+        design = scored.design(name, table, tried[name].share)
+        compared, interval = _compared(table, design, measure.scale, seen)
         if name == primary:
             units = table.count_units()
             if seen is None:
-                sliced = _sliced(database, sweep, name, table, scored, share)
+                sliced = _sliced(database, sweep, scored, table, name, design)
                 noise = noise_of(database, sweep, name, choices)
         bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(choices)
         estimates = [*compared.rows, *added.estimates(name)]
@@ -289,27 +288,11 @@ def _outcomes(
 
 
 def _sliced(
-    database: Database,
-    sweep: SweepRow,
-    metric: str,
-    table: ScoreTable,
-    scored: Scores,
-    share: float,
+    database: Database, sweep: SweepRow, scored: Scores, table: ScoreTable, metric: str, design: Design
 ) -> SlicesDocument | None:
     """By tag, of rows that were planned; None where tags tell no cases apart."""
-    measure = scored.measures[metric]
     tags = outcomes.tags(database, sweep.id)
-    by_tag = tags and slices(
-        table.scores,
-        table.cases,
-        tags,
-        baseline=scored.baseline,
-        better=measure.better,
-        by=measure.compare,
-        seed=sweep.spec["seed"],
-        units=table.units,
-        share=share,
-    )
+    by_tag = tags and slices(table.scores, table.cases, tags, design)
     if not by_tag:
         return None
     for tag in by_tag["tags"]:
@@ -318,32 +301,13 @@ def _sliced(
 
 
 def _compared(
-    table: ScoreTable,
-    measure: Measure,
-    baseline: int | None,
-    seed: int,
-    seen: interim.View | None,
-    family: int,
-    share: float,
+    table: ScoreTable, design: Design, scale: Scale | None, seen: interim.View | None
 ) -> tuple[Comparison, Method | None]:
-    """The figures of the end, or those that hold however often one looks, and how the intervals of these are made.
-
-    family: how many metrics share a correction. share: as for `compare`.
-    """
-    if seen is not None:
-        found = seen.look(table.scores, table.cases, measure, baseline=baseline, share=share / family)
-        return found.compared, found.interval
-    compared = compare(
-        table.scores,
-        baseline=baseline,
-        better=measure.better,
-        by=measure.compare,
-        seed=seed,
-        units=table.units,
-        metrics=family,
-        share=share,
-    )
-    return compared, None
+    """The figures of the end, or those that hold however often one looks, and how the intervals of these are made."""
+    if seen is None:
+        return compare(table.scores, design), None
+    found = seen.look(table.scores, table.cases, design, scale)
+    return found.compared, found.interval
 
 
 def _looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument]) -> list[str]:

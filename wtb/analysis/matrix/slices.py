@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.comparing import passes
+from wtb.analysis.statistics.comparing import Design
 from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.paired import Compare, Tested, cleaned, from_baseline, holm, means, paired_tests
-from wtb.analysis.statistics.units import Units
+from wtb.analysis.statistics.paired import Tested, cleaned, from_baseline, holm, means, paired_tests
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import TagRow, TagSlices
@@ -27,16 +26,7 @@ FEWEST = 5  # cases that a tag needs to be told of
 
 
 def slices(
-    scores: Floats,
-    cases: NDArray[np.int64],
-    tags: Mapping[int, Sequence[str]],
-    *,
-    baseline: int | None,
-    better: str,
-    by: Compare,
-    seed: int,
-    units: Units = None,
-    share: float = 1.0,
+    scores: Floats, cases: NDArray[np.int64], tags: Mapping[int, Sequence[str]], design: Design
 ) -> TagSlices | None:
     """Each tag's cases by themselves, as `slices` of the JSON contract; None where no tag tells cases apart.
 
@@ -44,12 +34,7 @@ def slices(
         scores: combinations x cases, repeats averaged, NaN where there is none.
         cases: the number of the case of each column.
         tags: number of a case -> its tags.
-        baseline: the index of a row.
-        better: `higher` or `lower`.
-        by: the figure of the differences between rows that counts.
-        seed: of the random signs.
-        units: the cluster of each case, None where each is one of its own.
-        share: the part of 5% that is left, where other rows were tried over these cases before.
+        design: how rows are compared.
     """
     columns: dict[str, list[int]] = {}
     for column, case in enumerate(cases.tolist()):
@@ -60,18 +45,21 @@ def slices(
         return None
     largest = sorted(shown, key=lambda tag: (-len(shown[tag]), tag))[:MOST]
     scores = cleaned(scores)
-    rates = passes(scores, "lower" if better == "lower" else "higher") & (by == "mean")
+    pairs_of_rates = design.pairs_of_rates(design.rates(scores))
     means_by_tag: list[tuple[str, int, Floats, Sequence[Tested]]] = []
     p: list[list[float]] = []
     for tag in largest:
         some = scores[:, shown[tag]]
-        differences = from_baseline(some, baseline)
-        own = None if units is None else np.unique(units[shown[tag]], return_inverse=True)[1]
-        both = rates & (baseline is not None and rates[baseline])
-        tested = paired_tests(differences, seed=seed, rates=both, compare=by, units=own)
+        tested = paired_tests(
+            from_baseline(some, design.baseline),
+            seed=design.seed,
+            rates=pairs_of_rates,
+            compare=design.by,
+            units=design.of_cases(shown[tag]).units,
+        )
         p.append([np.nan if one.p is None else one.p for one in tested])
         means_by_tag.append((tag, len(shown[tag]), means(some), tested))
-    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / share).reshape(len(means_by_tag), -1)
+    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / design.share).reshape(len(means_by_tag), -1)
     return {
         "tags": [
             {"tag": tag, "cases": count, "rows": list(map(_row, middle.tolist(), tested, row.tolist()))}

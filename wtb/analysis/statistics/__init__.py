@@ -5,7 +5,7 @@ combination has no score. Import it only where a matrix is made: it needs numpy.
 inside these modules and None outside: never NaN, never a guess.
 """
 
-from wtb.analysis.statistics.comparing import SIGNIFICANT, Better, Comparison, Estimate, Lead, compare
+from wtb.analysis.statistics.comparing import SIGNIFICANT, Better, Comparison, Design, Estimate, Lead, compare
 from wtb.analysis.statistics.intervals import RESAMPLES, Floats, Interval, wilson
 from wtb.analysis.statistics.paired import holm, paired_tests
 
@@ -14,6 +14,7 @@ __all__ = [
     "SIGNIFICANT",
     "Better",
     "Comparison",
+    "Design",
     "Estimate",
     "Floats",
     "Interval",

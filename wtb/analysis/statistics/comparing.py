@@ -7,7 +7,8 @@ gets ahead by failing where it is hard; a row that lacks many cases is not ranke
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -35,6 +36,56 @@ Better = Literal["higher", "lower"]
 SIGNIFICANT = 0.05
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
 FAR = 50  # times the cases that there are: more than anybody will run
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the rows of one metric are compared.
+
+    Attributes:
+        baseline: the index of the row from which differences are taken.
+        better: which scores are.
+        by: the figure of the differences between rows that counts.
+        units: the cluster of each case, None where each is one of its own.
+        seed: of the random signs.
+        metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
+        share: the part of 5% that is left, where other rows were tried over these cases before.
+    """
+
+    baseline: int | None = None
+    better: Better = "higher"
+    by: Compare = "mean"
+    units: Units = None
+    seed: int = 0
+    metrics: int = 1
+    share: float = 1.0
+
+    @property
+    def sign(self) -> float:
+        """What turns scores so that higher is better."""
+        return 1.0 if self.better == "higher" else -1.0
+
+    @property
+    def level(self) -> float:
+        """How often what is claimed of any row may be wrong."""
+        return SIGNIFICANT * self.share / self.metrics
+
+    def of_cases(self, kept: NDArray[np.bool_] | Sequence[int]) -> Design:
+        """Return the same over some of the cases, with their clusters numbered from 0."""
+        if self.units is None:
+            return self
+        return replace(self, units=np.unique(self.units[kept], return_inverse=True)[1])
+
+    def rates(self, scores: Floats) -> NDArray[np.bool_]:
+        """Which rows are compared as pass rates."""
+        return passes(scores, self.better) & (self.by == "mean")
+
+    def pairs_of_rates(self, rates: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which rows are pass rates as the baseline is."""
+        return rates & (self.baseline is not None and rates[self.baseline])
+
+
+PLAIN = Design()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,39 +167,29 @@ class Comparison:
     skewed: int | None
 
 
-def compare(
-    scores: Floats,
-    *,
-    baseline: int | None = None,
-    better: Better = "higher",
-    by: Compare = "mean",
-    seed: int = 0,
-    units: Units = None,
-    metrics: int = 1,
-    share: float = 1.0,
-) -> Comparison:
+def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
     """Estimates for every row, and which could be the best of them.
 
     Args:
         scores: combinations x cases, repeats averaged; a score that is not finite, or beyond 1e100, counts as missing.
             A case in which no combination has a score counts against all of them.
-        baseline: the index of a row.
-        better: which scores are.
-        by: the figure of the differences between rows that counts.
-        seed: of the random signs.
-        units: the cluster of each case, None where each is one of its own.
-        metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
-        share: the part of 5% that is left, where other rows were tried over these cases before.
+        design: how they are compared.
     """
     scores = cleaned(scores)
-    rates = passes(scores, better) & (by == "mean")
-    deltas = from_baseline(scores, baseline)
-    both = rates & (baseline is not None and rates[baseline])
-    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * metrics)
-    tested = paired_tests(deltas, seed=seed, rates=both, compare=by, family=math.ceil(family / share), units=units)
-    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / share)
+    rates, units = design.rates(scores), design.units
+    deltas = from_baseline(scores, design.baseline)
+    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * design.metrics)
+    tested = paired_tests(
+        deltas,
+        seed=design.seed,
+        rates=design.pairs_of_rates(rates),
+        compare=design.by,
+        family=math.ceil(family / design.share),
+        units=units,
+    )
+    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / design.share)
     estimates = means(scores)
-    race = _Race(scores, better, rates, by, seed, units, share / metrics)
+    race = _Race(scores, rates, design)
     columns = (
         np.isfinite(scores).sum(axis=1).tolist(),
         tested,
@@ -172,7 +213,7 @@ def compare(
         cases=int(race.common.sum()),
         lead=lead,
         winner=race.winner(),
-        skewed=_skewed(by_unit(scores, units)[~rates]) if by == "mean" else None,
+        skewed=_skewed(by_unit(scores, units)[~rates]) if design.by == "mean" else None,
     )
 
 
@@ -206,27 +247,18 @@ def _skewed(values: Floats) -> int | None:
 class _Race:
     """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
-    def __init__(
-        self,
-        scores: Floats,
-        better: Better,
-        rates: NDArray[np.bool_],
-        by: Compare,
-        seed: int,
-        units: Units,
-        share: float,
-    ) -> None:
-        self.level = SIGNIFICANT * share
+    def __init__(self, scores: Floats, rates: NDArray[np.bool_], design: Design) -> None:
+        self.level = design.level
         present = np.isfinite(scores)
         self.has_scores = bool(present.any())
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
         self.common = present[self.eligible].all(axis=0) & self.eligible.any()
         self.rows = np.flatnonzero(self.eligible)
         self.size = len(scores)
-        self.sign = 1.0 if better == "higher" else -1.0
+        self.sign = design.sign
         self.scores = self.sign * scores[np.ix_(self.eligible, self.common)]
-        self.units = None if units is None else np.unique(units[self.common], return_inverse=True)[1]
-        self.rates, self.by, self.seed = rates[self.eligible], by, seed
+        self.units = design.of_cases(self.common).units
+        self.rates, self.by, self.seed = rates[self.eligible], design.by, design.seed
         self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
         self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
 

@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.comparing import ELIGIBLE, SIGNIFICANT, Better, Comparison, Estimate, Lead
+from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, SIGNIFICANT, Comparison, Design, Estimate, Lead
 from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.paired import Compare, cleaned, defined, from_baseline, means, subtract
+from wtb.analysis.statistics.paired import cleaned, defined, from_baseline, means, subtract
 from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units
@@ -52,13 +52,9 @@ class Look:
 def look(
     scores: Floats,
     finished: NDArray[np.bool_],
+    design: Design = PLAIN,
     *,
-    baseline: int | None = None,
-    better: Better = "higher",
     scale: Scale | None = None,
-    by: Compare = "mean",
-    level: float = SIGNIFICANT,
-    units: Units = None,
     expected: NDArray[np.bool_] | None = None,
 ) -> Look:
     """Estimates for every row, and which could be the best of them, from what has finished by now.
@@ -66,28 +62,25 @@ def look(
     Args:
         scores: combinations x cases in the order in which these begin, repeats averaged; NaN where missing.
         finished: which of them will not change any more; one that is finished and missing stays missing.
-        baseline: the index of a row.
-        better: which scores are.
+        design: how they are compared; what is claimed is wrong as often as its level, at any time and of any row. Cases
+            of a cluster follow each other, and it counts as their mean.
         scale: what no score can pass.
-        by: the figure of the differences between rows that counts.
-        level: how often anything that is claimed may be wrong, at any time and of any row.
-        units: the cluster of each case, whose cases follow each other; each then counts as its mean.
         expected: which cases should have a score; where it is not given, those that have any.
     """
-    done = finished_first(finished, units)
+    done = finished_first(finished, design.units)
     seen = np.where(done, cleaned(scores), np.nan)
-    view = _View(seen, better, scale, by, units)
+    view = _View(seen, design, scale)
     rivals = max(1, len(scores) - 1)
-    deltas = from_baseline(seen, baseline)
+    deltas = from_baseline(seen, design.baseline)
     found, ci = view.middle(seen), view.interval_of_means(seen)
-    delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, level / rivals)
+    delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, design.level / rivals)
     counts, pairs = (np.isfinite(one).sum(axis=1).tolist() for one in (seen, deltas))
     columns = (counts, pairs, *map(defined, (found, ci, delta, delta_ci)))
     rows = tuple(
         Estimate(n, m, mean, mean_ci, gain, gain_ci, None, None)
         for n, m, mean, mean_ci, gain, gain_ci in zip(*columns, strict=True)
     )
-    compared, behind = view.race(rows, done, level, expected)
+    compared, behind = view.race(rows, done, design.level, expected)
     return Look(compared, int(done.all(axis=0).sum()), view.method, behind)
 
 
@@ -103,10 +96,10 @@ def finished_first(finished: NDArray[np.bool_], units: Units) -> NDArray[np.bool
 class _View:
     """The scores that may be looked at, and how their means are bounded."""
 
-    def __init__(self, seen: Floats, better: Better, scale: Scale | None, by: Compare, units: Units) -> None:
-        self.seen, self.scale, self.by, self.units = seen, scale, by, units
-        self.sign = 1.0 if better == "higher" else -1.0
-        self.method: Method | None = None if by == "median" else "asymptotic" if scale is None else "betting"
+    def __init__(self, seen: Floats, design: Design, scale: Scale | None) -> None:
+        self.seen, self.scale = seen, scale
+        self.by, self.units, self.sign = design.by, design.units, design.sign
+        self.method: Method | None = None if self.by == "median" else "asymptotic" if scale is None else "betting"
 
     def _each(self, values: Floats) -> Floats:
         """The mean of each cluster, by the order of their numbers, which is that of their cases."""
