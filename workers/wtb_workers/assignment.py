@@ -57,15 +57,8 @@ class SweepAssignment:
         self.grace_s = bound.spec.run.grace
         self._codes = codes
         self._warm: Warm | None = codes.take(row, bound, apart=apart)
-        self.context = SweepContext(
-            session.database,
-            row,
-            bound,
-            session.runner.id,
-            self.stop,
-            Progress(row.cells, row.id),
-            NoRoom(self.stop),
-        )
+        progress, room = Progress(row.cells, row.id), NoRoom(self.stop)
+        self.context = SweepContext(session.database, row, bound, session.runner.id, progress, room)
         self.sweep = self.context.sweep
         # Executions that run apart may have killed their process before. If that happens again, the database has to
         # know in which node, so every step is committed at once.

@@ -74,7 +74,7 @@ class Room:
         self, places: Sequence[Path], stop: Stop, begins: Callable[[str], None], ends: Callable[[], None]
     ) -> None:
         self._places = places
-        self._stop = stop
+        self.stop = stop
         self._begins = begins
         self._ends = ends
         self._waiting = 0
@@ -90,7 +90,7 @@ class Room:
             self._begins(why)
         try:
             while not watch.sees_room():
-                self._stop.wait(LOOK_S)
+                self.stop.wait(LOOK_S)
         finally:
             with self._lock:
                 self._waiting -= 1
@@ -103,9 +103,9 @@ class NoRoom:
     """Does not wait: work that found a disk full is released, for others or for this process later."""
 
     def __init__(self, stop: Stop) -> None:
-        self._stop = stop
+        self.stop = stop
 
     def wait(self, why: str, tries: int = 0, blind_s: float = BLIND_S) -> None:
         """Raises Stopped."""
-        self._stop.request(why, full=True)
-        self._stop.check()
+        self.stop.request(why, full=True)
+        self.stop.check()

@@ -10,7 +10,7 @@ from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import StoreError
-from wtb.core.stop import Disk, Stop
+from wtb.core.stop import Disk
 from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.execution import Execution
@@ -65,7 +65,6 @@ class SweepContext:
         row: SweepRow,
         bound: Bound,
         runner_id: str,
-        stop: Stop,
         progress: Progress,
         room: Room | NoRoom,
         *,
@@ -73,6 +72,7 @@ class SweepContext:
     ) -> None:
         self._database = database
         self._session = row.session_id
+        stop = room.stop
         self._quota = quota_of(database, self._session)
         check_nodes(bound.workflow, (limits or {}).get("nodes") or (), Located(where="limits"))
         open_budgets(database, row, self._quota.budgets(self._session), limits or {})

@@ -98,7 +98,7 @@ class SweepRun:
         self.progress = Progress(row.cells, self.sweep_id)
         self.progress.add(**ended_cells(counts))
         room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
-        self.context = SweepContext(database, row, bound, runner.id, self.stop, self.progress, room, limits=limits)
+        self.context = SweepContext(database, row, bound, runner.id, self.progress, room, limits=limits)
         self.sweep = self.context.sweep
         self.slots = take_slots(database, runner, row.session_id, run.concurrency, LEASE_S, alive=is_not_dead)
         self.code = (

@@ -94,12 +94,12 @@ def opened(
     """
     pairs = list(_every(database, sweep, worst) if full else _most_telling(database, sweep.id, worst, failures))
     room = _Room(None, None) if full else _Room(VALUE, TOTAL)
-    workspaces = _files_of(database)
+    source = _Source(database, sweep.id, matrix, _files_of(database), room)
     found: list[OpenedCase] = []
     for number, (case, why, *sides) in enumerate(pairs):
         if room.left is not None and room.left <= 0:
             return {"cases": found, "left_out": len(pairs) - number, "cut": room.cut}
-        found.append(_case(database, sweep.id, matrix, case, why, [one for one in sides if one], room, workspaces))
+        found.append(_case(source, case, why, [one for one in sides if one]))
     return {"cases": found, "left_out": 0, "cut": room.cut}
 
 
@@ -159,18 +159,21 @@ def _files_of(database: Database) -> Workspaces | None:
         return None
 
 
-def _case(
-    database: Database,
-    sweep_id: str,
-    matrix: MatrixDocument,
-    number: int,
-    why: str,
-    sides: Sequence[tuple[int, str]],
-    room: _Room,
-    workspaces: Workspaces | None,
-) -> OpenedCase:
-    row = queries.case_rows(database, sweep_id, [number])[number]
-    stored = queries.load_values(database, row.input.values())
+@dataclass(frozen=True)
+class _Source:
+    """Where cases are read from, and the room that is left for them."""
+
+    database: Database
+    sweep_id: str
+    matrix: MatrixDocument
+    workspaces: Workspaces | None
+    room: _Room
+
+
+def _case(source: _Source, number: int, why: str, sides: Sequence[tuple[int, str]]) -> OpenedCase:
+    room = source.room
+    row = queries.case_rows(source.database, source.sweep_id, [number])[number]
+    stored = queries.load_values(source.database, row.input.values())
     given = {key: readable(stored[digest].data) for key, digest in row.input.items()}
     expected = None if row.expected is None else readable(row.expected.encode())
     return {
@@ -179,26 +182,17 @@ def _case(
         "tags": list(row.tags or ()),
         "input": {key: room.text(value) for key, value in given.items()},
         "expected": None if expected is None else room.text(expected),
-        "sides": [
-            _side(database, matrix, combination, id, given, row.workspace, room, workspaces)
-            for combination, id in sides
-        ],
+        "sides": [_side(source, combination, id, given, row.workspace) for combination, id in sides],
     }
 
 
 def _side(
-    database: Database,
-    matrix: MatrixDocument,
-    combination: int,
-    execution_id: str,
-    given: Mapping[str, Any],
-    workspace: str | None,
-    room: _Room,
-    workspaces: Workspaces | None,
+    source: _Source, combination: int, execution_id: str, given: Mapping[str, Any], workspace: str | None
 ) -> OpenedSide:
+    database, room = source.database, source.room
     row = queries.find_execution(database, execution_id)
     document = execution_document(database, row, calls=True)
-    choices = matrix["rows"][combination]["combination"]
+    choices = source.matrix["rows"][combination]["combination"]
     cell = next((one for one in document["cells"] if one["combination"] == choices), None)
     steps = document["path"]
     calls = [(step["node"], call) for step in steps for call in step["calls"]]
@@ -215,7 +209,7 @@ def _side(
         "steps": [_step(step) for step in steps[:STEPS]],
         "calls": [_call(node, call, room) for node, call in calls[:CALLS]]
         + [_tool(node, one, room) for node, one in tools[:CALLS]],
-        "files": _files(database, row, workspace, workspaces),
+        "files": _files(database, row, workspace, source.workspaces),
         "more": {
             "steps": max(0, len(steps) - STEPS),
             "calls": max(0, len(calls) - CALLS) + max(0, len(tools) - CALLS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
@@ -24,16 +25,25 @@ _MADE = {
 }
 
 
+@dataclass(frozen=True)
+class _Canvas:
+    """What a tree is drawn on and with. signs: `_BOXES`, or `_ASCII` where the output cannot show these."""
+
+    width: int
+    color: bool
+    signs: Sequence[str]
+
+
 def tree(document: TreeDocument, width: int, color: bool = False) -> str:
     """The lines of executions from their inputs to their heads."""
-    signs = _signs()
+    canvas = _Canvas(width, color, _signs())
     about = document["sweep"]
     status = texts.colored(about["status"], about["status"], color)
     parts = [f"sweep {printable(about['name'])} ({about['id']}): {status}\n"]
     for one in document["trees"]:
         repeat = f", repeat {one['repeat']}" if one["repeat"] else ""
         lines = [texts.cut(f"case {one['case']}{repeat}", width)]
-        lines += _lines(one["segments"], document, width, color, signs)
+        lines += _lines(one["segments"], document, canvas)
         if one["not_begun"]:
             lines.append(f"{texts.plural(len(one['not_begun']), 'execution')} not begun")
         parts.append("\n".join(lines) + "\n")
@@ -60,10 +70,8 @@ def _signs() -> Sequence[str]:
     return _BOXES
 
 
-def _lines(
-    segments: Sequence[SegmentDocument], document: TreeDocument, width: int, color: bool, signs: Sequence[str]
-) -> list[str]:
-    middle, last, through, _, _, _ = signs
+def _lines(segments: Sequence[SegmentDocument], document: TreeDocument, canvas: _Canvas) -> list[str]:
+    middle, last, through, _, _, _ = canvas.signs
     below: dict[str | None, list[str]] = {}
     for segment in segments:
         below.setdefault(segment["parent"], []).append(segment["id"])
@@ -77,24 +85,17 @@ def _lines(
         front = before if parent is None else before + (last if is_last or alone else middle)
         # What goes on alone stays where it is, so that a line edited often does not wander off.
         indent[segment["id"]] = before if parent is None or alone else before + ("   " if is_last else through)
-        if cell_len(front) > width // 2:  # too deep to be drawn
+        if cell_len(front) > canvas.width // 2:  # too deep to be drawn
             front = indent[segment["id"]] = "... "
         # What passes by on the left of lines of their own: to those beside it, and to what goes on from it.
         beside = indent[segment["id"]].replace(".", " ") + (through[0] if segment["id"] in below else "")
-        lines += _line(segment, front, beside, document, width, color, signs)
+        lines += _line(segment, front, beside, document, canvas)
     return lines
 
 
-def _line(
-    segment: SegmentDocument,
-    front: str,
-    beside: str,
-    document: TreeDocument,
-    width: int,
-    color: bool,
-    signs: Sequence[str],
-) -> list[str]:
-    arrow, head, cross = signs[3:]
+def _line(segment: SegmentDocument, front: str, beside: str, document: TreeDocument, canvas: _Canvas) -> list[str]:
+    width, color = canvas.width, canvas.color
+    arrow, head, cross = canvas.signs[3:]
     nodes = texts.line([_label(node) for node in segment["nodes"]])
     if segment["input"]:
         nodes.insert(0, "(input)")

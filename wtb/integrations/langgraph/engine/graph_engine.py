@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -117,7 +118,7 @@ class GraphEngine:
                     stepper.command(top, frame, command_of(command))
             stepper.finish_step(top, stepper.config)
         kept = memory_store.kept(state, [values for _, values in writes])
-        return _join(top, state, known, after, kept, tuple(decisions))
+        return replace(_join(top, state, known, after, kept), decisions=tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
         listener, questioner = Listener(context, self._warnings), _questioner(context)
@@ -205,7 +206,7 @@ class GraphEngine:
         only = given[ROOT] if set(given) == {ROOT} else given
         with _routing():
             top = stepper.begin(graph, name, "", only, stepper.config)
-        return _join(top, {}, known, after, memory_store.kept(state, ()), (), before=state)
+        return _join(top, {}, known, after, memory_store.kept(state, ()), before=state)
 
     def _thaw_frame(
         self, position: Position, state: Values, known: Known, root: Root, way: Sequence[int] | None = None
@@ -227,7 +228,6 @@ def _join(
     known: Known,
     after: Position,
     kept: Mapping[str, Value],
-    decisions: tuple[Decision, ...],
     before: Values | None = None,
 ) -> Joined:
     """before: the state that people see as the one before, where it is not that of the graph."""
@@ -237,7 +237,7 @@ def _join(
     changed |= differing(kept, state)
     to, fan_out = next_nodes(top)
     position = Position(after.step, to, {}, after.visits, fan_out, engine)
-    return Joined(changed, position, decisions, dropped)
+    return Joined(changed, position, (), dropped)
 
 
 @contextmanager
