@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wtb.core import texts
 from wtb.display.matrix import sentences, short_table, summary
@@ -14,6 +16,26 @@ if TYPE_CHECKING:
 
 
 VALUE = 400  # characters of a value of a state
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row of a table. plot: where its mean and the ends of its interval lie, in per cent; empty without a mean."""
+
+    marks: str
+    is_best: bool
+    is_baseline: bool
+    plot: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A metric's table: headers with the cells below them, of the nodes and of the figures."""
+
+    title: str
+    nodes: Sequence[tuple[str, Sequence[str]]]
+    columns: Sequence[tuple[str, Sequence[str]]]
+    rows: Sequence[ShownRow]
 
 
 def matrix(document: MatrixDocument) -> str:
@@ -36,7 +58,7 @@ def _costs(document: MatrixDocument) -> list[str]:
     return [f"{one.name.capitalize()}: {one.means}" for one in summary.costs(document, document["rows"])]
 
 
-def _table(document: MatrixDocument, metric: str | None) -> dict[str, Any]:
+def _table(document: MatrixDocument, metric: str | None) -> Table:
     """One metric's table: every row, or of many the best and the baseline."""
     rows = summary.shortened(document, summary.ranked(document, metric))
     metrics = [] if metric is None else [metric]
@@ -44,20 +66,20 @@ def _table(document: MatrixDocument, metric: str | None) -> dict[str, Any]:
     columns.append(("p95", [texts.duration(row["latency_s"]["p95"]) for row in rows]))
     ends = [end for row in document["rows"] for end in _ends(row, metric)]
     low, wide = (min(ends), (max(ends) - min(ends)) or 1.0) if ends else (0.0, 1.0)
-    return {
-        "title": summary.table_title(document, metric),
-        "nodes": short_table.variants(document, rows),
-        "columns": columns,
-        "rows": [
-            {
-                "marks": ", ".join(filter(None, short_table.marks(document, row, metric))),
-                "is_best": metric is not None and summary.is_best(document, row, metric),
-                "is_baseline": summary.is_baseline(document, row),
-                "plot": [100 * (end - low) / wide for end in _ends(row, metric)],
-            }
+    return Table(
+        title=summary.table_title(document, metric),
+        nodes=short_table.variants(document, rows),
+        columns=columns,
+        rows=[
+            ShownRow(
+                marks=", ".join(filter(None, short_table.marks(document, row, metric))),
+                is_best=metric is not None and summary.is_best(document, row, metric),
+                is_baseline=summary.is_baseline(document, row),
+                plot=[100 * (end - low) / wide for end in _ends(row, metric)],
+            )
             for row in rows
         ],
-    }
+    )
 
 
 def _ends(row: RowDocument, metric: str | None) -> list[float]:

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wtb.core import texts
 
 if TYPE_CHECKING:
-    from wtb.core.documents.report import EvidenceDocument, Prefix
+    from wtb.core.documents.report import EvidenceDocument, Prefix, SharedNode
 
 
-def sharing(document: EvidenceDocument) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Box:
+    """Node runs that combinations share.
+
+    Attributes:
+        row: Of the grid, where it begins.
+        height: How many rows it has.
+        shade: How much was shared, in per cent of all that could be.
+        times: How many node runs each stands for.
+    """
+
+    row: int
+    height: int
+    shade: float
+    times: float
+    variant: str | None
+    title: str
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The boxes of each node, and in words the levels that are not drawn."""
+
+    levels: Sequence[tuple[SharedNode, Sequence[Box]]]
+    folded: str
+
+
+def sharing(document: EvidenceDocument) -> Sharing:
     """What was run once for many, by node, and what that saved."""
     tree, most = document["tree"], max(1, len(document["matrix"]["rows"]))
     levels = tree["levels"] or []
@@ -22,24 +50,24 @@ def sharing(document: EvidenceDocument) -> dict[str, Any]:
         for row, leaf in enumerate(levels[-1]["prefixes"] if levels else ())
         for number in leaf["combinations"]
     }
-    return {
-        "levels": [
+    return Sharing(
+        levels=[
             (totals[level["node"]], [_box(prefix, place, most) for prefix in level["prefixes"]]) for level in levels
         ],
-        "folded": ", ".join(f"{one['node']} ({one['prefixes']:,} prefixes)" for one in tree["folded"]),
-    }
+        folded=", ".join(f"{one['node']} ({one['prefixes']:,} prefixes)" for one in tree["folded"]),
+    )
 
 
-def _box(prefix: Prefix, place: Mapping[int, int], most: int) -> dict[str, Any]:
+def _box(prefix: Prefix, place: Mapping[int, int], most: int) -> Box:
     rows = {place[number] for number in prefix["combinations"]}
     times = prefix["unshared"] / prefix["executed"] if prefix["executed"] else 0.0
     shade = 100 * math.log(max(1.0, times)) / math.log(most) if most > 1 else 0.0
     served = f"{texts.plural(prefix['executed'], 'run')} for {texts.plural(len(prefix['combinations']), 'combination')}"
-    return {
-        "row": min(rows) + 2,
-        "height": len(rows),
-        "shade": min(100.0, shade),
-        "times": times,
-        "variant": prefix["variant"],
-        "title": f"{prefix['variant'] or ''}: {served}",
-    }
+    return Box(
+        row=min(rows) + 2,
+        height=len(rows),
+        shade=min(100.0, shade),
+        times=times,
+        variant=prefix["variant"],
+        title=f"{prefix['variant'] or ''}: {served}",
+    )

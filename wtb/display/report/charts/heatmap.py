@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
@@ -16,7 +18,50 @@ if TYPE_CHECKING:
 FEW = 4  # rows for which a filter is of no use
 
 
-def heatmap(document: EvidenceDocument) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Score:
+    """A row's mean by a metric.
+
+    Attributes:
+        shade: How good it is within its column, in per cent.
+        mark: Whether it is or could be the best.
+        title: What pointing at it shows.
+        wide: Characters of the longest difference of the column.
+    """
+
+    mean: float | None
+    shown: str
+    shade: float
+    mark: str
+    on_front: bool
+    title: str
+    difference: str
+    wide: int
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """The matrix.
+
+    Attributes:
+        scores: Of each row, in the order of `metrics`.
+        failed: Whether any cell failed.
+        heading: Of the columns that always have the same key.
+        choices: Node -> variants that rows have, to filter by.
+    """
+
+    metrics: Sequence[str]
+    rows: Sequence[layout.Numbered]
+    scores: Sequence[Sequence[Score]]
+    costs: Sequence[summary.Money]
+    failed: bool
+    heading: Mapping[str, str]
+    is_filtered: bool
+    choices: Mapping[str, Sequence[str]]
+    legend: Sequence[str]
+
+
+def heatmap(document: EvidenceDocument) -> Heatmap | None:
     """Figures with their differences from the baseline; darker and a longer bar is better, within a column."""
     matrix = document["matrix"]
     if not matrix["rows"]:
@@ -25,23 +70,23 @@ def heatmap(document: EvidenceDocument) -> dict[str, Any] | None:
     rows = layout.ranked(matrix, metrics[0] if metrics else None)
     columns = [_column(matrix, rows, metric) for metric in metrics]
     costs = summary.costs(matrix, [row for _, row in rows])
-    return {
-        "metrics": metrics,
-        "rows": rows,
-        "scores": [[column[place] for column in columns] for place in range(len(rows))],
-        "costs": costs,
-        "failed": any(row["failed"] for _, row in rows),
-        "heading": {name: summary.heading(matrix, name) for name in ("failed", "p50", "n")},
-        "is_filtered": len(rows) >= FEW,
-        "choices": {
+    return Heatmap(
+        metrics=metrics,
+        rows=rows,
+        scores=[[column[place] for column in columns] for place in range(len(rows))],
+        costs=costs,
+        failed=any(row["failed"] for _, row in rows),
+        heading={name: summary.heading(matrix, name) for name in ("failed", "p50", "n")},
+        is_filtered=len(rows) >= FEW,
+        choices={
             node: list(dict.fromkeys(row["combination"].get(node, "") for _, row in rows))
             for node in summary.shown_nodes(matrix)
         },
-        "legend": _legend(matrix, metrics, costs),
-    }
+        legend=_legend(matrix, metrics, costs),
+    )
 
 
-def _column(matrix: MatrixDocument, rows: list[layout.Numbered], metric: str) -> list[dict[str, Any]]:
+def _column(matrix: MatrixDocument, rows: list[layout.Numbered], metric: str) -> list[Score]:
     """The scores of the rows by a metric; their differences have the same room, so that means line up."""
     digits = figures.decimals(matrix, metric)
     estimates = [summary.estimate(row, metric) for _, row in rows]
@@ -49,16 +94,16 @@ def _column(matrix: MatrixDocument, rows: list[layout.Numbered], metric: str) ->
     differences = [_difference(matrix, row, metric, digits) for _, row in rows]
     front, wide = layout.on_front(matrix, metric), max(map(len, differences))
     return [
-        {
-            "mean": one.get("mean"),
-            "shown": figures.number(one.get("mean"), digits),
-            "shade": _shade(one.get("mean"), means, summary.better(matrix, metric)),
-            "mark": summary.star(matrix, row, metric),
-            "on_front": number in front,
-            "title": _title(one, digits),
-            "difference": difference,
-            "wide": wide,
-        }
+        Score(
+            mean=one["mean"],
+            shown=figures.number(one["mean"], digits),
+            shade=_shade(one["mean"], means, summary.better(matrix, metric)),
+            mark=summary.star(matrix, row, metric),
+            on_front=number in front,
+            title=_title(one, digits),
+            difference=difference,
+            wide=wide,
+        )
         for (number, row), one, difference in zip(rows, estimates, differences, strict=True)
     ]
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, signed_span
-from wtb.display.report.html.scales import room, scale
+from wtb.display.report.html.scales import Scale, room, scale
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument
     from wtb.core.documents.report import (
         AttributionDocument,
         EvidenceDocument,
+        InteractionEffect,
         NodeEffect,
         PairsDocument,
         VariantEffect,
@@ -26,40 +29,84 @@ STRONGEST = 6  # interactions that are listed
 _LEAST = 0.005  # of the spread, which is written as more than 0%
 
 
-def effects(document: EvidenceDocument) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class ShownVariant:
+    """A variant with its effect as it is written."""
+
+    effect: VariantEffect
+    is_clear: bool
+    figure: Markup
+
+
+@dataclass(frozen=True)
+class ShownNode:
+    """A node with what it explains, in words."""
+
+    node: str
+    share: float
+    explains: str
+    variants: Sequence[ShownVariant]
+
+
+@dataclass(frozen=True)
+class EffectsChart:
+    """The effects by a metric.
+
+    Attributes:
+        found: All that can be told, of which only the strongest interactions are shown.
+        digits: Decimals of the metric.
+        on: The scale on which effects are drawn.
+        style: CSS of the chart.
+    """
+
+    found: AttributionDocument
+    digits: int
+    on: Scale
+    style: Markup
+    nodes: Sequence[ShownNode]
+    interactions: Sequence[InteractionEffect]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """A chart for each metric."""
+
+    charts: Sequence[EffectsChart]
+
+
+def effects(document: EvidenceDocument) -> Effects | None:
     """What each node explains of the spread between combinations, and how far each variant is off the mean."""
     matrix = document["matrix"]
     if len(matrix["rows"]) < 2 or not matrix["metrics"]:
         return None
-    return {"charts": [_chart(matrix, document["attribution"][metric]) for metric in layout.metrics(matrix)]}
+    return Effects([_chart(matrix, document["attribution"][metric]) for metric in layout.metrics(matrix)])
 
 
-def _chart(matrix: MatrixDocument, attribution: AttributionDocument) -> dict[str, Any]:
+def _chart(matrix: MatrixDocument, attribution: AttributionDocument) -> EffectsChart:
     digits = figures.decimals(matrix, attribution["metric"])
     every = [one for node in attribution["nodes"] for one in node["variants"]]
     ends = [end for one in every for end in (one["effect"], *(one["ci"] or ()))]
     on = scale([*ends, 0.0])
     shown = [*map(_explained, attribution["nodes"]), *(_effect(one, digits) for one in every)]
     nodes = [
-        {
-            **node,
-            "explains": _explained(node),
-            "variants": [
-                {**one, "is_clear": _is_clear(node, one), "figure": _effect(one, digits)} for one in node["variants"]
-            ],
-        }
+        ShownNode(
+            node["node"],
+            node["share"],
+            _explained(node),
+            [ShownVariant(one, _is_clear(node, one), _effect(one, digits)) for one in node["variants"]],
+        )
         for node in sorted(attribution["nodes"], key=lambda one: -one["share"])
     ]
     interactions = [one for one in attribution["interactions"] if _counts(one["share"])]
     interactions.sort(key=lambda one: -one["share"])
-    return {
-        **attribution,
-        "digits": digits,
-        "on": on,
-        "style": Markup("--grid:{};{}").format(on.across, room([on], shown)),
-        "nodes": nodes,
-        "interactions": interactions[:STRONGEST],
-    }
+    return EffectsChart(
+        attribution,
+        digits=digits,
+        on=on,
+        style=Markup("--grid:{};{}").format(on.across, room([on], shown)),
+        nodes=nodes,
+        interactions=interactions[:STRONGEST],
+    )
 
 
 def _counts(share: float) -> bool:
@@ -84,16 +131,26 @@ def _effect(one: VariantEffect, digits: int) -> Markup:
     return figure if one["ci"] is None else figure + Markup(" <small>{}</small>").format(signed_span(one["ci"], digits))
 
 
-def pairs(document: EvidenceDocument) -> dict[str, Any] | None:
+# Rows by their numbers, with their cells: each a difference, and the class that says who is ahead.
+Table = Sequence[tuple[int, Sequence[tuple[str, str]]]]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A table for each metric."""
+
+    tables: Mapping[str, Table]
+
+
+def pairs(document: EvidenceDocument) -> Pairs | None:
     """The best combinations against each other, by metric."""
     matrix = document["matrix"]
     tables = {metric: _table(matrix, metric, document["pairs"][metric]) for metric in layout.metrics(matrix)}
     tables = {metric: table for metric, table in tables.items() if len(table) > 1}
-    return {"tables": tables} if tables else None
+    return Pairs(tables) if tables else None
 
 
-def _table(matrix: MatrixDocument, metric: str, attribution: PairsDocument) -> list[tuple[int, list[tuple[str, str]]]]:
-    """Rows with their cells: each a difference, and the class that says who is ahead."""
+def _table(matrix: MatrixDocument, metric: str, attribution: PairsDocument) -> Table:
     digits = figures.decimals(matrix, metric)
     sign = -1.0 if summary.better(matrix, metric) == "lower" else 1.0
     by_pair: dict[tuple[int, int], tuple[float | None, float | None]] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core import texts
@@ -19,18 +21,44 @@ _HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad")
 _UNCLEAR = ("?", "is unclear", "unsure")
 
 
-def head(document: EvidenceDocument) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ShownGate:
+    """A gate, whether it holds as (sign, words, class), and by which figures."""
+
+    gate: str
+    shown: tuple[str, str, str]
+    why: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a page.
+
+    Attributes:
+        holding: How many of the gates hold.
+        figures: Each a figure, what it is, and more of it.
+    """
+
+    facts: Sequence[str]
+    metrics: Sequence[str]
+    answers: Sequence[str]
+    judged: Sequence[ShownGate]
+    holding: int
+    figures: Sequence[tuple[str, str, str]]
+
+
+def head(document: EvidenceDocument) -> Head:
     """What was asked, and the answer: in a line, in a sentence, and how much of it could be noise."""
     matrix = document["matrix"]
     metrics = layout.metrics(matrix)
-    return {
-        "facts": [fact for fact in _facts(document) if fact],
-        "metrics": metrics,
-        "answers": _answers(matrix, metrics),
-        "judged": [_gate(gate) for gate in document["gates"]],
-        "holding": sum(gate["holds"] is True for gate in document["gates"]),
-        "figures": _figures(matrix),
-    }
+    return Head(
+        facts=[fact for fact in _facts(document) if fact],
+        metrics=metrics,
+        answers=_answers(matrix, metrics),
+        judged=[_gate(gate) for gate in document["gates"]],
+        holding=sum(gate["holds"] is True for gate in document["gates"]),
+        figures=_figures(matrix),
+    )
 
 
 def _facts(document: EvidenceDocument) -> list[str]:
@@ -52,13 +80,13 @@ def _answers(matrix: MatrixDocument, metrics: list[str]) -> list[str]:
     return [*filter(None, [first, sentences.noise(matrix, metrics[0]), chosen]), *others]
 
 
-def _gate(gate: GateDocument) -> dict[str, Any]:
+def _gate(gate: GateDocument) -> ShownGate:
     figures = (f"{key} = {'–' if value is None else f'{value:.4g}'}" for key, value in gate["values"].items())
-    return {
-        "gate": gate["gate"],
-        "shown": _UNCLEAR if is_unclear(gate) else _HOLDS[gate["holds"]],
-        "why": "; ".join(filter(None, [", ".join(figures), gate["because"]])),
-    }
+    return ShownGate(
+        gate=gate["gate"],
+        shown=_UNCLEAR if is_unclear(gate) else _HOLDS[gate["holds"]],
+        why="; ".join(filter(None, [", ".join(figures), gate["because"]])),
+    )
 
 
 def _figures(matrix: MatrixDocument) -> list[tuple[str, str, str]]:

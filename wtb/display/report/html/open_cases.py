@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -28,13 +29,85 @@ _WHY = {
 }
 
 
+@dataclass(frozen=True)
+class MarkedText:
+    """A value of one side as HTML, and how many characters of it were cut off."""
+
+    shown: Markup
+    cut: int
+
+
+@dataclass(frozen=True)
+class Values:
+    """What the sides have under a key: `same` where all have the same, else each its own, or None."""
+
+    same: CutText | None
+    sides: Sequence[MarkedText | None] = ()
+
+
+@dataclass(frozen=True)
+class ListedItem:
+    """A step or a file. is_marked: whether the other side has not the same."""
+
+    shown: str
+    is_marked: bool
+    facts: str
+    error: str | None
+
+
+@dataclass(frozen=True)
+class ShownCall:
+    """A call of a model or a tool, with what it cost in words."""
+
+    call: OpenedCall
+    facts: str
+
+
+@dataclass(frozen=True)
+class ShownSide:
+    """An execution of a case, with its scores, costs, steps, calls and files as they are shown."""
+
+    found: OpenedSide
+    scores: Mapping[str, str]
+    spent: str
+    steps: Sequence[ListedItem]
+    calls: Sequence[ShownCall]
+    files: Sequence[ListedItem]
+
+
+@dataclass(frozen=True)
+class ShownCase:
+    """A case and its sides.
+
+    Attributes:
+        outputs: Keys with the values that the sides ended in.
+        errors: What they failed with, if any did.
+        parts: Which lists the sides have.
+    """
+
+    found: OpenedCase
+    facts: Sequence[str]
+    sides: Sequence[ShownSide]
+    outputs: Sequence[tuple[str, Values]]
+    errors: Values | None
+    parts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Cases that can be opened, and what was left out, in words."""
+
+    cases: Sequence[ShownCase]
+    left_out: Sequence[str]
+
+
 def anchors(document: EvidenceDocument) -> dict[str, str]:
     """Where each case is opened on the page: case -> anchor."""
     cases = document["opened"]["cases"] if "opened" in document else []
     return {one["case"]: f"case-{number}" for number, one in reversed(list(enumerate(cases)))}
 
 
-def opened(document: EvidenceDocument) -> dict[str, Any] | None:
+def opened(document: EvidenceDocument) -> Opened | None:
     """A box for each case, closed until it is clicked."""
     found = document.get("opened")
     if not found or not found["cases"]:
@@ -42,54 +115,50 @@ def opened(document: EvidenceDocument) -> dict[str, Any] | None:
     left_out = [f"{texts.plural(found['cut'], 'character')} of long values"] if found["cut"] else []
     left_out += [texts.plural(found["left_out"], "case")] if found["left_out"] else []
     primary = document["matrix"]["primary"]
-    return {"cases": [_case(one, primary) for one in found["cases"]], "left_out": left_out}
+    return Opened([_case(one, primary) for one in found["cases"]], left_out)
 
 
-def _case(one: OpenedCase, metric: str | None) -> dict[str, Any]:
+def _case(one: OpenedCase, metric: str | None) -> ShownCase:
     sides = one["sides"]
     scores = [texts.score(side["scores"][metric]) if metric in side["scores"] else side["status"] for side in sides]
     keys = dict.fromkeys(key for side in sides for key in side["output"])
     errors = [side["error"] for side in sides]
     has_files = any(side["files"] is None or side["files"]["changes"] for side in sides)
-    return {
-        **one,
-        "facts": list(filter(None, [" | ".join(scores), _WHY[one["why"]], ", ".join(one["tags"])])),
-        "sides": [_side(sides, number) for number in range(len(sides))],
-        "outputs": [(key, _values([side["output"].get(key) for side in sides])) for key in keys],
-        "errors": _values(errors) if any(errors) else None,
-        "parts": ["steps", *(["calls"] * any(side["calls"] for side in sides)), *(["files"] * has_files)],
-    }
+    return ShownCase(
+        one,
+        facts=list(filter(None, [" | ".join(scores), _WHY[one["why"]], ", ".join(one["tags"])])),
+        sides=[_side(sides, number) for number in range(len(sides))],
+        outputs=[(key, _values([side["output"].get(key) for side in sides])) for key in keys],
+        errors=_values(errors) if any(errors) else None,
+        parts=["steps", *(["calls"] * any(side["calls"] for side in sides)), *(["files"] * has_files)],
+    )
 
 
-def _values(values: Sequence[CutText | None]) -> dict[str, Any]:
+def _values(values: Sequence[CutText | None]) -> Values:
     """The values of a key: once where all have the same, else each with what differs from the other marked."""
     first, second = values[0], values[-1]
     if len(values) < 2 or first is None or second is None:
-        return {"same": None, "sides": [one and {**one, "shown": lines(one["text"])} for one in values]}
+        return Values(None, [one and MarkedText(lines(one["text"]), one["cut"]) for one in values])
     if first == second:
-        return {"same": first}
-    marked = marked_texts(first["text"], second["text"])
-    return {
-        "same": None,
-        "sides": [{**one, "shown": shown} for one, shown in zip((first, second), marked, strict=True)],
-    }
+        return Values(first)
+    left, right = marked_texts(first["text"], second["text"])
+    return Values(None, [MarkedText(left, first["cut"]), MarkedText(right, second["cut"])])
 
 
-def _side(sides: Sequence[OpenedSide], number: int) -> dict[str, Any]:
+def _side(sides: Sequence[OpenedSide], number: int) -> ShownSide:
     side = sides[number]
     others = [one for one in sides if one is not side]
-    scores = {metric.rsplit(":")[-1]: _score(value) for metric, value in side["scores"].items()}
-    return {
-        **side,
-        "shown_scores": scores,
-        "spent": ", ".join([side["status"], *_spent(side["totals"])]),
-        "shown_steps": _steps(side, others),
-        "shown_calls": [{**call, "facts": _call_facts(call)} for call in side["calls"]],
-        "shown_files": _files(side, others),
-    }
+    return ShownSide(
+        side,
+        scores={metric.rsplit(":")[-1]: _score(value) for metric, value in side["scores"].items()},
+        spent=", ".join([side["status"], *_spent(side["totals"])]),
+        steps=_steps(side, others),
+        calls=[ShownCall(call, _call_facts(call)) for call in side["calls"]],
+        files=_files(side, others),
+    )
 
 
-def _score(value: Any) -> str:
+def _score(value: float | str | None) -> str:
     return "failed" if isinstance(value, str) else texts.score(value)
 
 
@@ -123,16 +192,16 @@ def _piece(piece: str, mark: str | None) -> Markup:
     return Markup("{}<{}>{}</{}>").format(lines(blanks), mark, lines(piece[len(blanks) :]), mark)
 
 
-def _steps(side: OpenedSide, others: Sequence[OpenedSide]) -> list[dict[str, Any]]:
+def _steps(side: OpenedSide, others: Sequence[OpenedSide]) -> list[ListedItem]:
     """The steps of one side; those that the other has not, in the same place, are marked."""
     theirs = [_step(step) for other in others for step in other["steps"]]
     return [
-        {
-            "shown": _step(step),
-            "is_marked": bool(others) and theirs[at : at + 1] != [_step(step)],
-            "facts": _step_facts(step),
-            "error": step["error"],
-        }
+        ListedItem(
+            shown=_step(step),
+            is_marked=bool(others) and theirs[at : at + 1] != [_step(step)],
+            facts=_step_facts(step),
+            error=step["error"],
+        )
         for at, step in enumerate(side["steps"])
     ]
 
@@ -154,7 +223,7 @@ def _call_facts(call: OpenedCall) -> str:
     return ", ".join(facts + ([texts.money(call["usd"])] if call["usd"] else []))
 
 
-def _files(side: OpenedSide, others: Sequence[OpenedSide]) -> list[dict[str, Any]]:
+def _files(side: OpenedSide, others: Sequence[OpenedSide]) -> list[ListedItem]:
     """What one side changed of the files; what the other has with the same content is not marked."""
     theirs = {
         (one["path"], one["sha256"])
@@ -163,11 +232,11 @@ def _files(side: OpenedSide, others: Sequence[OpenedSide]) -> list[dict[str, Any
         for one in other["files"]["changes"]
     }
     return [
-        {
-            "shown": name(one["path"], 80),
-            "is_marked": bool(others) and (one["path"], one["sha256"]) not in theirs,
-            "facts": one["kind"] if one["bytes"] is None else f"{one['kind']}, {texts.bytes_of(one['bytes'])}",
-            "error": None,
-        }
+        ListedItem(
+            shown=name(one["path"], 80),
+            is_marked=bool(others) and (one["path"], one["sha256"]) not in theirs,
+            facts=one["kind"] if one["bytes"] is None else f"{one['kind']}, {texts.bytes_of(one['bytes'])}",
+            error=None,
+        )
         for one in (side["files"] or {"changes": ()})["changes"]
     ]

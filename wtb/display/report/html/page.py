@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from markupsafe import Markup
 
+from wtb.display import failure_causes
 from wtb.display.matrix import gates
 from wtb.display.report.charts.fork_tree import sharing
 from wtb.display.report.charts.heatmap import heatmap
@@ -23,20 +25,41 @@ from wtb.display.report.html.head import head
 from wtb.display.report.html.open_cases import opened
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from wtb.core.documents.common import NodeRunCounts
     from wtb.core.documents.matrix import MatrixDocument
     from wtb.core.documents.report import EvidenceDocument
 
 
-# The context of a section's template, or None where it has nothing to show.
-Contextual = Callable[["EvidenceDocument"], dict[str, Any] | None]
+# The context of a section's template, whose fields are the names that it uses, or None where it has nothing to show.
+Contextual = Callable[["EvidenceDocument"], "DataclassInstance | None"]
 
 
-def _node_runs(document: EvidenceDocument) -> dict[str, Any] | None:
-    return {} if document["matrix"]["node_runs"]["by_node"] else None
+@dataclass(frozen=True)
+class NodeRuns:
+    """Node runs of each node."""
+
+    by_node: Mapping[str, NodeRunCounts]
 
 
-def _causes(document: EvidenceDocument) -> dict[str, Any] | None:
-    return {} if document["matrix"]["failures"]["causes"] else None
+def _node_runs(document: EvidenceDocument) -> NodeRuns | None:
+    by_node = document["matrix"]["node_runs"]["by_node"]
+    return NodeRuns(by_node) if by_node else None
+
+
+@dataclass(frozen=True)
+class Causes:
+    """Why cells failed, a line for each cause."""
+
+    lines: Sequence[str]
+
+
+def _causes(document: EvidenceDocument) -> Causes | None:
+    matrix = document["matrix"]
+    if not matrix["failures"]["causes"]:
+        return None
+    return Causes(failure_causes.lines(matrix["failures"], matrix["sweep"]["id"]))
 
 
 Sections = Mapping[str, tuple[str, Contextual]]  # their titles in the navigation, and what fills in their templates
@@ -85,7 +108,7 @@ def section(anchor: str, document: EvidenceDocument) -> Markup:
     _, contextual = {**SECTIONS, **_OF_MATRIX}[anchor]
     if (context := contextual(document)) is None:
         return Markup()
-    return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **context))
+    return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **vars(context)))
 
 
 def _page(document: EvidenceDocument, kind: str, sections: Sections) -> str:
@@ -108,5 +131,5 @@ def _page(document: EvidenceDocument, kind: str, sections: Sections) -> str:
         style=Markup(style),
         script=Markup(script),
         sections=[one for one in made if one[2]],
-        **head(document),
+        **vars(head(document)),
     )
