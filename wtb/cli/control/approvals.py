@@ -129,9 +129,9 @@ def answer(
     1ng62xyrfv95 modify --set draft=@draft.md  |  wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'
     |  wtb answer --all --sweep nightly --node review send
     """
-    given = _Given(choice, _feedback(feedback, feedback_file), _value(value, value_file))
     if feedback_file is not None and feedback_file == value_file:
         raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
+    given = _Given(choice, _feedback(feedback, feedback_file), _value(value, value_file))
     if all_:
         if action is not None or set:
             what = "--set changes the state of one" if set else f"{ref!r} {action!r}: an action alone is expected"
