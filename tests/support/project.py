@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,13 +306,14 @@ def run_inside(
         patch.setattr(credentials, "take", lambda: None)  # what this process has is not the command's
         patch.setattr(credentials, "_kept", {})
         opened = _noting_databases(patch)
+        before = set(sys.modules)
         with _fails_after(timeout, args), pytest.raises(SystemExit) as ended:
             main()
         for database in opened:  # what the end of a process would do
             database.close()
         if "kombu.pools" in sys.modules:
             sys.modules["kombu.pools"].reset()
-        _forget_modules_of(folder)
+        _forget_modules_of(folder, sys.modules.keys() - before)
     code = ended.value.code
     assert isinstance(code, int | None), f"the command ended with {code!r} as its exit code"
     documents.check_printed(folder, args, code or 0, "" if merge else _written(out))
@@ -352,9 +353,9 @@ def _noting_databases(patch: pytest.MonkeyPatch) -> list[Database]:
     return opened
 
 
-def _forget_modules_of(folder: Path) -> None:
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
+def _forget_modules_of(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
             del sys.modules[name]
 
 

@@ -247,14 +247,14 @@ class _Deferred(MetaPathFinder):
             for name in self._names:
                 vars(sys.modules[name])  # any use of a lazy module executes it
             _freeze_imported()
+            gc.enable()
             return callback(**options)
 
         return run
 
 
+@cache  # once a process: asking Python whether anything is frozen counts all that is
 def _freeze_imported() -> None:
     """Spare what was imported from collections of garbage, since it stays, and everything from the one at the end."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-        atexit.register(gc.freeze)
-    gc.enable()
+    gc.freeze()
+    atexit.register(gc.freeze)

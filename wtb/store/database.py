@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -236,7 +237,8 @@ class Database:
             self._lock_tables(connection)  # two that start at once: the second waits and finds the tables
             if sa.inspect(connection).has_table("alembic_version"):
                 return
-            metadata.create_all(connection)
+            for statement in _table_statements(self.url.drivername):
+                connection.exec_driver_sql(statement)
             connection.execute(sa.text(_VERSION_TABLE))
             connection.execute(sa.text("INSERT INTO alembic_version VALUES (:r)"), {"r": REVISION})
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
@@ -394,6 +396,19 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+@cache  # compiling them takes several times as long as executing them
+def _table_statements(driver: str) -> tuple[str, ...]:
+    """What makes all tables in databases of a driver."""
+    statements: list[str] = []
+
+    def keep(statement: Any, *_: object) -> None:
+        statements.append(str(statement.compile(dialect=engine.dialect)))
+
+    engine = sa.create_mock_engine(f"{driver}://", keep)
+    metadata.create_all(engine, checkfirst=False)
+    return tuple(statements)
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
