@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from wtb.authoring.context.node_context import current_context
 from wtb.core.errors import InputError
@@ -64,11 +64,18 @@ def _messages(prompt: Prompt) -> list[Mapping[str, Any]]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(one) for one in prompt]
 
 
-def _split_system(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+class _Talk(TypedDict):
+    """What Anthropic takes apart from each other. system: where there is any."""
+
+    messages: Prompt
+    system: NotRequired[str]
+
+
+def _split_system(messages: Sequence[Mapping[str, Any]]) -> _Talk:
     """Anthropic takes what the system says apart from the talk."""
     system = [str(one.get("content")) for one in messages if one.get("role") == "system"]
-    talk = [one for one in messages if one.get("role") != "system"]
-    return {"messages": talk, **({"system": "\n\n".join(system)} if system else {})}
+    talk: _Talk = {"messages": [one for one in messages if one.get("role") != "system"]}
+    return {**talk, "system": "\n\n".join(system)} if system else talk
 
 
 def _text(client: Any, answer: Any) -> str:

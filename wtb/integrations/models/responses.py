@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from wtb.core.serialization.plain_json import storable
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 _TRANSPORT = ("extra_headers", "extra_query", "extra_body", "timeout", "idempotency_key", "stream", "stream_options")
 _SECRET = ("headers", "authorization", "authorization_token", "api_key", "token", "password")
@@ -37,6 +40,13 @@ class Reply:
     usage: Usage | None
 
 
+class ToolCall(TypedDict):
+    """A tool that a model wants called, as far as its answer says."""
+
+    name: JsonValue
+    arguments: JsonValue
+
+
 def plain(thing: Any, depth: int = 0) -> Any:
     """What a client takes or gives, as plain JSON. Never raises: what is no JSON is shown as text."""
     if thing is None or isinstance(thing, bool | float):
@@ -63,7 +73,7 @@ def plain(thing: Any, depth: int = 0) -> Any:
 
 def request_of(options: Mapping[str, Any]) -> Any:
     """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
-    request: dict[str, Any] = {}
+    request: dict[str, JsonValue] = {}
     for name, value in options.items():
         if name == "model" or name in _TRANSPORT or _is_left_out(value):
             continue
@@ -125,7 +135,7 @@ def usage(reported: Any) -> Usage | None:
     return Usage(whole, _count(went_out), cached, written, went_out is not None)
 
 
-def _usage(tokens_in: Any, tokens_out: Any, details: Mapping[str, Any]) -> Usage:
+def _usage(tokens_in: Any, tokens_out: Any, details: Mapping[str, JsonValue]) -> Usage:
     whole = _count(tokens_in)
     cached = min(_count(details.get("cached_tokens")), whole)
     return Usage(whole, _count(tokens_out), cached, min(_count(details.get("cache_write_tokens")), whole - cached))
@@ -135,40 +145,46 @@ def _count(found: Any) -> int:
     return found if isinstance(found, int) and found > 0 else 0
 
 
-def _content(found: Mapping[str, Any]) -> Any:
-    if isinstance(found.get("choices"), list):
-        every = [_choice(one) for one in found["choices"] if isinstance(one, dict)]
+def _content(found: Mapping[str, JsonValue]) -> Any:
+    if isinstance(choices := found.get("choices"), list):
+        every = [_choice(one) for one in _objects(choices)]
         return every[0] if len(every) == 1 else every
-    if isinstance(found.get("output"), list):
-        return _pieces([part for item in found["output"] if isinstance(item, dict) for part in _parts(item)])
-    if isinstance(found.get("content"), list):
-        return _pieces([part for part in found["content"] if isinstance(part, dict)])
+    if isinstance(output := found.get("output"), list):
+        return _pieces([part for item in _objects(output) for part in _parts(item)])
+    if isinstance(content := found.get("content"), list):
+        return _pieces(_objects(content))
     return {key: value for key, value in found.items() if key not in ("id", "model", "usage")}
 
 
-def _choice(choice: Mapping[str, Any]) -> Any:
+def _objects(found: JsonValue) -> list[dict[str, JsonValue]]:
+    """The objects of a list; none of anything else."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _choice(choice: Mapping[str, JsonValue]) -> Any:
     message = choice.get("message")
     if not isinstance(message, dict):
         return choice.get("text")
-    calls = [call.get("function", call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    calls = _objects([call.get("function", call) for call in _objects(message.get("tool_calls"))])
     text = message.get("content") or message.get("refusal")
     return join_parts(text, [{"name": call.get("name"), "arguments": call.get("arguments")} for call in calls])
 
 
-def _parts(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _parts(item: Mapping[str, JsonValue]) -> Sequence[Mapping[str, JsonValue]]:
     """The parts of an item of OpenAI's responses, in Anthropic's terms."""
     if item.get("type") == "function_call":
         return [{"type": "tool_use", "name": item.get("name"), "input": item.get("arguments")}]
-    content = item.get("content")
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return _objects(item.get("content"))
 
 
-def _pieces(parts: list[Mapping[str, Any]]) -> Any:
-    text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-    used = [{"name": p.get("name"), "arguments": p.get("input")} for p in parts if p.get("type") == "tool_use"]
+def _pieces(parts: Sequence[Mapping[str, JsonValue]]) -> Any:
+    text = "".join(text for part in parts if isinstance(text := part.get("text"), str))
+    used: list[ToolCall] = [
+        {"name": part.get("name"), "arguments": part.get("input")} for part in parts if part.get("type") == "tool_use"
+    ]
     return join_parts(text, used)
 
 
-def join_parts(text: Any, tool_calls: list[dict[str, Any]]) -> Any:
+def join_parts(text: JsonValue, tool_calls: Sequence[ToolCall]) -> Any:
     """Text alone, or with the tools that the model wants called."""
     return {"text": text or "", "tool_calls": tool_calls} if tool_calls else text

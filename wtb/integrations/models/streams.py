@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from wtb.integrations.models.responses import Reply, Usage, join_parts, plain, reply, usage
+from wtb.integrations.models.responses import Reply, ToolCall, Usage, join_parts, plain, reply, usage
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 Done = Callable[[Reply, BaseException | None], None]
+
+
+@dataclass
+class _Tool:
+    """A tool that a model wants called, as far as it has come."""
+
+    name: str | None = None
+    arguments: str = ""
 
 
 class Gathered:
@@ -17,8 +29,8 @@ class Gathered:
     def __init__(self) -> None:
         self._model: str | None = None
         self._text: list[str] = []
-        self._tools: dict[Any, dict[str, Any]] = {}
-        self._usage: dict[str, Any] | None = None
+        self._tools: dict[Any, _Tool] = {}
+        self._usage: dict[str, JsonValue] | None = None
         self._whole: Reply | None = None
 
     def take(self, event: Any) -> None:
@@ -39,7 +51,8 @@ class Gathered:
         if self._whole is not None:
             return self._whole
         found = None if self._usage is None else usage(self._usage)
-        return Reply(self._model, join_parts("".join(self._text), list(self._tools.values())), found)
+        tools: list[ToolCall] = [{"name": one.name, "arguments": one.arguments} for one in self._tools.values()]
+        return Reply(self._model, join_parts("".join(self._text), tools), found)
 
     def _take_chunk(self, chunk: Any, choices: list[Any]) -> None:
         self._model = getattr(chunk, "model", None) or self._model
@@ -81,9 +94,9 @@ class Gathered:
     def _add_to_tool(self, index: Any, name: str | None, arguments: str | None) -> None:
         if name is None and arguments is None:
             return
-        tool = self._tools.setdefault(index, {"name": None, "arguments": ""})
-        tool["name"] = name or tool["name"]
-        tool["arguments"] += arguments or ""
+        tool = self._tools.setdefault(index, _Tool())
+        tool.name = name or tool.name
+        tool.arguments += arguments or ""
 
 
 class Watched:

@@ -12,13 +12,15 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
+from pydantic import JsonValue
 
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.administration import ExportedDocument
 from wtb.core.errors import InputError, WTBError
+from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.version import __version__
 from wtb.operations.archive.manifest import FORMAT, VERSION
-from wtb.operations.archive.row_schemas import TABLES, Row, columns
+from wtb.operations.archive.row_schemas import TABLES, Row, columns, part_of
 from wtb.operations.archive.zip_file import HEAD, Writing
 from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
@@ -28,7 +30,7 @@ from wtb.store.files.manifest import decode
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow, MetricRow
+from wtb.store.rows import ExecutionRow
 
 # By which column a table's rows are found, and among whose ids.
 _KEYS = {
@@ -126,7 +128,7 @@ def _write(
         "choices": choices,
         "edited": row.edited,
         "cell": cell and {name: cell[name] for name in CELL},
-        "metrics": [_without_sweep(one) for one in measured],
+        "metrics": [{name: value for name, value in asdict(one).items() if name != "sweep_id"} for one in measured],
         "history": {name: member.model_dump() for name, member in out.history.items()},
     }
     out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)])
@@ -141,10 +143,6 @@ def _write(
         "file": "",
         "bytes": 0,
     }
-
-
-def _without_sweep(metric: MetricRow) -> dict[str, Any]:
-    return {name: value for name, value in asdict(metric).items() if name != "sweep_id"}
 
 
 CELL = ("status", "elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs", "failure", "finished_at")
@@ -186,11 +184,12 @@ def _rows(
 def _events(rows: Iterable[Row], combination: int | None) -> Iterator[Row]:
     """Events but those of other cells; the only cell of an archive is of combination 0."""
     for row in rows:
-        number = row["data"].get("combination")
-        if number is None:
+        data = row["data"]
+        number = part_of(data, "combination")
+        if not isinstance(data, dict) or number is None:
             yield row
         elif number == combination:
-            yield {**row, "data": {**row["data"], "combination": 0}}
+            yield {**row, "data": {**data, "combination": 0}}
 
 
 def _noting(table: str, rows: Iterable[Row], values: set[str], snapshots: set[Any]) -> Iterator[Row]:
@@ -204,12 +203,16 @@ def _noting(table: str, rows: Iterable[Row], values: set[str], snapshots: set[An
 def named_values(table: str, row: Row) -> set[str]:
     """Return the digests of the values that a row refers to."""
     if table == "checkpoints":
-        return {*row["state"].values(), *((row["inside"] or {}).get("saved") or {}).values()}
+        return _digests(row["state"]) | _digests(part_of(row.get("inside"), "saved"))
     if table == "node_runs":
-        return set((row["writes"] or {}).values())
+        return _digests(row.get("writes"))
     if table == "approvals":
-        return set(((row["answer"] or {}).get("set") or {}).values())
+        return _digests(part_of(row.get("answer"), "set"))
     return set()
+
+
+def _digests(by_key: JsonValue) -> set[str]:
+    return {one for one in by_key.values() if isinstance(one, str)} if isinstance(by_key, dict) else set()
 
 
 def _write_files(out: Writing, files: FileStore, snapshots: set[str]) -> int:
@@ -224,7 +227,7 @@ def _write_files(out: Writing, files: FileStore, snapshots: set[str]) -> int:
     return len(contents)
 
 
-def _spec(stored_spec: Mapping[str, Any], kind: str, choices: Mapping[str, str]) -> dict[str, Any]:
+def _spec(stored_spec: StoredSpec, kind: str, choices: Mapping[str, str]) -> dict[str, JsonValue]:
     """The sweep as it was submitted, for this combination alone, without what says where that was."""
     spec = as_written(stored_spec)
     for key in ("session", "notify", "gates", "best", "exclude", "baseline", "margin"):

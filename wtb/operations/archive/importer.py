@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import sqlalchemy as sa
+from pydantic import JsonValue
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Whole
@@ -16,7 +18,22 @@ from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import new_id, short_id
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.operations.archive.exporter import CELL, named_values
-from wtb.operations.archive.row_schemas import REFERS, TABLES, Row, check_value, columns, read_row
+from wtb.operations.archive.row_schemas import (
+    REFERS,
+    TABLES,
+    AttemptLine,
+    CallLine,
+    CheckpointLine,
+    ExecutionLine,
+    Line,
+    NodeRunLine,
+    RollbackLine,
+    Row,
+    ScoreLine,
+    check_value,
+    columns,
+    read_row,
+)
 from wtb.operations.archive.zip_file import Reading, naming
 from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
@@ -112,74 +129,70 @@ class _Plan:
         self.ids: dict[str, dict[str, str]] = {name: {} for name in TABLES}
         self.values = set(archive.head.case.input.values())
         self.snapshots: set[str] = _given(archive.head.case.workspace)
-        self.execution: Row | None = None
+        execution: ExecutionLine | None = None
         self._later: list[tuple[str, str, str]] = []
         self._attempts: dict[str, int] = {}
         self._parents: dict[str, str | None] = {}
         self._metrics = {metric.name for metric in archive.head.metrics}
         for name in TABLES:
-            seen: set[tuple[Any, ...]] = set()
-            for number, row in self._rows(name):
-                where = f"history/{name}.jsonl, line {number}"
-                self._check_references(name, row, where)
-                self.values |= named_values(name, row)
-                self.snapshots |= _given(row.get("workspace"))
-                key = tuple(row.get(column) for column in _KEYS[name])
+            seen: set[tuple[JsonValue, ...]] = set()
+            for line in self._lines(name):
+                self._check_references(name, line)
+                self.values |= named_values(name, line.columns)
+                self.snapshots |= _given(line.text("workspace"))
+                key = tuple(line.columns.get(column) for column in _KEYS[name])
                 if key and key in seen:
-                    raise InputError(f"{where}: {key[0]!r} is there twice")
+                    raise InputError(f"{line.where}: {key[0]!r} is there twice")
                 seen.add(key)
-                if "id" in row:
-                    self.ids[name][row["id"]] = short_id() if name == "approvals" else new_id()
-                if name == "executions" and row["id"] == archive.head.execution:
-                    self.execution = row
-                    self.ids[name][row["id"]] = self.sweep_id
-        if self.execution is None:
+                if id := line.text("id"):
+                    self.ids[name][id] = short_id() if name == "approvals" else new_id()
+                if isinstance(line.record, ExecutionLine) and line.record.id == archive.head.execution:
+                    execution = line.record
+                    self.ids[name][execution.id] = self.sweep_id
+        if execution is None:
             raise InputError(f"history/executions.jsonl: execution {archive.head.execution!r} is missing")
-        for column in ("head_id", "passed_id"):
-            self._must_come(self.execution[column], "checkpoints", f"history/executions.jsonl: {column}")
+        self.execution = execution
+        for column, id in (("head_id", execution.head_id), ("passed_id", execution.passed_id)):
+            self._must_come(id, "checkpoints", f"history/executions.jsonl: {column}")
         for id, table, where in self._later:
             if id not in self.ids[table]:
                 raise InputError(f"{where} names {id!r}, which is not there")
         self._check_ancestry()
         self.renamed = {old: new for ids in self.ids.values() for old, new in ids.items()}
 
-    def _rows(self, name: str) -> Iterator[tuple[int, Row]]:
+    def _lines(self, name: str) -> Iterator[Line]:
         for number, line in enumerate(self.archive.lines(name), 1):
-            yield number, read_row(TABLES[name], line, f"history/{name}.jsonl, line {number}")
+            yield read_row(TABLES[name], line, f"history/{name}.jsonl, line {number}")
 
-    def _check_references(self, name: str, row: Row, where: str) -> None:
+    def _check_references(self, name: str, line: Line) -> None:
         """What a row refers to comes before it, so that no line of checkpoints leads back to itself."""
+        where = line.where
         for column, target in REFERS[name].items():
-            known = row.get(column) is None or row[column] in self.ids[target]
+            id = line.text(column)
             optional = name == "executions"  # where it came from may be gone, and its checkpoints come after it
-            if not (known or optional):
-                raise InputError(f"{where}: {column} names {row[column]!r}, which is not there before it")
-        match name:
-            case "executions":
-                self._parents[row["id"]] = row["parent_id"]
-            case "checkpoints":
-                for _, _, node_run in row["writers"]:
+            if not (id is None or id in self.ids[target] or optional):
+                raise InputError(f"{where}: {column} names {id!r}, which is not there before it")
+        match line.record:
+            case ExecutionLine() as execution:
+                self._parents[execution.id] = execution.parent_id
+            case CheckpointLine() as checkpoint:
+                for _, _, node_run in checkpoint.writers:
                     self._must_come(node_run, "node_runs", f"{where}: writers")
-                if row["inside"] is not None:
-                    self._must_come(row["inside"]["node_run"], "node_runs", f"{where}: inside")
-            case "node_runs":
-                self._attempts[row["id"]] = row["attempts"]
-                if row["status"] == "succeeded" and row["writes"] is None:
-                    raise InputError(f"{where}: it succeeded, and writes is missing")
-                node, _, part = row["task"].rpartition("|") if row["task"] != row["node"] else (row["task"], "", "0")
-                if node != row["node"] or not (part.isascii() and part.isdigit()):
-                    raise InputError(f"{where}: task {row['task']!r:.100} does not belong to node {row['node']!r:.100}")
-            case "attempts" | "calls" | "invocations":
-                number = row["number" if name == "attempts" else "attempt"]
-                attempts = self._attempts[row["node_run_id"]]
+                if checkpoint.inside is not None:
+                    self._must_come(checkpoint.inside.node_run, "node_runs", f"{where}: inside")
+            case NodeRunLine() as run:
+                self._attempts[run.id] = run.attempts
+                _check_node_run(run, where)
+            case AttemptLine(node_run_id=node_run, number=number) | CallLine(node_run_id=node_run, attempt=number):
+                attempts = self._attempts[node_run]
                 if not 1 <= number <= attempts:
                     raise InputError(f"{where}: attempt {number} of a node run that had {attempts}")
-            case "rollbacks":
-                for column in ("from_id", "to_id", "head_id"):
-                    self._must_come(row[column], "checkpoints", f"{where}: {column}")
-            case "scores":
-                if row["metric"] not in self._metrics:
-                    raise InputError(f"{where}: metric {row['metric']!r:.100} is not among those in execution.json")
+            case RollbackLine() as rollback:
+                named = {"from_id": rollback.from_id, "to_id": rollback.to_id, "head_id": rollback.head_id}
+                for column, checkpoint_id in named.items():
+                    self._must_come(checkpoint_id, "checkpoints", f"{where}: {column}")
+            case ScoreLine(metric=metric) if metric not in self._metrics:
+                raise InputError(f"{where}: metric {metric!r:.100} is not among those in execution.json")
 
     def _check_ancestry(self) -> None:
         """An execution comes after the one that it came from, so that none came from itself."""
@@ -198,14 +211,16 @@ class _Plan:
 
     def rows(self, name: str) -> Iterator[Row]:
         """The rows of a table with their new ids."""
-        for _, row in self._rows(name):
+        for line in self._lines(name):
             # A line may end where what is left of its history began.
-            references = {column: self.ids[target].get(row[column]) for column, target in REFERS[name].items()}
-            if "id" in row:
-                references["id"] = self.ids[name][row["id"]]
-            yield {**{key: self._renamed(value) for key, value in row.items()}, **references}
+            references: Row = {
+                column: self.ids[target].get(line.text(column) or "") for column, target in REFERS[name].items()
+            }
+            if id := line.text("id"):
+                references["id"] = self.ids[name][id]
+            yield {**{key: self._renamed(value) for key, value in line.columns.items()}, **references}
 
-    def _renamed(self, value: Any) -> Any:
+    def _renamed(self, value: JsonValue) -> JsonValue:
         """A value in which ids of the archive are replaced, however deep they are."""
         if isinstance(value, str):
             return self.renamed.get(value, value)
@@ -214,6 +229,15 @@ class _Plan:
         if isinstance(value, dict):
             return {key: self._renamed(item) for key, item in value.items()}
         return value
+
+
+def _check_node_run(run: NodeRunLine, where: str) -> None:
+    """What it wrote is there, and its task belongs to its node."""
+    if run.status == "succeeded" and run.writes is None:
+        raise InputError(f"{where}: it succeeded, and writes is missing")
+    node, _, part = run.task.rpartition("|") if run.task != run.node else (run.task, "", "0")
+    if node != run.node or not (part.isascii() and part.isdigit()):
+        raise InputError(f"{where}: task {run.task!r:.100} does not belong to node {run.node!r:.100}")
 
 
 def _given(digest: str | None) -> set[str]:
@@ -279,14 +303,13 @@ def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
         yield digest, b"".join(archive.content("values", digest))
 
 
-def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> str:
+def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> str:
     """Insert an archive's rows. Returns the status of its execution."""
     head, execution = archive.head, plan.execution
-    assert execution is not None, "a plan has found the execution"
     sweep_id = plan.sweep_id
-    is_open = execution["status"] in (*OPEN_EXECUTIONS, "forked")
-    status = "paused" if is_open else execution["status"]
-    reason = f"imported by {by}; it was {execution['status']}"
+    is_open = execution.status in (*OPEN_EXECUTIONS, "forked")
+    status = "paused" if is_open else execution.status
+    reason = f"imported by {by}; it was {execution.status}"
     graph = orjson.dumps(head.graph, option=orjson.OPT_SORT_KEYS)
     graph_row = {"id": hashlib.sha256(graph).hexdigest(), "name": head.graph["name"], "version": head.graph["version"]}
     sweep = {
@@ -301,13 +324,13 @@ def _insert(connection: Any, archive: Reading, plan: _Plan, session_id: str, nam
         "fingerprints": head.fingerprints,
         "kind": "single",
         "cells": 1,
-        "started_at": execution["created_at"],
-        "finished_at": None if is_open else execution["finished_at"],
+        "started_at": execution.created_at,
+        "finished_at": None if is_open else execution.finished_at,
     }
     case = head.case.model_dump()
     measured = [one.model_dump() for one in head.metrics]
     stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
-    owner: dict[str, Any] = {"session_id": session_id, "sweep_id": sweep_id}
+    owner: Row = {"session_id": session_id, "sweep_id": sweep_id}
     new = plan.renamed[head.execution]
     mine: Row = {"sweep_id": sweep_id}
     place: Row = {"case_number": 0, "repeat": head.repeat}
@@ -357,7 +380,7 @@ def _cell(archive: Reading, sweep_id: str, execution: str, status: str) -> Row:
     }
 
 
-def _checked_spec(archive: Reading, name: str) -> dict[str, Any]:
+def _checked_spec(archive: Reading, name: str) -> dict[str, JsonValue]:
     spec = {**as_written(archive.head.spec), "sweep": name}
     parse_single(spec, f"{archive.file}: execution.json: spec")
     return {**spec, "baseline_row": None, "folder": str(Path.cwd())}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
@@ -33,7 +34,7 @@ from wtb.store.tables.schema import (
     scores,
 )
 
-Row = dict[str, Any]
+Row = dict[str, JsonValue]  # by column
 
 # In the order in which they are written: each refers to those before it only.
 TABLES: Final = {
@@ -156,6 +157,83 @@ class _Default(Strict):
     choice: str | None
 
 
+class ExecutionLine(Strict):
+    """What import reads of a row of `executions`; so below of other tables. A row's model adds the other columns."""
+
+    id: Id
+    parent_id: Id | None = None
+    head_id: Id | None = None
+    passed_id: Id | None = None
+    status: str
+    created_at: Moment
+    finished_at: Moment | None = None
+
+
+class CheckpointLine(Strict):
+    writers: list[tuple[Name, Name, Id]]
+    inside: _Inside | None = None
+
+
+class NodeRunLine(Strict):
+    id: Id
+    task: str
+    node: str
+    status: str
+    attempts: Number
+    writes: Digests | None = None
+
+
+class AttemptLine(Strict):
+    node_run_id: Id
+    number: Number
+
+
+class CallLine(Strict):
+    node_run_id: Id
+    attempt: Number
+
+
+class RollbackLine(Strict):
+    from_id: Id
+    to_id: Id
+    head_id: Id
+
+
+class ScoreLine(Strict):
+    metric: Name
+
+
+_LINES: Final[Mapping[str, type[Strict]]] = {
+    "executions": ExecutionLine,
+    "checkpoints": CheckpointLine,
+    "node_runs": NodeRunLine,
+    "attempts": AttemptLine,
+    "calls": CallLine,
+    "invocations": CallLine,
+    "rollbacks": RollbackLine,
+    "scores": ScoreLine,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the history, whose ids and values are checked.
+
+    Attributes:
+        where: The file and the line, for errors.
+        columns: All that it has.
+        record: The same as a type of its table.
+    """
+
+    where: str
+    columns: Row
+    record: Strict
+
+    def text(self, column: str) -> str | None:
+        """What a column of ids, digests or words holds."""
+        return _text(self.columns.get(column))
+
+
 def _one_of(table: sa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
     """The values that a table's own rules allow, by table and column."""
     for constraint in table.constraints:
@@ -220,20 +298,20 @@ def _kind(table: sa.Table, column: sa.Column[Any]) -> Any:
 
 def _model(table: sa.Table) -> type[Strict]:
     """What a row of a table must look like: NULL may be left out, and so may what has a default."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, tuple[Any, object]] = {}
     for column in columns(table):
         kind = _kind(table, column)
         if column.nullable:
             fields[column.name] = (kind | None, None)
         else:
             fields[column.name] = (kind, ... if column.server_default is None else None)
-    return create_model(f"row of {table.name}", __base__=Strict, **fields)
+    return create_model(f"row of {table.name}", __base__=_LINES.get(table.name, Strict), **fields)  # type: ignore[call-overload,no-any-return]
 
 
 _MODELS: Final = {name: _model(table) for name, table in TABLES.items()}
 
 
-def read_row(table: sa.Table, line: bytes, where: str) -> Row:
+def read_row(table: sa.Table, line: bytes, where: str) -> Line:
     """Read a row of the history.
 
     Args:
@@ -242,14 +320,14 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Row:
         where: The file and the line, for errors.
 
     Returns:
-        The row by column.
+        The row.
 
     Raises:
         InputError: Where anything is wrong, with its place and what is expected.
     """
     try:
         found: Row = orjson.loads(line)
-        _MODELS[table.name].model_validate_json(line)
+        record = _MODELS[table.name].model_validate_json(line)
         for value in found.values():
             orjson.dumps(_within(value))
     except orjson.JSONDecodeError as error:
@@ -259,11 +337,21 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Row:
     except orjson.JSONEncodeError as error:
         raise InputError(f"{where}: {error}") from None
     check_texts(found, where)
+    row = Line(where, found, record)
     for name in _TYPED_JSON.get(table.name, ()):
-        check_typed(found.get(name), f"{where}: {name}")
-    if table is approvals and found.get("answer"):
-        check_typed(found["answer"].get("value"), f"{where}: answer.value")
-    return found
+        check_typed(row.text(name), f"{where}: {name}")
+    if table is approvals:
+        check_typed(_text(part_of(found.get("answer"), "value")), f"{where}: answer.value")
+    return row
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def part_of(value: JsonValue, key: str) -> JsonValue:
+    """What a JSON object has under a key; None where it has nothing there, or is no object."""
+    return value.get(key) if isinstance(value, dict) else None
 
 
 def _within(value: Any) -> Any:

@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,10 +16,11 @@ import sqlalchemy as sa
 
 from wtb.core.errors import InputError, StoreError
 from wtb.core.values import Value
-from wtb.store.bulk import Row, insert_values
+from wtb.store.bulk import insert_values
 from wtb.store.database import Database
 from wtb.store.read.queries import values_seen, verified
 from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
+from wtb.store.threads.rows import ThreadCheckpoint, ThreadWrite
 from wtb.store.threads.statements import (
     AFTER,
     AFTER_SQLITE,
@@ -33,8 +35,12 @@ from wtb.store.threads.statements import (
     seen,
 )
 
+Scalar = str | int | float | bool | None
+
 PAGE = 100
 _MOST_CONNECTIONS = 16  # at a time, and kept for the next statements
+
+_in_order = itemgetter(*WRITE)
 
 _Condition = tuple[Any, ...]  # a text of SQL with {} for each value that follows
 
@@ -52,9 +58,15 @@ class Written(NamedTuple):
 class Found:
     """A checkpoint as it is stored, the writes made from it, and the values that both name."""
 
-    row: Row
+    row: ThreadCheckpoint
     writes: Sequence[Written]
     values: Mapping[str, Value]
+
+
+class _StoredWrite(ThreadWrite):
+    """A write with its session."""
+
+    session_id: str
 
 
 class Threads:
@@ -74,8 +86,8 @@ class Threads:
 
     def put(
         self,
-        checkpoint: Row | None,
-        writes: Sequence[Row],
+        checkpoint: ThreadCheckpoint | None,
+        writes: Sequence[ThreadWrite],
         new: Mapping[str, bytes],
         known: Collection[str] = (),
     ) -> bool:
@@ -85,9 +97,8 @@ class Threads:
         again. Returns False, and has stored nothing, where one of those has gone meanwhile. A checkpoint that is there
         is replaced; of writes that are there only those with a negative number are.
         """
-        made = {"session_id": self.session_id, **checkpoint} if checkpoint else {}
-        made |= {name: _dumps(made[name]) for name in JSON if made}
-        written = [{"session_id": self.session_id, **row} for row in writes]
+        made = self._columns_of(checkpoint) if checkpoint else ()
+        written: list[_StoredWrite] = [{**row, "session_id": self.session_id} for row in writes]
         try:
             if self.database.is_sqlite:
                 is_gone, is_mine = self._put_sqlite(made, written, dict(new), known)
@@ -99,23 +110,28 @@ class Threads:
             raise InputError("the session was deleted meanwhile; `wtb session list` shows all")
         return not is_gone
 
+    def _columns_of(self, checkpoint: ThreadCheckpoint) -> Sequence[object]:
+        """The values of a checkpoint's columns, as statements take them."""
+        row = {**checkpoint, "session_id": self.session_id}
+        return [_dumps(row[name]) if name in JSON else row[name] for name in CHECKPOINT]
+
     def _put_postgresql(
-        self, made: Row, written: Sequence[Row], new: Mapping[str, bytes], known: Collection[str]
+        self, made: Sequence[object], written: Sequence[_StoredWrite], new: Mapping[str, bytes], known: Collection[str]
     ) -> tuple[bool, bool]:
         keys = sorted(new)  # in one order for all
         if len(keys) > MOST_APART:
-            given = [_dumps({key: new[key].decode() for key in keys})]
+            given: list[object] = [_dumps({key: new[key].decode() for key in keys})]
         else:
             given = [part for key in keys for part in (key, new[key].decode())]
         given += [_dumps(list(known))] if known else []
-        given += [made[name] for name in CHECKPOINT if made]
+        given += made
         given += [_dumps(written)] if written else []
         statement = put_statement(min(len(keys), MOST_APART + 1), bool(known), bool(made), bool(written))
         ((is_gone, is_mine),) = self._execute(statement, [*given, self.session_id])
         return is_gone, is_mine
 
     def _put_sqlite(
-        self, made: Row, written: Sequence[Row], new: dict[str, bytes], known: Collection[str]
+        self, made: Sequence[object], written: Sequence[_StoredWrite], new: dict[str, bytes], known: Collection[str]
     ) -> tuple[bool, bool]:
         with self.database.write() as connection:
             if not connection.scalar(sa.select(sa.exists().where(sessions.c.id == self.session_id))):
@@ -127,9 +143,9 @@ class Threads:
             if new:
                 insert_values(connection, sorted(new.items()))
             if made:
-                connection.exec_driver_sql(PUT_CHECKPOINT_SQLITE, tuple(made[name] for name in CHECKPOINT))
+                connection.exec_driver_sql(PUT_CHECKPOINT_SQLITE, tuple(made))
             if written:
-                connection.exec_driver_sql(PUT_WRITE_SQLITE, [tuple(row[name] for name in WRITE) for row in written])
+                connection.exec_driver_sql(PUT_WRITE_SQLITE, list(map(_in_order, written)))
         return False, True
 
     def _execute(self, query: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -168,7 +184,7 @@ class Threads:
         id: str | None = None,
         ids: Collection[str] | None = None,
         before: str | None = None,
-        matching: Mapping[str, Any] | None = None,
+        matching: Mapping[str, Scalar] | None = None,
         channels: Collection[str] | None = None,
         limit: int | None = None,
     ) -> Iterator[Found]:
@@ -217,7 +233,7 @@ class Threads:
         if self.database.is_sqlite:
             with self.database.read() as connection:
                 query = f"SELECT c.* FROM thread_checkpoints AS c WHERE {where} {ORDER} LIMIT ?"
-                rows = [dict(row) for row in connection.exec_driver_sql(query, given).mappings()]
+                rows = connection.exec_driver_sql(query, given).mappings().all()
                 made = [self._with_writes(connection, row, channels) for row in rows]
                 named = {key for each in made for key in _named(*each, channels)}
                 new = values_seen(self.database, connection, named - values.keys())
@@ -236,9 +252,18 @@ class Threads:
         return [Found(row, written, held) for row, written in made]
 
     def _with_writes(
-        self, connection: sa.Connection, row: Row, channels: Collection[str] | None
-    ) -> tuple[Row, list[Written]]:
-        row |= {name: orjson.loads(row[name]) for name in JSON}
+        self, connection: sa.Connection, row: sa.RowMapping, channels: Collection[str] | None
+    ) -> tuple[ThreadCheckpoint, list[Written]]:
+        made: ThreadCheckpoint = {
+            "thread_id": row["thread_id"],
+            "namespace": row["namespace"],
+            "id": row["id"],
+            "parent_id": row["parent_id"],
+            "run_id": row["run_id"],
+            "state": orjson.loads(row["state"]),
+            "document": row["document"],
+            "metadata": orjson.loads(row["metadata"]),
+        }
         w = thread_writes.c
         place = {w.thread_id: "thread_id", w.namespace: "namespace", w.checkpoint_id: "id"}
         query = sa.select(w.task_id, w.channel, w.digest, w.value).where(
@@ -246,7 +271,7 @@ class Threads:
         )
         if channels is not None:
             query = query.where(w.channel.in_(channels))
-        return row, [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
+        return made, [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
 
     def ancestors(self, thread_id: str, namespace: str, id: str, channels: Collection[str]) -> Iterator[Found]:
         """The checkpoints that lead to one, its parent first, with what they and their writes have of channels."""
@@ -276,14 +301,14 @@ def _written(writes: str | None) -> list[Written]:
     return [Written(*each) for each in (orjson.loads(writes) if writes else [])]
 
 
-def _named(made: Row, written: Sequence[Written], channels: Collection[str] | None) -> set[str]:
+def _named(made: ThreadCheckpoint, written: Sequence[Written], channels: Collection[str] | None) -> set[str]:
     """The values that a checkpoint, whose state is cut down to the channels that were asked for, and writes name."""
     if channels is not None:
         made["state"] = {channel: key for channel, key in made["state"].items() if channel in channels}
     return {*made["state"].values(), *(each.digest for each in written if each.digest)}
 
 
-def _same(key: str, value: Any) -> _Condition:
+def _same(key: str, value: Scalar) -> _Condition:
     """SQLite's way to ask for a scalar by value: its own comparison would find 1 in true."""
     entry = "EXISTS (SELECT 1 FROM json_each(c.metadata) AS m WHERE m.key = {} AND m.type "
     if value is None or isinstance(value, bool):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
 
 import orjson
 import sqlalchemy as sa
@@ -11,17 +12,75 @@ import sqlalchemy as sa
 from wtb.store.database import Database
 from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
 
-Row = dict[str, Any]
+
+class ThreadMetadata(TypedDict, total=False):
+    """What is said of a checkpoint, as JSON; those keys that are read here, of any that there may be.
+
+    parents: namespace -> checkpoint, of the graphs that called this one. counters_since_delta_snapshot: of channels
+    that keep only what was written since their last whole value.
+    """
+
+    run_id: str | None
+    parents: dict[str, str]
+    counters_since_delta_snapshot: Mapping[str, object]
+
+
+class ThreadCheckpoint(TypedDict):
+    """A checkpoint of a thread, by the columns of its table.
+
+    state: channel -> digest of its value. document: typed JSON, the rest of the checkpoint and short values.
+    """
+
+    thread_id: str
+    namespace: str
+    id: str
+    parent_id: str | None
+    run_id: str | None
+    state: dict[str, str]
+    document: str
+    metadata: ThreadMetadata
+
+
+class ThreadTask(TypedDict):
+    """A task of a thread: what the writes of one have in common. checkpoint_id: that it ran from."""
+
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    task_id: str
+    path: str
+
+
+class ThreadWrite(ThreadTask):
+    """A write, by the columns of its table: its value is in the table of values under a digest, or here."""
+
+    number: int
+    channel: str
+    digest: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A checkpoint without its values."""
+
+    namespace: str
+    id: str
+    parent_id: str | None
+    state: Mapping[str, str]
+    document: str
+    metadata: ThreadMetadata
+
 
 _CHECKPOINTS, _WRITES = thread_checkpoints.c, thread_writes.c
 _PLACE = ("session_id", "thread_id", "namespace")
 
 
-def outlines(database: Database, session_id: str, thread_id: str) -> list[Row]:
+def outlines(database: Database, session_id: str, thread_id: str) -> list[Outline]:
     """All checkpoints of a thread without their values, the newest first."""
     mine = (_CHECKPOINTS.session_id == session_id, _CHECKPOINTS.thread_id == thread_id)
-    query = sa.select(thread_checkpoints).where(*mine).order_by(_CHECKPOINTS.id.desc())
-    return database.rows(query)
+    columns = (_CHECKPOINTS[field.name] for field in fields(Outline))
+    return database.records(Outline, sa.select(*columns).where(*mine).order_by(_CHECKPOINTS.id.desc()))
 
 
 def copy_thread(database: Database, session_id: str, source: str, target: str) -> None:

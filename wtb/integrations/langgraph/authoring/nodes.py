@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -115,7 +115,7 @@ class GraphNode(Node):
         """Why a variant cannot stand in for the node, in words."""
         where = f"node {self.name!r}, variant {variant.name!r}"
         known = set(self.graph.channels)
-        wanted = {} if ROOT in known else _state_keys(variant.fn)
+        wanted = () if ROOT in known else _state_keys(variant.fn)
         if missing := [key for key in wanted if key not in known]:
             has = ", ".join(self.graph.builder.channels)  # type: ignore[attr-defined]
             return [f"{where}: its state has {missing[0]!r}, which the graph's state does not have (it has: {has})"]
@@ -196,19 +196,19 @@ def _compile_node(graph: Graph, place: str, fn: Any) -> PregelNode:
     return made
 
 
-def _state_keys(fn: Any) -> Mapping[str, Any]:
+def _state_keys(fn: Any) -> Sequence[str]:
     """The keys of the state that a function says it takes; none where it does not say."""
     while isinstance(fn, partial):
         fn = fn.func
     if isinstance(fn, Runnable) or not callable(fn):
-        return {}
+        return ()
     target = fn if inspect.isroutine(fn) else type(fn).__call__
     try:
         names = [p.name for p in inspect.signature(target).parameters.values() if p.name != "self"]
         kind = typing.get_type_hints(target).get(names[0]) if names else None
-        return typing.get_type_hints(kind) if isinstance(kind, type) and _is_shape(kind) else {}
+        return list(typing.get_type_hints(kind)) if isinstance(kind, type) and _is_shape(kind) else ()
     except (TypeError, ValueError, NameError):  # what cannot be resolved says nothing
-        return {}
+        return ()
 
 
 def _is_shape(kind: type) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -35,6 +35,14 @@ class _Used:
     cached: int = 0
     written: int = 0
     model: str | None = None
+
+
+class ShownMessage(TypedDict):
+    """A message as plain JSON. tool_calls: where there are some."""
+
+    role: str
+    content: Any
+    tool_calls: NotRequired[Any]
 
 
 class Listener(BaseCallbackHandler):
@@ -180,8 +188,8 @@ def _usage(response: LLMResult) -> _Used:
     return used
 
 
-def _message(message: BaseMessage) -> dict[str, Any]:
-    fields: dict[str, Any] = {"role": message.type, "content": shown(message.content)}
+def _message(message: BaseMessage) -> ShownMessage:
+    fields: ShownMessage = {"role": message.type, "content": shown(message.content)}
     calls = getattr(message, "tool_calls", None)
     return {**fields, "tool_calls": shown(calls)} if calls else fields
 

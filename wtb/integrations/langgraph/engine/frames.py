@@ -14,11 +14,13 @@ from langgraph._internal._typing import MISSING
 from langgraph.channels.base import BaseChannel
 from langgraph.channels.delta import DeltaChannel
 from langgraph.channels.untracked_value import UntrackedValue
+from langgraph.managed.base import ManagedValueMapping
 from langgraph.pregel._checkpoint import LATEST_VERSION
 
 from wtb.integrations.langgraph.authoring.nodes import Graph, full_name
 
 Write = tuple[str, Any]
+Channels = dict[str, BaseChannel[Any, Any, Any]]
 
 
 @dataclass
@@ -48,8 +50,8 @@ class Frame:
     graph: Graph
     name: str
     label: str
-    channels: Mapping[str, BaseChannel[Any, Any, Any]]
-    managed: Any
+    channels: Channels
+    managed: ManagedValueMapping
     versions: dict[str, int]
     seen: dict[str, dict[str, int]]
     step: int
@@ -93,9 +95,9 @@ class Frame:
         }
 
 
-def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[Channels, ManagedValueMapping]:
     """The channels of a graph with these values, and its managed values."""
-    managed: Mapping[str, Any] = graph.builder.managed  # type: ignore[attr-defined]
+    managed: ManagedValueMapping = graph.builder.managed  # type: ignore[attr-defined]
     opened = {
         name: _open_channel(spec, values.get(name, MISSING))
         for name, spec in graph.channels.items()

@@ -23,8 +23,8 @@ def question_of(value: Any) -> tuple[str, tuple[str, ...], Any]:
         for word in _WORDS:
             if isinstance(text := value.get(word), str) and text.strip():
                 return text, options, value
-        if requests := _requests(value):
-            return "; ".join(f"{one.get('name', 'an action')}?" for one in requests), (), value
+        if actions := _actions(value):
+            return "; ".join(f"{name}?" for name in actions), (), value
     return "go on?", options, value
 
 
@@ -40,18 +40,20 @@ def resume_value(value: Any, answer: Answer) -> Any:
         return given
     if answer.choice is not None:
         return answer.choice
-    if isinstance(value, Mapping) and (requests := _requests(value)):
-        return {"decisions": [{"type": "approve"} for _ in requests]}
+    if actions := _actions(value):
+        return {"decisions": [{"type": "approve"} for _ in actions]}
     return True if answer.feedback is None else answer.feedback
 
 
 def rejection_value(value: Any, words: str) -> Any:
     """The decisions for middleware that asked to approve actions, which is denied; None for other questions."""
-    requests = _requests(value) if isinstance(value, Mapping) else []
-    return {"decisions": [{"type": "reject", "message": words} for _ in requests]} if requests else None
+    actions = _actions(value)
+    return {"decisions": [{"type": "reject", "message": words} for _ in actions]} if actions else None
 
 
-def _requests(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The actions that LangChain's human-in-the-loop middleware asks about."""
-    found = value.get("action_requests")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+def _actions(value: Any) -> list[str]:
+    """The names of the actions that LangChain's human-in-the-loop middleware asks about; none of other questions."""
+    found = value.get("action_requests") if isinstance(value, Mapping) else None
+    if not isinstance(found, list):
+        return []
+    return [str(one.get("name", "an action")) for one in found if isinstance(one, Mapping)]

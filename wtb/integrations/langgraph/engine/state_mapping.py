@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from langgraph._internal._constants import PUSH, TASKS
 from langgraph.channels.last_value import LastValue
@@ -28,6 +28,51 @@ from wtb.integrations.langgraph.engine.messages import with_ids
 
 COMMAND = HIDDEN + "command"  # a Command for a graph further out, in place of writes
 AGAIN = "|"  # before the number of a further write to a channel: LangGraph has no node with it in its name
+
+
+class StoredSend(TypedDict):
+    """A `Send` as it is stored."""
+
+    node: str
+    arg: Any
+    timeout: Any
+
+
+class KeptTask(NamedTuple):
+    """A task of a kept frame, which the position has as a list.
+
+    kind, number: its path, as LangGraph's. is_done: its writes are in the state. inner: the graph that it steps
+    through.
+    """
+
+    kind: str
+    number: int
+    node: str
+    is_done: bool
+    inner: KeptFrame | None
+
+
+class KeptFrame(TypedDict):
+    """What a position keeps of a frame, as JSON.
+
+    internal: channel of LangGraph's own -> its value as typed JSON. tasks: each as `KeptTask` has it. Of a graph that
+    has not run yet: given, a digest of the state around it when it was entered; entered, of each of its own keys.
+    """
+
+    graph: str
+    label: str
+    step: int
+    stop: int
+    versions: dict[str, int]
+    seen: dict[str, dict[str, int]]
+    internal: dict[str, str]
+    tasks: list[list[Any]]
+    given: NotRequired[str]
+    entered: NotRequired[dict[str, str]]
+
+
+def _tasks(kept: KeptFrame) -> Iterator[KeptTask]:
+    return (KeptTask(*one) for one in kept["tasks"])
 
 
 class Known:
@@ -96,7 +141,7 @@ def command_of(value: Value) -> Command[Any]:
     return Command(graph=fields["graph"], update=fields["update"], goto=goto)
 
 
-def _plain_send(packet: Send, graph: Graph | None = None) -> dict[str, Any]:
+def _plain_send(packet: Send, graph: Graph | None = None) -> StoredSend:
     """graph: that is sent within, where its state may be among what is sent."""
     arg = packet.arg
     if graph is not None and isinstance(arg, dict):
@@ -115,7 +160,7 @@ def _is_fleeting(graph: Graph, channel: Any, value: Any) -> bool:
     return False
 
 
-def _send(fields: Mapping[str, Any]) -> Send:
+def _send(fields: StoredSend) -> Send:
     return Send(fields["node"], fields["arg"], timeout=fields["timeout"])
 
 
@@ -131,9 +176,11 @@ def freeze(root: Frame, state: Values, known: Known) -> tuple[dict[str, Value], 
     return differing(there, state), tuple(key for key in state if key not in there), kept
 
 
-def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) -> dict[str, Any]:
+def _freeze(frame: Frame, state: Values, known: Known, there: dict[str, Value]) -> KeptFrame:
     there |= dict(_values(frame, state, known))
-    internal, tasks, mark = {}, [], None
+    internal: dict[str, str] = {}
+    tasks: list[list[Any]] = []
+    mark: str | None = None
     for name, channel in frame.channels.items():
         if name != TASKS and is_internal(frame.graph, name) and not is_missing(content := channel_value(channel)):
             internal[name] = encode(content).decode()
@@ -187,21 +234,21 @@ def _marks(frame: Frame, values: Values) -> dict[str, str]:
     return {name: values[key].digest[:12] for name, key in keys if key in values}
 
 
-def way_to(kept: Mapping[str, Any], node: str, number: int) -> tuple[int, ...]:
+def way_to(kept: KeptFrame, node: str, number: int) -> tuple[int, ...]:
     """The tasks, by their places, that lead to one that is to be run. number: among those of its node."""
     return next(islice((way for name, way in _ways(kept) if name == node), number, None))
 
 
-def _ways(kept: Mapping[str, Any], way: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for place, (_, _, node, done, inner) in enumerate(kept["tasks"]):
-        if inner is not None:
-            yield from _ways(inner, (*way, place))
-        elif not done:
-            yield full_name(kept["graph"], node), (*way, place)
+def _ways(kept: KeptFrame, way: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for place, task in enumerate(_tasks(kept)):
+        if task.inner is not None:
+            yield from _ways(task.inner, (*way, place))
+        elif not task.is_done:
+            yield full_name(kept["graph"], task.node), (*way, place)
 
 
 def thaw(
-    graphs: Mapping[str, Graph], kept: Mapping[str, Any], state: Values, known: Known, way: Sequence[int] | None = None
+    graphs: Mapping[str, Graph], kept: KeptFrame, state: Values, known: Known, way: Sequence[int] | None = None
 ) -> Frame:
     """The frame that a position keeps. graphs: by the names of the nodes that they are.
 
@@ -213,7 +260,7 @@ def thaw(
 
 def _thaw_frame(
     graphs: Mapping[str, Graph],
-    kept: Mapping[str, Any],
+    kept: KeptFrame,
     state: Values,
     known: Known,
     hidden: Sequence[str],
@@ -221,7 +268,7 @@ def _thaw_frame(
 ) -> Frame:
     """hidden: the engine's own keys of the state, in order."""
     graph, label = graphs[kept["graph"]], kept["label"]
-    tasks = [(place, kept["tasks"][place]) for place in (way[:1] if way else range(len(kept["tasks"])))]
+    tasks = [(place, task) for place, task in enumerate(_tasks(kept)) if not way or place == way[0]]
     values = {name: decode(text.encode()) for name, text in kept["internal"].items()}
     for name in graph.channels:
         if (value := state.get(label + name)) is not None and not is_internal(graph, name):
@@ -229,8 +276,8 @@ def _thaw_frame(
     start = f"{HIDDEN}{label}send/"
     if not way and (sends := _under(state, hidden, start)):
         values[TASKS] = [_send(known.decode(sends[str(number)])) for number in range(len(sends))]
-    elif way and tasks[0][1][0] == PUSH:
-        number = tasks[0][1][1]
+    elif way and tasks[0][1].kind == PUSH:
+        number = tasks[0][1].number
         values[TASKS] = [*[None] * number, _send(known.decode(state[f"{start}{number}"]))]
     channels, managed = open_channels(graph, values)
     frame = Frame(
@@ -249,9 +296,10 @@ def _thaw_frame(
         now = _marks(frame, state)
         frame.edited = {name for name in frame.channels if now.get(name) != entered.get(name)}
     mark = None
-    for place, (kind, number, node, done, inner) in tasks:
-        branch = Branch((kind, number), node)
-        if done:
+    for place, task in tasks:
+        branch = Branch((task.kind, task.number), task.node)
+        inner = task.inner
+        if task.is_done:
             branch.writes = writes_of(_under(state, hidden, f"{HIDDEN}{label}{place}/"), known)
         if inner is not None:
             branch.inner = _thaw_frame(graphs, inner, state, known, hidden, way[1:] if way else None)

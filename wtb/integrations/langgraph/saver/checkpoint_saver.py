@@ -55,7 +55,7 @@ from wtb.integrations.langgraph.saver.write_buffer import Pairing, Place, Waitin
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.sessions import find_session
 from wtb.store.threads.queries import Threads
-from wtb.store.threads.rows import copy_thread, delete_runs, delete_threads
+from wtb.store.threads.rows import ThreadTask, copy_thread, delete_runs, delete_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -191,8 +191,14 @@ class Saver(BaseCheckpointSaver[Any]):
             )
         check_channels(channel for channel, _ in writes)
         task_id, task_path = checked_name("task_id", task_id), checked_name("task_path", task_path)
-        same = {"thread_id": place[0], "namespace": place[1], "checkpoint_id": id, "task_id": task_id}
-        waiting = Waiting(*writes_of(self.serde, {**same, "path": task_path}, writes))
+        task: ThreadTask = {
+            "thread_id": place[0],
+            "namespace": place[1],
+            "checkpoint_id": id,
+            "task_id": task_id,
+            "path": task_path,
+        }
+        waiting = Waiting(*writes_of(self.serde, task, writes))
         with self._pairing.offer(place, id, waiting) as was_stored:
             if not was_stored:
                 written, values = merge([waiting])

@@ -24,8 +24,8 @@ from wtb.core.values import Value
 from wtb.integrations.langgraph.saver.serde import from_bytes, to_bytes
 from wtb.integrations.langgraph.saver.validation import checked_json, checked_name, id_of
 from wtb.integrations.langgraph.saver.write_buffer import Place, Waiting
-from wtb.store.bulk import Row
 from wtb.store.threads.queries import Found
+from wtb.store.threads.rows import ThreadCheckpoint, ThreadMetadata, ThreadTask, ThreadWrite
 
 Version = int | float | str
 """Of a channel's value: it grows with each step that writes to the channel."""
@@ -88,7 +88,7 @@ def row_of(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     channels: Mapping[str, Stored],
-) -> Row:
+) -> ThreadCheckpoint:
     rest = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
     short = {channel: at.short for channel, at in channels.items() if at.short is not None}
     described = _plain(get_serializable_checkpoint_metadata(config, metadata))
@@ -106,23 +106,23 @@ def row_of(
 
 
 def writes_of(
-    serde: SerializerProtocol, same: Row, writes: Sequence[tuple[str, Any]]
-) -> tuple[list[Row], dict[str, bytes]]:
-    """The rows of what a task wrote, and the values to store, by digest. same: what the rows have in common."""
-    rows: list[Row] = []
+    serde: SerializerProtocol, task: ThreadTask, writes: Sequence[tuple[str, Any]]
+) -> tuple[list[ThreadWrite], dict[str, bytes]]:
+    """The rows of what a task wrote, and the values to store, by digest."""
+    rows: list[ThreadWrite] = []
     new: dict[str, bytes] = {}
     for number, (channel, value) in enumerate(writes):
         if channel == ERROR and isinstance(value, BaseException):
             value = repr(value)  # what LangGraph shows of it, and what its handler gets when a run is resumed
         key, short = _place(serde, channel, value, new)
-        fields = {"channel": channel, "digest": key, "value": short}
-        rows.append({**same, "number": WRITES_IDX_MAP.get(channel, number), **fields})
+        place = WRITES_IDX_MAP.get(channel, number)
+        rows.append({**task, "number": place, "channel": channel, "digest": key, "value": short})
     return rows, new
 
 
-def merge(waiting: Sequence[Waiting]) -> tuple[list[Row], dict[str, bytes]]:
+def merge(waiting: Sequence[Waiting]) -> tuple[list[ThreadWrite], dict[str, bytes]]:
     """The rows and values of several calls, as if one had come after the other."""
-    rows: dict[tuple[Any, ...], Row] = {}
+    rows: dict[tuple[str, str, int], ThreadWrite] = {}
     values: dict[str, bytes] = {}
     for writes in waiting:
         values |= writes.values
@@ -146,7 +146,8 @@ def tuple_of(serde: SerializerProtocol, found: Found) -> tuple[dict[str, Stored]
     ]
     parent = config_of(place, row["parent_id"]) if row["parent_id"] else None
     checkpoint: Any = {**rest, "id": row["id"], "channel_values": values}
-    return channels, CheckpointTuple(config_of(place, row["id"]), checkpoint, row["metadata"], parent, pending)
+    metadata: Any = row["metadata"]
+    return channels, CheckpointTuple(config_of(place, row["id"]), checkpoint, metadata, parent, pending)
 
 
 def value_of(serde: SerializerProtocol, key: str | None, short: str | None, values: Mapping[str, Value]) -> Any:
@@ -166,18 +167,18 @@ def _place(serde: SerializerProtocol, channel: str, value: Any, new: dict[str, b
     return key, None
 
 
-def _plain(metadata: CheckpointMetadata) -> Row:
+def _plain(metadata: CheckpointMetadata) -> ThreadMetadata:
     """Metadata are plain JSON, so that they can be searched."""
     quick = _quick(metadata)
     try:
         text = json.dumps(metadata, allow_nan=False) if quick is None else quick
     except (TypeError, ValueError) as error:
         raise StateError(f"metadata: {error}; expected what JSON can hold") from None
-    plain: Row = orjson.loads(checked_json("metadata", text))
+    plain: ThreadMetadata = orjson.loads(checked_json("metadata", text))
     return plain
 
 
-def _document(given: Row) -> str:
+def _document(given: object) -> str:
     """Typed JSON, which differs from JSON where a value is not plain, or a key looks like a tag."""
     quick = _quick(given)
     return encode(given).decode() if quick is None or '"$' in quick else quick

@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 
 from wtb.core.errors import InputError
 from wtb.integrations.langgraph.saver.write_buffer import Place
+from wtb.store.threads.queries import Scalar
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _MOST = 2**63
@@ -71,7 +72,7 @@ def checked_json(what: str, json: str) -> str:
     return json
 
 
-def checked_filter(filter: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def checked_filter(filter: Mapping[str, Any] | None) -> Mapping[str, Scalar]:
     """What metadata must hold. Raises InputError for what is no text, number, bool or None."""
     for key, value in (filter or {}).items():
         checked_name("filter", key)

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-Row = dict[str, Any]
+from wtb.store.threads.rows import ThreadWrite
+
 Place = tuple[str, str]
 """Thread and namespace."""
 
@@ -28,7 +28,7 @@ _MOST_PLACES = 10_000
 class Waiting:
     """The writes of one call, as rows, with their values by digest."""
 
-    def __init__(self, rows: Sequence[Row], values: dict[str, bytes]) -> None:
+    def __init__(self, rows: Sequence[ThreadWrite], values: dict[str, bytes]) -> None:
         self.rows = rows
         self.values = values
         self.taken = False
