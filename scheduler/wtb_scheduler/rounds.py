@@ -1,12 +1,13 @@
 """The scheduler's maintenance loop, one round every few seconds.
 
 A round reclaims executions of dead workers, ends sweeps that have nothing left to run, keeps their matrices up to date,
-fires schedules, and notifies free slots of pending executions. Several schedulers may run at once, and any of them may
-be killed at any moment.
+fires schedules, notifies free slots of pending executions, and removes some rows of sweeps that were deleted. Several
+schedulers may run at once, and any of them may be killed at any moment.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,14 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.operations.schedules.children import Fires
 from wtb.store.control import approvals
 from wtb.store.database import Database
+from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
 from wtb.store.rows import OpenSweep, SweepRow
 from wtb.store.runs import leases, maintenance, queue
 
 Rows = Sequence[Mapping[str, Any]]
+
+REMOVAL_S = 1.0  # of a round, for rows of sweeps that were deleted
 
 
 def run_round(
@@ -61,6 +65,8 @@ def run_round(
         notify(rows)
     except Exception as error:
         raise BrokerError(f"the broker accepts no messages: {error}") from error
+    finally:
+        _remove_hidden(database)
     return {
         "taken_back": len(lost),
         "set_aside": len(given_up),
@@ -68,6 +74,12 @@ def run_round(
         "paused": paused,
         "notified": len(rows),
     }
+
+
+def _remove_hidden(database: Database) -> None:
+    """Remove rows of sweeps that were deleted, or whose submission was given up, for a while."""
+    end = time.monotonic() + REMOVAL_S
+    remove_hidden(database, lambda: time.monotonic() > end)
 
 
 def _is_known(database: Database, sweep: SweepRow) -> bool:

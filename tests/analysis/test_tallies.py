@@ -579,7 +579,7 @@ def resume(bench: Any) -> None:
 
 
 def remove(bench: Any) -> None:
-    assert deletion.begin_removal(bench.database, bench.sweep_id)
+    assert deletion.begin_deletion(bench.database, bench.sweep_id)
 
 
 def collect_superseded(bench: Any) -> None:

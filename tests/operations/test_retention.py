@@ -395,8 +395,9 @@ def test_a_sweep_that_is_about_to_be_retried_stays(world: World) -> None:
 
 def test_a_deletion_that_was_killed_is_ended_by_the_next_run_whatever_its_policy(world: World) -> None:
     finished(world, 10)
-    assert deletion.begin_removal(world.database, "nd10")
-    deletion._delete_part(world.database, "checkpoints", "nd10")
+    assert deletion.begin_deletion(world.database, "nd10")
+    looks = iter((False, True))  # killed after one part
+    assert not deletion.remove_rows(world.database, "nd10", lambda: next(looks, True))
 
     with pytest.raises(ConflictError, match="is being deleted"):
         retention.pin_sweep(world.database, "nd10", True)
@@ -408,7 +409,7 @@ def test_a_sweep_that_was_pinned_meanwhile_is_not_deleted(world: World) -> None:
     finished(world, 10)
     retention.pin_sweep(world.database, "nd10", True)
 
-    assert not deletion.begin_removal(world.database, "nd10")
+    assert not deletion.begin_deletion(world.database, "nd10", *retention.removable())
 
 
 # Values

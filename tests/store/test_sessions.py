@@ -26,7 +26,8 @@ from wtb.store.read import queries
 from wtb.store.rows import SessionRow
 from wtb.store.runs import leases, slots
 from wtb.store.runs.queue import Slot, occupy
-from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.runs.submission import NewCase, NewSweep
+from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import (
     attempts,
     checkpoints,

@@ -11,6 +11,7 @@ import os
 import signal
 
 POINTS = (
+    "submit.batch",
     "submit.written",
     "submit.committed",
     "claim.committed",
@@ -21,6 +22,8 @@ POINTS = (
     "files.publishing",
     "heartbeat",
     "finish.given_back",
+    "delete.hidden",
+    "delete.part",
 )
 
 _armed, _, _rest = os.environ.get("WTB_FAULT", "").partition(":")

@@ -13,12 +13,14 @@ def _table(**rows: str) -> Transitions:
 
 
 SWEEP: Final = _table(
+    submitting="pending",  # in batches: visible with the last one
     pending="running cancelled failed",
     running="paused completed failed cancelled",
     paused="running cancelled",
     completed="running",  # by `retry`
     failed="running cancelled",
     cancelled="",
+    deleting="",  # from every other one; its rows go in batches
 )
 EXECUTION: Final = _table(
     pending="running paused cancelled",
@@ -47,6 +49,7 @@ NODE_RUN: Final = _table(
     skipped="running succeeded failed",
 )
 
+HIDDEN_SWEEPS: Final = ("submitting", "deleting")  # not there, for all who ask
 FINAL_CELLS: Final = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
 OPEN_EXECUTIONS: Final = ("pending", "running", "waiting", "paused")
 

@@ -34,7 +34,8 @@ from wtb.store.files.locations import check_files
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import session_name
 from wtb.store.rows import SweepRow
-from wtb.store.runs.submit import Also, NewCase, NewSweep, submit
+from wtb.store.runs.submission import NewCase, NewSweep
+from wtb.store.runs.submit import Also, submit
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, fetch_row, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows import ListeningSweep, StalledRow, UndeliveredAlert
-from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, now, sweeps
+from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, is_visible, now, sweeps
 
 MOST_TRIES = 5
 LEASE_S = 120.0  # longer than sending takes
@@ -19,7 +19,7 @@ KEPT_S = 86_400.0  # after the end of a sweep, whose last alerts may wait for so
 
 def listening(database: Database, sweep_id: str | None = None) -> list[ListeningSweep]:
     """Return sweeps that have targets: id, name, notify. Without `sweep_id` those that no process runs by itself."""
-    query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.notify).where(sweeps.c.notify.is_not(None))
+    query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.notify).where(sweeps.c.notify.is_not(None), is_visible)
     if sweep_id is not None:
         query = query.where(sweeps.c.id == sweep_id)
     else:

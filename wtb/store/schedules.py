@@ -17,7 +17,7 @@ from wtb.core.ids import new_id
 from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.tables.schema import fires, now, schedules, sessions, sweeps
+from wtb.store.tables.schema import fires, is_visible, now, schedules, sessions, sweeps
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
@@ -327,7 +327,7 @@ def _fires() -> sa.Select[Any]:
         )
         .join(schedules, schedules.c.id == fires.c.schedule_id)
         .join(sessions, sessions.c.id == schedules.c.session_id)
-        .outerjoin(sweeps, sweeps.c.id == fires.c.sweep_id)
+        .outerjoin(sweeps, sa.and_(sweeps.c.id == fires.c.sweep_id, is_visible))
     )
 
 

@@ -26,7 +26,8 @@ from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.flush import Batch, flush
 from wtb.store.runs.queue import Slot
-from wtb.store.runs.submit import NewCase, NewSweep, submit
+from wtb.store.runs.submission import NewCase, NewSweep
+from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import cells, events, executions, sweeps
 
 SOON_S = 5.0  # 2 s, on a machine that does other things too

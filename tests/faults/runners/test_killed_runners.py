@@ -47,13 +47,16 @@ IN_TURN = {
 }
 
 
+OF_DELETIONS = ("delete.hidden", "delete.part")
+
+
 def resume(project: Project) -> None:
     """Go on in this process, until the sweep is at its end."""
     project.inside("resume", "trail", check=0)
 
 
 def test_every_named_fault_point_is_tested() -> None:
-    assert {*IN_TURN, "submit.written"} == set(POINTS)
+    assert {*IN_TURN, "submit.written", "submit.batch", *OF_DELETIONS} == set(POINTS)
 
 
 def test_a_sweep_whose_runner_is_killed_at_every_fault_point_in_turn_completes(project: Project) -> None:
@@ -87,6 +90,42 @@ def test_a_runner_killed_before_the_sweep_is_committed_leaves_nothing_of_it(proj
 
     project.inside("run", "sweep.yaml", check=0)
     trail_is_complete(project, 1)
+
+
+@pytest.mark.parametrize("fault", ["submit.batch:1", "submit.written"])
+def test_a_runner_killed_between_batches_of_a_submission_leaves_what_nobody_sees(project: Project, fault: str) -> None:
+    write_trail(project, 1_200)  # 6,000 rows: a batch has 5,000
+    project.wtb("run", "sweep.yaml", "--quiet", check=KILLED, env={"WTB_FAULT": fault})
+
+    assert project.query("SELECT status FROM sweeps") == [("submitting",)]
+    assert project.query("SELECT count(*) FROM cells") > [(0,)]
+    assert "there are no sweeps" in project.inside("list", check=0).said
+    assert project.inside("show", "trail").code == 2
+
+    write_trail(project, 1)
+    project.inside("run", "sweep.yaml", check=0)  # its name is free
+    project.inside("gc", check=0)
+    assert project.query("SELECT count(*) FROM sweeps") == [(2,)]  # its submitter may live
+    project.change("UPDATE sweeps SET created_at = created_at - 601 WHERE status = 'submitting'")
+    project.inside("gc", check=0)
+    for table, count in (("sweeps", 1), ("cases", 1), ("cells", 4)):
+        assert project.query(f"SELECT count(*) FROM {table}") == [(count,)], table
+    trail_is_complete(project, 1)
+
+
+@pytest.mark.parametrize("fault", [*OF_DELETIONS, "delete.part:3"])
+def test_a_deletion_that_was_killed_is_ended_by_a_collection(project: Project, fault: str) -> None:
+    write_trail(project, 2)
+    project.inside("run", "sweep.yaml", check=0)
+
+    project.wtb("delete", "trail", "--yes", check=KILLED, env={"WTB_FAULT": fault})
+
+    assert project.query("SELECT status FROM sweeps") == [("deleting",)]
+    assert "there are no sweeps" in project.inside("list", check=0).said
+    assert project.inside("delete", "trail", "--yes").code == 2
+    project.inside("gc", check=0)
+    for table in ("sweeps", "cases", "cells", "executions", "checkpoints", "node_runs", "attempts", "events"):
+        assert project.query(f"SELECT count(*) FROM {table}") == [(0,)], table
 
 
 def test_with_sync_durability_only_what_the_slots_had_in_hand_runs_again(project: Project) -> None:

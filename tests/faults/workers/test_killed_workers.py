@@ -62,8 +62,15 @@ IN_TURN = (
         ("heartbeat", 2),
     ),
 )
-# Of `wtb submit` and `wtb run`.
-ELSEWHERE = {"submit.written", "submit.committed", "finish.given_back"}
+# Of `wtb submit`, `wtb run` and `wtb delete`.
+ELSEWHERE = {
+    "submit.batch",
+    "submit.written",
+    "submit.committed",
+    "finish.given_back",
+    "delete.hidden",
+    "delete.part",
+}
 
 
 def test_every_named_fault_point_that_workers_pass_is_tested() -> None:

@@ -116,3 +116,5 @@ def delete(
     deleted = deletion.delete(context, row.id)
     removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in deleted.counts.items() if count)
     put(f"deleted {deleted.target}: {removed}")
+    if deleted.rows_left:
+        say("it has many rows: what is left of them goes with the scheduler's rounds, or with `wtb gc`")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError
@@ -14,6 +15,8 @@ from wtb.store.read import details, queries
 from wtb.store.read.references import SweepTarget
 from wtb.store.runs import leases
 
+AT_ONCE_S = 2.0  # so much time is spent on rows before `delete` answers
+
 
 @dataclass(frozen=True)
 class Deleted:
@@ -22,10 +25,12 @@ class Deleted:
     Attributes:
         target: The sweep, as it was.
         counts: How many of each kind belonged to it: cells, executions, checkpoints, node_runs, scores, events.
+        rows_left: Whether rows of it are still to go, which the scheduler or a garbage collection removes.
     """
 
     target: SweepTarget
     counts: Mapping[str, int]
+    rows_left: bool = False
 
 
 @checked
@@ -43,6 +48,9 @@ def preview_delete(context: Context, ref: str) -> Deleted:
 def delete(context: Context, ref: str) -> Deleted:
     """Delete a sweep with its cells, executions, checkpoints, scores and events, for good.
 
+    It is gone at once. Where it has so many rows that removing them takes more than two seconds, the rest goes after
+    that: with the rounds of a scheduler, or with the next garbage collection.
+
     Args:
         context: Where it is.
         ref: Its id, the beginning of it, or its name.
@@ -55,5 +63,6 @@ def delete(context: Context, ref: str) -> Deleted:
         ConflictError: If a process may be running it, or if it is a baseline.
     """
     deleted = preview_delete(context, ref)
-    deletion.delete_sweep(context.database, deleted.target.id)
-    return deleted
+    end = time.monotonic() + AT_ONCE_S
+    all_gone = deletion.delete_sweep(context.database, deleted.target.id, lambda: time.monotonic() > end)
+    return replace(deleted, rows_left=not all_gone)

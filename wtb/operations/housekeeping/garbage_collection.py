@@ -22,7 +22,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, references, superseded, unreferenced
-from wtb.store.housekeeping.retention import expired_sweeps, settled_sweeps
+from wtb.store.housekeeping.retention import expired_sweeps, removable, settled_sweeps
 from wtb.store.threads.rows import remove_writes_without_session
 
 REPORT_EVERY_S = 2.0
@@ -157,6 +157,7 @@ class _Collection:
 
     def remove(self) -> None:
         """Remove what the policy allows."""
+        self._remove_hidden()
         self._remove_sweeps()
         self._remove_superseded()
         self._remove_outputs()
@@ -170,12 +171,15 @@ class _Collection:
         age = self._policy.sweeps
         return expired_sweeps(connection, None if age is None else self._before(age), self._policy.keep)
 
+    def _remove_hidden(self) -> None:
+        self.add("sweeps", deletion.remove_hidden(self._database))
+
     def _remove_sweeps(self) -> None:
         with self._database.read(long=True) as connection:
             expired = self._expired_sweeps(connection)
         for sweep_id in expired:
-            if deletion.begin_removal(self._database, sweep_id):
-                deletion.remove_sweep(self._database, sweep_id)
+            if deletion.begin_deletion(self._database, sweep_id, *removable()):
+                deletion.remove_rows(self._database, sweep_id)
                 self.add("sweeps", 1)
                 self._report(f"{self.removed['sweeps'].count:,} of {len(expired):,} sweeps removed")
 
@@ -235,7 +239,7 @@ class _Collection:
         """Count what `remove` would remove, on the database as it would be after each of its steps."""
         policy = self._policy
         with references.imagining(self._database) as connection:
-            expired = self._expired_sweeps(connection)
+            expired = [*deletion.hidden_sweeps(connection), *self._expired_sweeps(connection)]
             for sweep_id in expired:
                 references.imagine_sweep_gone(connection, sweep_id)
             self.add("sweeps", len(expired))

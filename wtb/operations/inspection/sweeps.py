@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from wtb.core.documents.sweeps import CellDocument, StatusDocument, SummaryDocum
 from wtb.core.errors import InputError, StateError, did_you_mean
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
-from wtb.core.status import CELL, SWEEP
+from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
 from wtb.display.views.execution_status import standing_document
 from wtb.display.views.executions import execution_document
 from wtb.display.views.sweeps import status_document, summary_document, sweep_document
@@ -161,10 +161,10 @@ def cells(
 @checked
 def check_sweep_status(status: str) -> None:
     """Check that it is a status of sweeps. Raises InputError."""
-    _check_status(status, SWEEP, "sweep")
+    _check_status(status, [one for one in SWEEP if one not in HIDDEN_SWEEPS], "sweep")
 
 
-def _check_status(name: str, known: Mapping[str, object], what: str) -> None:
+def _check_status(name: str, known: Collection[str], what: str) -> None:
     """Raises InputError with a near match for what is no status of a `what`."""
     if name not in known:
         near = did_you_mean(name, known)

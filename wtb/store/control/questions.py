@@ -12,7 +12,7 @@ from wtb.store.bulk import equal
 from wtb.store.database import Database
 from wtb.store.read.queries import the_one
 from wtb.store.rows import GroupedQuestions, ListedQuestion, QuestionRow, SameQuestion
-from wtb.store.tables.schema import approvals, awaiting, cases, executions, sweeps, workflows
+from wtb.store.tables.schema import approvals, awaiting, cases, executions, is_visible, sweeps, workflows
 
 
 def at_checkpoints(database: Database, ids: Sequence[str]) -> list[QuestionRow]:
@@ -46,7 +46,7 @@ def approval_rows(
             cases.c.id.label("case"),
             sa.func.coalesce(counted.c.executions, 0).label("executions"),
         )
-        .join(sweeps, sweeps.c.id == approvals.c.sweep_id)
+        .join(sweeps, sa.and_(sweeps.c.id == approvals.c.sweep_id, is_visible))
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
         .outerjoin(counted, counted.c.approval_id == approvals.c.id)
         .outerjoin(cases, sa.and_(cases.c.sweep_id == approvals.c.sweep_id, cases.c.number == counted.c.case_number))
@@ -116,7 +116,7 @@ def question_groups(
             workflows.c.name.label("workflow"),
             cases.c.id.label("case"),
         )
-        .join(sweeps, sweeps.c.id == groups.c.sweep_id)
+        .join(sweeps, sa.and_(sweeps.c.id == groups.c.sweep_id, is_visible))
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
         .outerjoin(cases, sa.and_(cases.c.sweep_id == groups.c.sweep_id, cases.c.number == groups.c.case_number))
         .order_by(groups.c.asked_at, groups.c.id)
@@ -143,6 +143,7 @@ def alike(
         sa.select(
             *(approvals.c[name] for name in columns), sa.func.coalesce(counted.c.executions, 0).label("executions")
         )
+        .join(sweeps, sa.and_(sweeps.c.id == approvals.c.sweep_id, is_visible))
         .outerjoin(counted, counted.c.approval_id == approvals.c.id)
         .where(approvals.c.status == "open")
         .order_by(approvals.c.asked_at, approvals.c.id)

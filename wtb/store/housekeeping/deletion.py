@@ -1,78 +1,194 @@
-"""Deleting sweeps and sessions. Values and files stay until nothing references them any more."""
+"""Deleting sweeps and sessions. Values and files stay until nothing references them any more.
+
+A sweep is gone at once, with one update; its rows go after that, in transactions so short that nobody waits for one.
+Whoever was killed in between is no matter: garbage collections and the scheduler go on with what is left.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
+from wtb.core.fault_points import point
 from wtb.store.database import Database
-from wtb.store.housekeeping.retention import REMOVING, locked_sweep, removable
+from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.sessions import check_not_default, locked_session
 from wtb.store.limits.usage import remember_spent
 from wtb.store.process_identity import Owner
 from wtb.store.read.baselines import check_no_baseline
+from wtb.store.read.queries import usd_spent
 from wtb.store.rows import OwnerRow, SlotHolder
-from wtb.store.runs.leases import owners_of
+from wtb.store.runs.leases import RELEASED, owners_of
 from wtb.store.runs.slots import slot_holders
 from wtb.store.tables.schema import (
     baselines,
     budgets,
+    cases,
+    cells,
+    checkpoints,
+    combinations,
     events,
+    executions,
     files,
+    is_visible,
+    node_runs,
+    now,
     runners,
+    scores,
     sessions,
     sweeps,
     thread_checkpoints,
     thread_writes,
 )
 
-_PART = 5_000
+SUBMISSION_S = 600.0  # after its last batch a submission counts as given up
+PART_S = 0.02  # that a transaction which deletes is to take
+_LEAST, _MOST = 50, 5_000  # rows of one
+
+# What belongs to a sweep, what refers to other rows before those, each with an index in whose order its rows go: else
+# every part would read again what those before it have deleted. Node runs take their attempts and calls with them.
+_OWNED: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
+    (events, ("transaction", "id")),
+    (scores, ("metric", "case_number", "repeat", "combination")),
+    (node_runs, ("started_transaction", "started_event")),
+    (checkpoints, ("created_transaction", "created_event")),
+    (cells, ("case_number", "repeat", "combination")),
+    (executions, ("status", "id")),
+    (cases, ("number",)),
+    (combinations, ("number",)),
+)
+_OF_SESSION: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
+    (files, ("digest",)),
+    (thread_writes, ("thread_id", "namespace", "checkpoint_id")),
+    (thread_checkpoints, ("thread_id", "namespace", "id")),
+)
 
 
-def delete_sweep(database: Database, sweep_id: str) -> None:
-    """Delete a sweep with everything that belongs to it, at once. Raises ConflictError where it is a baseline."""
+def delete_sweep(database: Database, sweep_id: str, until: Callable[[], bool] = lambda: False) -> bool:
+    """Delete a sweep: at once for all who look for it, and then its rows.
+
+    Args:
+        database: The database.
+        sweep_id: The sweep; where it is being deleted already, this goes on with it.
+        until: Asked between two transactions; when it is true the rest stays for `remove_hidden`.
+
+    Returns:
+        Whether all its rows are gone.
+
+    Raises:
+        ConflictError: Where it is a baseline; nothing was deleted then.
+    """
+    begin_deletion(database, sweep_id)
+    return remove_rows(database, sweep_id, until)
+
+
+def begin_deletion(database: Database, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> bool:
+    """Have a sweep be gone for all who look for it. Returns False if it is not there, or not of these conditions.
+
+    Raises ConflictError where it is a baseline.
+    """
+    usd = usd_spent(database, sweep_id)  # asked before anything is locked: there may be a million attempts
     with database.write() as connection:
-        locked_sweep(connection, sweep_id)  # so that it becomes none meanwhile
-        check_no_baseline(connection, sweep_id)
-        remember_spent(connection, sweep_id)
-        _delete(connection, sweep_id)
-
-
-def begin_removal(database: Database, sweep_id: str) -> bool:
-    """Take a sweep out of use before its rows go in parts: nothing leads on from `cancelled`. False: it stays."""
-    with database.write() as connection:
-        if locked_sweep(connection, sweep_id, *removable()) is None:
+        if locked_sweep(connection, sweep_id, *conditions) is None:  # so that it becomes no baseline meanwhile
             return False
-        begun = sweeps.update().where(sweeps.c.id == sweep_id, sweeps.c.reason.is_distinct_from(REMOVING))
-        if connection.execute(begun.values(status="cancelled", reason=REMOVING)).rowcount:
-            remember_spent(connection, sweep_id)
+        check_no_baseline(connection, sweep_id)
+        remember_spent(connection, sweep_id, usd)
+        _hide(connection, sweeps.c.id == sweep_id)
+    point("delete.hidden")
     return True
 
 
-def remove_sweep(database: Database, sweep_id: str) -> None:
-    """Delete a sweep whose removal has begun, in parts."""
-    # Checkpoints take their node runs, attempts, calls and decisions with them.
-    for name in ("events", "scores", "checkpoints", "cells", "executions", "cases", "combinations"):
-        while _delete_part(database, name, sweep_id) == _PART:
-            pass
+def _hide(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
+    """Have sweeps be gone for all who look for them, and for who still has executions of them."""
+    ids = sa.select(sweeps.c.id).where(which)
+    held = executions.update().where(executions.c.sweep_id.in_(ids), executions.c.status == "running")
+    connection.execute(held.values(RELEASED))
+    connection.execute(sweeps.update().where(which).values(status="deleting", notify=None))
+
+
+def discard_submission(database: Database, sweep_id: str) -> None:
+    """Delete what was submitted of a sweep, unless all of it was."""
     with database.write() as connection:
-        _delete(connection, sweep_id)
+        _hide(connection, sa.and_(sweeps.c.id == sweep_id, sweeps.c.status == "submitting"))
+    remove_rows(database, sweep_id)
 
 
-def _delete(connection: sa.Connection, sweep_id: str) -> None:
-    connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
-    connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
-    connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id))
+def remove_hidden(database: Database, until: Callable[[], bool] = lambda: False) -> int:
+    """Remove the rows of sweeps that were deleted, or whose submission was given up.
+
+    Args:
+        database: The database.
+        until: As for `delete_sweep`.
+
+    Returns:
+        How many of these sweeps are gone now.
+    """
+    with database.read() as connection:
+        hidden = hidden_sweeps(connection)
+    if hidden:
+        with database.write() as connection:
+            _hide(connection, _given_up())
+    return sum(remove_rows(database, sweep_id, until) for sweep_id in hidden)
 
 
-def _delete_part(database: Database, table: str, sweep_id: str) -> int:
-    row, several = ("rowid", "IN ({})") if database.is_sqlite else ("ctid", "= ANY(ARRAY({}))")
-    some = several.format(f'SELECT {row} FROM "{table}" WHERE sweep_id = :sweep LIMIT {_PART}')
+def hidden_sweeps(connection: sa.Connection) -> list[str]:
+    """Return the sweeps whose rows `remove_hidden` removes."""
+    query = sa.select(sweeps.c.id).where(sa.or_(sweeps.c.status == "deleting", _given_up()))
+    return list(connection.scalars(query.order_by(sweeps.c.id)))
+
+
+def _given_up() -> sa.ColumnElement[bool]:
+    # Each batch of a submission renews the time.
+    return sa.and_(sweeps.c.status == "submitting", sweeps.c.created_at < now() - SUBMISSION_S)
+
+
+def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = lambda: False) -> bool:
+    """Remove the rows of a sweep that is being deleted. Returns whether they are gone. until: as for `delete_sweep`."""
+    if database.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id)) != "deleting":
+        return False
+    for table, order in _OWNED:
+        if not _remove_parts(database, table, table.c.sweep_id == sweep_id, order, until):
+            return False
     with database.write() as connection:
-        return connection.execute(sa.text(f'DELETE FROM "{table}" WHERE {row} {some}'), {"sweep": sweep_id}).rowcount
+        connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
+        connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
+        connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id, sweeps.c.status == "deleting"))
+    return True
+
+
+def _remove_parts(
+    database: Database,
+    table: sa.Table,
+    which: sa.ColumnElement[bool],
+    order: tuple[str, ...],
+    until: Callable[[], bool],
+) -> bool:
+    """Remove rows from a table, as many at a time as take about `PART_S`. Returns whether all are gone."""
+    size = _LEAST
+    while not until():
+        started = time.monotonic()
+        removed = _remove_part(database, table, which, order, size)
+        point("delete.part")
+        if removed < size:
+            return True
+        took = max(time.monotonic() - started, 1e-6)
+        size = max(_LEAST, min(_MOST, 2 * size, round(size * PART_S / took)))
+    return False
+
+
+def _remove_part(
+    database: Database, table: sa.Table, which: sa.ColumnElement[bool], order: tuple[str, ...], most: int
+) -> int:
+    row: sa.ColumnElement[Any] = sa.literal_column("rowid" if database.is_sqlite else "ctid")
+    first = sa.select(row).select_from(table).where(which).order_by(*(table.c[name] for name in order)).limit(most)
+    # PostgreSQL looks up a list of places in the table at once, and would join with what a query gives.
+    some = row.in_(first) if database.is_sqlite else row == sa.func.any(sa.func.array(first.scalar_subquery()))
+    return database.execute(table.delete().where(some))
 
 
 class MayLive(Protocol):
@@ -100,28 +216,41 @@ def delete_session(database: Database, session_id: str, *, may_live: MayLive) ->
         ConflictError: For the default session, or naming a runner that may live; nothing is deleted then.
     """
     check_deletable(session_id)
-    with database.write(long=True) as connection:  # millions of rows may go with one statement
-        session = locked_session(connection, session_id, to_delete=True)
-        mine = sweeps.c.session_id == session_id
-        found: list[OwnerRow | SlotHolder] = [*owners_of(connection, mine), *slot_holders(connection, session_id)]
-        for owner in found:
-            runs = owner if isinstance(owner, OwnerRow) else None
-            if may_live(owner, expired=runs is not None and runs.expired):  # who holds slots was seen lately
-                sweep = "a sweep of it" if runs is None else f"sweep {runs.sweep}"
-                raise ConflictError(
-                    f"session {session.name!r}: process {owner.pid} on {owner.host} is running {sweep}; "
-                    "stop that process first"
-                )
-        count = sa.func.count()
-        had, cells = connection.execute(sa.select(count, total(sweeps.c.cells)).where(mine)).one()
+    mine = sweeps.c.session_id == session_id
+    count = sa.func.count()
+    with database.write() as connection:
+        _check_idle(connection, session_id, may_live)
+        had, of_cells = connection.execute(sa.select(count, total(sweeps.c.cells)).where(mine, is_visible)).one()
         noted = connection.scalar(sa.select(count).where(files.c.session_id == session_id)) or 0
-        connection.execute(events.delete().where(events.c.sweep_id.in_(sa.select(sweeps.c.id).where(mine))))
         connection.execute(baselines.delete().where(baselines.c.session_id == session_id))
+        _hide(connection, mine)
+    for sweep_id in database.scalars(sa.select(sweeps.c.id).where(mine)):
+        remove_rows(database, sweep_id)
+    for table, order in _OF_SESSION:
+        _remove_parts(database, table, table.c.session_id == session_id, order, lambda: False)
+    with database.write() as connection:
+        _check_idle(connection, session_id, may_live)  # of what was submitted meanwhile, too
         ids = sa.select(sweeps.c.id).where(mine)
+        connection.execute(events.delete().where(events.c.sweep_id.in_(ids)))
         theirs = sa.and_(budgets.c.scope == "sweep", budgets.c.key.in_(ids))
         own = sa.and_(budgets.c.scope == "session", budgets.c.key == session_id)
         connection.execute(budgets.delete().where(sa.or_(theirs, own)))
-        for table in (sweeps, files, runners, thread_checkpoints, thread_writes):
+        for table in (baselines, sweeps, files, runners, thread_checkpoints, thread_writes):
             connection.execute(table.delete().where(table.c.session_id == session_id))
         connection.execute(sessions.delete().where(sessions.c.id == session_id))
-    return {"sweeps": had, "cells": cells, "files": noted}
+    return {"sweeps": had, "cells": of_cells, "files": noted}
+
+
+def _check_idle(connection: sa.Connection, session_id: str, may_live: MayLive) -> None:
+    """Lock a session that is to be deleted. Raises ConflictError naming a runner that may live."""
+    session = locked_session(connection, session_id, to_delete=True)
+    running = owners_of(connection, sweeps.c.session_id == session_id)
+    found: list[OwnerRow | SlotHolder] = [*running, *slot_holders(connection, session_id)]
+    for owner in found:
+        runs = owner if isinstance(owner, OwnerRow) else None
+        if may_live(owner, expired=runs is not None and runs.expired):  # who holds slots was seen lately
+            sweep = "a sweep of it" if runs is None else f"sweep {runs.sweep}"
+            raise ConflictError(
+                f"session {session.name!r}: process {owner.pid} on {owner.host} is running {sweep}; "
+                "stop that process first"
+            )

@@ -13,20 +13,16 @@ from wtb.store.read.queries import select_sweeps
 from wtb.store.rows import SweepRow
 from wtb.store.tables.schema import baselines, checkpoints, executions, sweeps
 
-REMOVING = "is being deleted by `wtb gc`"
 _FINISHED = ("completed", "failed", "cancelled")
 
 
 def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -> list[str]:
     """Sweeps to delete: finished before then, and not among the newest `keep` finished ones of their name.
 
-    Pinned sweeps and baselines stay, those with a pinned checkpoint, and those that something still runs on. Sweeps
-    whose deletion was begun go in any case.
+    Pinned sweeps and baselines stay, those with a pinned checkpoint, and those that something still runs on.
     """
-    begun = sa.select(sweeps.c.id).where(sweeps.c.status == "cancelled", sweeps.c.reason == REMOVING)
-    expired = list(connection.scalars(begun.order_by(sweeps.c.id)))
     if before is None:
-        return expired
+        return []
     at = sa.func.coalesce(sweeps.c.finished_at, sweeps.c.created_at)
     place = sa.func.row_number().over(
         partition_by=(sweeps.c.session_id, sweeps.c.name), order_by=(at.desc(), sweeps.c.id.desc())
@@ -40,7 +36,7 @@ def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -
         .where(ranked.c.at < before, ranked.c.place > keep, *removable())
         .order_by(ranked.c.at, ranked.c.id)
     )
-    return list(dict.fromkeys([*expired, *connection.scalars(query)]))
+    return list(connection.scalars(query))
 
 
 def settled_sweeps(connection: sa.Connection, before: float) -> list[str]:
@@ -65,20 +61,15 @@ def removable() -> list[sa.ColumnElement[bool]]:
 
 def settled() -> list[sa.ColumnElement[bool]]:
     """What must hold of a sweep that loses its superseded checkpoints."""
-    return [sweeps.c.status.in_(("paused", *_FINISHED)), *_not_kept(), not_going()]
+    return [sweeps.c.status.in_(("paused", *_FINISHED)), *_not_kept()]
 
 
 def _not_kept() -> tuple[sa.ColumnElement[bool], ...]:
     return ~sweeps.c.pinned, ~sa.exists().where(baselines.c.sweep_id == sweeps.c.id)
 
 
-def not_going() -> sa.ColumnElement[bool]:
-    """That a sweep is not being deleted."""
-    return sweeps.c.reason.is_distinct_from(REMOVING)
-
-
 def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> SweepRow | None:
-    """The row of a sweep if the conditions hold; nothing can be added to it before this transaction ends.
+    """The row of a sweep if it is there and the conditions hold; nothing is added to it before this transaction ends.
 
     Rows that refer to a sweep share a lock on it when they are inserted, so new executions and checkpoints wait.
     """
@@ -90,7 +81,7 @@ def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.Colum
 def pin_sweep(database: Database, sweep_id: str, pinned: bool) -> None:
     """Keep a sweep with all that is its, or no longer. Raises ConflictError where it is being deleted."""
     with database.write() as connection:
-        row = locked_sweep(connection, sweep_id, not_going())
+        row = locked_sweep(connection, sweep_id)
         if row is None:
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
         if row.pinned != pinned:
@@ -103,7 +94,7 @@ def pin_checkpoint(
 ) -> None:
     """Keep a checkpoint with the line that leads to it, or no longer. Raises ConflictError where it is gone."""
     with database.write() as connection:
-        row = locked_sweep(connection, sweep_id, not_going())
+        row = locked_sweep(connection, sweep_id)
         change: Row = {"pinned": pinned} | ({"name": name} if name is not None else {})
         query = checkpoints.update().where(checkpoints.c.id == checkpoint_id).values(change)
         if row is None or not connection.execute(query).rowcount:

@@ -17,7 +17,7 @@ from wtb.core.errors import InputError
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows import BudgetRow, ListedBudget, SweepRow
-from wtb.store.tables.schema import attempts, budgets, node_runs, reservations, sessions, sweeps, workflows
+from wtb.store.tables.schema import attempts, budgets, is_visible, node_runs, reservations, sessions, sweeps, workflows
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 
@@ -165,7 +165,7 @@ def dearest(connection: sa.Connection, sweep_id: str, node: str) -> tuple[float,
         sa.select(sweeps.c.id)
         .join(workflows)
         .join(this, this.c.name == workflows.c.name)
-        .where(sweeps.c.id != sweep_id, sweeps.c.created_at <= this.c.created_at)
+        .where(sweeps.c.id != sweep_id, sweeps.c.created_at <= this.c.created_at, is_visible)
         .order_by(sweeps.c.created_at.desc())
         .limit(_EARLIER)
     )
@@ -199,7 +199,7 @@ def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[List
 
 def projects(database: Database) -> list[str]:
     """The projects that sweeps or budgets name."""
-    named = sa.select(sweeps.c.project).where(sweeps.c.project.is_not(None))
+    named = sa.select(sweeps.c.project).where(sweeps.c.project.is_not(None), is_visible)
     kept = sa.select(budgets.c.key).where(budgets.c.scope == "project")
     return sorted(database.scalars(named.union(kept)))
 
@@ -207,7 +207,8 @@ def projects(database: Database) -> list[str]:
 def spent_before(connection: sa.Connection, key: Key) -> float:
     """What is known of what was spent of a budget, from what was recorded."""
     scope, of, node, kind = key
-    which = {"session": sweeps.c.session_id, "project": sweeps.c.project, "sweep": sweeps.c.id}[scope] == of
+    owned = {"session": sweeps.c.session_id, "project": sweeps.c.project, "sweep": sweeps.c.id}[scope] == of
+    which = sa.and_(owned, is_visible)  # a session remembers what sweeps spent that are being deleted
     runs = node_runs.join(sweeps, sweeps.c.id == node_runs.c.sweep_id)
     conditions = (which, node_runs.c.node == node) if node else (which,)
     if kind == "node_runs":

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
-from wtb.store.read.queries import usd_of_attempts
 from wtb.store.rows import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
-from wtb.store.tables.schema import attempts, files, node_runs, sessions, sweeps
+from wtb.store.tables.schema import attempts, files, is_visible, node_runs, sessions, sweeps
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ def _usages(
 
     def by_session(source: sa.FromClause, column: sa.Column[Any], *figures: sa.ColumnElement[Any]) -> dict[str, Any]:
         query = sa.select(column, *figures).select_from(source).group_by(column).where(*equal({column: session_id}))
+        if column is sweeps.c.session_id:
+            query = query.where(is_visible)
         return {session: found for session, *found in connection.execute(query)}
 
     tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
@@ -82,19 +83,14 @@ def disk_used(database: Database, session_id: str) -> int:
     return database.scalar(sa.select(total(files.c.size)).where(files.c.session_id == session_id)) or 0
 
 
-def remember_spent(connection: sa.Connection, sweep_id: str) -> None:
+def remember_spent(connection: sa.Connection, sweep_id: str, usd: float) -> None:
     """What a sweep has spent counts for its session, also when the sweep is gone."""
-    row = connection.execute(
-        sa.select(sweeps.c.session_id, sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
-    ).first()
-    if row is not None:
-        usd = float(connection.scalar(usd_of_attempts(sweep_id)) or 0.0) + row.collected_usd
-        connection.execute(
-            sessions.update().where(sessions.c.id == row.session_id).values(deleted_usd=sessions.c.deleted_usd + usd)
-        )
+    session = sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id).scalar_subquery()
+    changed = sessions.update().where(sessions.c.id == session).values(deleted_usd=sessions.c.deleted_usd + usd)
+    connection.execute(changed)
 
 
 def sweeps_by_status(database: Database, session_id: str) -> dict[str, int]:
     """How many sweeps of each status a session has."""
-    query = sa.select(sweeps.c.status, sa.func.count()).where(sweeps.c.session_id == session_id)
+    query = sa.select(sweeps.c.status, sa.func.count()).where(sweeps.c.session_id == session_id, is_visible)
     return dict(map(tuple, database.tuples(query.group_by(sweeps.c.status).order_by(sweeps.c.status))))

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
-from wtb.store.housekeeping.retention import locked_sweep, not_going
+from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows import ListedBaseline, SweepRow
 from wtb.store.tables.schema import baselines, now, sessions, sweeps
@@ -98,7 +98,7 @@ def set_baseline(
     """
     check_name(name)
     with database.write() as connection:
-        sweep = locked_sweep(connection, sweep_id, not_going())
+        sweep = locked_sweep(connection, sweep_id)
         if sweep is None:
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
         mine = _named(sweep.session_id, name)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
-from wtb.store.tables.schema import attempts, calls, executions, node_runs, sessions, sweeps, workflows
+from wtb.store.tables.schema import attempts, calls, executions, is_visible, node_runs, sessions, sweeps, workflows
 
 DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model")
 COLLECTED, DELETED = "(collected)", "(deleted)"
@@ -56,7 +56,7 @@ class Which:
             node_runs.c.execution_id: self.execution_id,
             sweeps.c.project: self.project,
         }
-        found = [column == value for column, value in given.items() if value is not None]
+        found = [is_visible, *(column == value for column, value in given.items() if value is not None)]
         return found if self.since is None else [*found, attempts.c.started_at >= self.since]
 
 

@@ -13,7 +13,18 @@ from wtb.store.database import Database
 from wtb.store.log import derived_counts
 from wtb.store.read.queries import as_checkpoint, the_one
 from wtb.store.rows import CellRow, CheckpointRow, DecisionRow, ExecutionRow, FoundCell, ScoreRow
-from wtb.store.tables.schema import cases, cells, checkpoints, decisions, events, executions, node_runs, scores
+from wtb.store.tables.schema import (
+    cases,
+    cells,
+    checkpoints,
+    decisions,
+    events,
+    executions,
+    is_visible,
+    node_runs,
+    scores,
+    sweeps,
+)
 
 
 def cells_like(
@@ -72,7 +83,8 @@ def children(database: Database, execution_id: str) -> list[ExecutionRow]:
 
 def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
-    query = sa.select(checkpoints).where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
+    query = sa.select(checkpoints).join(sweeps, sweeps.c.id == checkpoints.c.sweep_id).where(is_visible)
+    query = query.where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
     hint = "`wtb history EXECUTION` lists those of an execution"
     row = the_one({row.id: row for row in database.records(CheckpointRow, query)}, ref, "checkpoint", hint)
     return as_checkpoint(row), row.sweep_id

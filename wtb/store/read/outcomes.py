@@ -16,7 +16,7 @@ from wtb.store.bulk import Row, fetch_rows
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
 from wtb.store.rows import SweepRow
-from wtb.store.tables.schema import cases, cells, combinations, executions, scores, sweeps, workflows
+from wtb.store.tables.schema import cases, cells, combinations, executions, is_visible, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]
@@ -106,7 +106,7 @@ def earlier_sweeps(database: Database, sweep: SweepRow) -> list[Row]:
             sweeps.c.spec["final"].label("final"),
         )
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
-        .where(workflows.c.name == name, sweeps.c.kind == "sweep", whose, before)
+        .where(workflows.c.name == name, sweeps.c.kind == "sweep", is_visible, whose, before)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
         .limit(MOST)
     )

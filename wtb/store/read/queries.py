@@ -42,6 +42,7 @@ from wtb.store.tables.schema import (
     combinations,
     executions,
     invocations,
+    is_visible,
     metrics,
     node_runs,
     scores,
@@ -58,9 +59,9 @@ R = TypeVar("R")
 
 
 def select_sweeps(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Select sweeps as `SweepRow` has them, and more columns after those."""
+    """Select sweeps that are visible as `SweepRow` has them, and more columns after those."""
     query = sa.select(sweeps, sessions.c.name.label("session"), *more)
-    return query.join_from(sweeps, sessions, sessions.c.id == sweeps.c.session_id)
+    return query.join_from(sweeps, sessions, sessions.c.id == sweeps.c.session_id).where(is_visible)
 
 
 @checked
@@ -86,7 +87,7 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
         rows = fetch_records(connection, SweepRow, query.where(sweeps.c.id.startswith(ref, autoescape=True)))
         if len(rows) == 1 and ref:
             return rows[0]
-        known = list(connection.scalars(sa.select(sweeps.c.name).distinct().limit(1000)))
+        known = list(connection.scalars(sa.select(sweeps.c.name).where(is_visible).distinct().limit(1000)))
     if len(rows) > 1 and ref:
         raise InputError(f"{ref!r} is the beginning of several sweeps' ids; give more of it")
     raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
@@ -243,7 +244,8 @@ def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
 @checked
 def find_execution(database: Database, ref: str) -> ExecutionRow:
     """An execution by id or the beginning of its id. Raises InputError."""
-    query = sa.select(executions).where(executions.c.id.startswith(ref, autoescape=True)).limit(2)
+    query = sa.select(executions).join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_visible)
+    query = query.where(executions.c.id.startswith(ref, autoescape=True)).limit(2)
     rows = {row.id: row for row in database.records(ExecutionRow, query)}
     return the_one(rows, ref, "execution", "`wtb show SWEEP --cells` lists those of a sweep")
 
@@ -296,6 +298,13 @@ def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
         .where(node_runs.c.sweep_id == sweep_id)
     )
+
+
+def usd_spent(database: Database, sweep_id: str) -> float:
+    """US dollars of all attempts of a sweep so far, those collected since included; 0 if there is no such sweep."""
+    gone = sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id)
+    with database.read(long=True) as connection:
+        return float(connection.scalar(usd_of_attempts(sweep_id)) or 0.0) + float(connection.scalar(gone) or 0.0)
 
 
 def spent(database: Database, sweep_id: str) -> tuple[int, float]:

@@ -17,7 +17,7 @@ from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import ProcessIdentity, may_live
 from wtb.store.rows import ExecutionRow, OfExecution, OwnerRow, RunnerRow, SweepRow
-from wtb.store.tables.schema import cells, executions, node_runs, now, runners, sweeps
+from wtb.store.tables.schema import cells, executions, is_visible, node_runs, now, runners, sweeps
 
 # What releases an execution. With another token its runner writes nothing more of it.
 RELEASED: Row = {"status": "pending", "owner_id": None, "lease_until": None, "token": executions.c.token + 1}
@@ -266,7 +266,7 @@ def record_room(database: Database, sweep: SweepRow, worker: str | None = None) 
 
 
 def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:
-    return connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id))
+    return connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id, is_visible))
 
 
 def move(connection: sa.Connection, sweep_id: str, to: str, **changes: str | None) -> None:
@@ -332,7 +332,7 @@ def unfinished(database: Database, sweep_id: str) -> int:
 
 def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[str, str | None]]:
     """Sweep -> (status, reason); those that were deleted are left out."""
-    query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.reason).where(sweeps.c.id.in_(list(ids)))
+    query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.reason).where(sweeps.c.id.in_(list(ids)), is_visible)
     return {id: (status, reason) for id, status, reason in database.tuples(query)}
 
 

@@ -22,7 +22,7 @@ from wtb.store.rows import ExecutionRow, LostExecution, NewEvent, OpenSweep
 from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
-from wtb.store.tables.schema import cases, executions, matrices, node_runs, now, runners, sweeps, working
+from wtb.store.tables.schema import cases, executions, is_visible, matrices, node_runs, now, runners, sweeps, working
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0
@@ -55,7 +55,7 @@ def reclaim(database: Database) -> list[LostExecution]:
     )
     query = (
         executions.update()
-        .where(executions.c.id == gone.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued)
+        .where(executions.c.id == gone.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued, is_visible)
         .values(
             **RELEASED,
             # Where the worker died before it could say that it was in a node, that is only suspected.

@@ -13,7 +13,7 @@ from wtb.store.log import last_times
 from wtb.store.rows import WorkerRow
 from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
-from wtb.store.tables.schema import events, executions, now, runners, sweeps, working
+from wtb.store.tables.schema import events, executions, is_visible, now, runners, sweeps, working
 
 
 def worker_rows(database: Database) -> list[WorkerRow]:
@@ -85,7 +85,8 @@ def left_behind(database: Database, since_s: float) -> int:
     query = (
         sa.select(sa.func.count())
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
-        .where(sweeps.c.queued, executions.c.status == "running", executions.c.lease_until < now() - since_s)
+        .where(sweeps.c.queued, is_visible)
+        .where(executions.c.status == "running", executions.c.lease_until < now() - since_s)
     )
     return database.scalar(query) or 0
 

@@ -78,6 +78,7 @@ checkpoints = sa.Table(
     sa.Column("created_event", sa.BigInteger),
     sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
     sa.Index("ix_checkpoints_created", "sweep_id", "created_transaction", "created_event"),
+    sa.Index("ix_checkpoints_pinned", "sweep_id", **where("pinned")),
     sa.Index("ix_checkpoints_inside", "parent_id", **where("inside IS NOT NULL")),
 )
 

@@ -38,6 +38,7 @@ from wtb.store.tables.sweeps import ALERTING as ALERTING
 from wtb.store.tables.sweeps import cases as cases
 from wtb.store.tables.sweeps import combinations as combinations
 from wtb.store.tables.sweeps import events as events
+from wtb.store.tables.sweeps import is_visible as is_visible
 from wtb.store.tables.sweeps import limited_nodes as limited_nodes
 from wtb.store.tables.sweeps import log_ids as log_ids
 from wtb.store.tables.sweeps import permits as permits
@@ -48,4 +49,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1002"
+REVISION = "1003"

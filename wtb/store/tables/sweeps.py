@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from wtb.core.status import SWEEP
+from wtb.core.status import HIDDEN_SWEEPS, SWEEP
 from wtb.store.tables.column_types import (
     Count,
     Digest,
@@ -90,8 +90,12 @@ sweeps = sa.Table(
     sa.Column("finished_at", Seconds),
     one_of("status", SWEEP),
     sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),
+    sa.Index("ix_sweeps_hidden", "status", **where("status IN ('submitting', 'deleting')")),
     sa.Index("ix_sweeps_notify", "id", **where("notify IS NOT NULL")),
 )
+
+# Whoever looks for sweeps, and does not have one yet, asks for this.
+is_visible: sa.ColumnElement[bool] = sweeps.c.status.not_in(HIDDEN_SWEEPS)
 
 cases = sa.Table(
     "cases",

@@ -1,0 +1,203 @@
+"""The rows of a submission, in batches: so many at a time as one short transaction writes and memory holds."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from wtb.core.ids import new_id, new_ids
+from wtb.core.tree.run_order import case_order, mixed
+from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.values import Values
+
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
+    from wtb.core.documents.plan import WorkflowDocument
+
+BATCH_ROWS = 5_000  # PostgreSQL takes about 0.1 s for them
+BATCH_BYTES = 4 << 20  # of inputs
+BATCH_S = 60.0  # of reading cases: who submits says so often that it is still there
+
+
+@dataclass(frozen=True)
+class NewSweep:
+    """What is known of a sweep when it is submitted.
+
+    queued: workers run it, those of the highest priority first. queue: of the nodes that come first. starts_at: of a
+    single execution, the node that comes first where it is not the workflow's entry. clusters: that of each case, where
+    any has one.
+    """
+
+    id: str
+    name: str
+    session: str
+    project: str | None
+    spec: StoredSpec
+    graph_id: str
+    graph: WorkflowDocument
+    fingerprints: Mapping[str, Mapping[str, str]]
+    choices: Sequence[Mapping[str, str]]
+    repeats: int
+    share: bool
+    cells: int
+    metrics: Sequence[tuple[str, str]] = ()
+    queued: bool = False
+    priority: int = 0
+    queue: str | None = None
+    notify: Sequence[Target] | None = None
+    kind: str = "sweep"
+    breakpoints: Sequence[str] = ()
+    starts_at: str | None = None
+    clusters: Sequence[str | None] = ()
+
+
+@dataclass(frozen=True)
+class NewCase:
+    """A case ready to be stored: its input encoded by key, its files in a workspace snapshot.
+
+    files: (digest, bytes) of what the snapshot holds.
+    """
+
+    id: str
+    input: Values
+    expected: bytes | None
+    tags: Sequence[str] = ()
+    workspace: str | None = None
+    files: Sequence[tuple[str, int]] = ()
+    cluster: str | None = None
+
+
+@dataclass
+class Batch:
+    """Rows that are written together, in the order of these fields."""
+
+    combinations: list[dict[str, Any]] = field(default_factory=list)
+    values: dict[str, bytes] = field(default_factory=dict)
+    files: list[tuple[str, int]] = field(default_factory=list)
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    executions: list[dict[str, Any]] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    bytes: int = 0
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is to be another one."""
+        rows = len(self.combinations) + len(self.cases) + len(self.executions) + len(self.cells)
+        return rows >= BATCH_ROWS or self.bytes >= BATCH_BYTES or time.monotonic() - self.begun > BATCH_S
+
+    def add_case(self, sweep_id: str, number: int, case: NewCase) -> None:
+        """Add the row of a case, with what it refers to."""
+        for value in case.input.values():
+            self.values[value.digest] = value.data
+            self.bytes += len(value.data)
+        self.files += case.files
+        self.cases.append(
+            {
+                "sweep_id": sweep_id,
+                "number": number,
+                "id": case.id,
+                "input": {name: value.digest for name, value in case.input.items()},
+                "expected": None if case.expected is None else case.expected.decode(),
+                "tags": list(case.tags),
+                "workspace": case.workspace,
+                "cluster": case.cluster,
+            }
+        )
+
+
+def batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> Iterator[tuple[Batch, bool]]:
+    """Yield all rows of a sweep, but its own, in batches.
+
+    Args:
+        sweep: The sweep.
+        session: The id of its session.
+        given: Its cases. They are read as they are needed.
+
+    Yields:
+        A batch, and whether it is the last one.
+    """
+    rows = _full_batches(sweep, session, given)
+    batch = next(rows)
+    for following in rows:
+        yield batch, False
+        batch = following
+    yield batch, True
+
+
+def _full_batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> Iterator[Batch]:
+    batch = Batch()
+    for number, choices in enumerate(sweep.choices):
+        batch.combinations.append({"sweep_id": sweep.id, "number": number, "choices": dict(choices)})
+        if batch.is_full:
+            yield batch
+            batch = Batch()
+    turns = _Turns(sweep)
+    for number, case in enumerate(given):
+        batch.add_case(sweep.id, number, case)
+        for root in _roots(sweep, session, turns, number, case.id):
+            batch.executions.append(root)
+            for combination in root["combinations"]:
+                batch.cells.append(_cell(root, combination))
+                if batch.is_full:
+                    yield batch
+                    batch = Batch()
+    yield batch
+
+
+def _roots(sweep: NewSweep, session: str, turns: _Turns, number: int, case: str) -> Iterator[dict[str, Any]]:
+    """The root executions of a case. One stands for every combination, or for a single one where nothing is shared."""
+    ids, seed = turns.of(number), sweep.spec.get("seed", 0)
+    numbers = list(range(len(sweep.choices)))
+    for repeat in range(sweep.repeats):
+        # Where each has a root of its own, no combination is to be the first of every case.
+        remaining = iter(numbers if sweep.share else mixed(numbers, seed, case, repeat))
+        while group := list(islice(remaining, None if sweep.share else 1)):
+            yield {
+                "id": sweep.id if sweep.kind == "single" else next(ids),  # people know a single one by one id
+                "session_id": session,
+                "sweep_id": sweep.id,
+                "origin": "root",
+                "case_number": number,
+                "repeat": repeat,
+                "combinations": group,
+                "status": "pending",
+                "queue": sweep.queue,
+                "created_at": time.time(),
+            }
+
+
+def _cell(root: Mapping[str, Any], combination: int) -> dict[str, Any]:
+    return {
+        "sweep_id": root["sweep_id"],
+        "case_number": root["case_number"],
+        "repeat": root["repeat"],
+        "combination": combination,
+        "status": "pending",
+        "execution_id": root["id"],
+    }
+
+
+class _Turns:
+    """The ids of root executions, which are begun in the order of their ids: cases in a random order."""
+
+    def __init__(self, sweep: NewSweep) -> None:
+        combinations = len(sweep.choices)
+        self._each = sweep.repeats * (1 if sweep.share else combinations)
+        expected = sweep.cells // max(1, combinations * sweep.repeats)
+        self._place = array("L", bytes(array("L").itemsize * expected))
+        order = case_order(sweep.clusters or [None] * expected, sweep.spec.get("seed", 0))
+        for place, number in enumerate(order):
+            self._place[number] = place
+        self._ids = new_ids(expected * self._each)
+
+    def of(self, number: int) -> Iterator[str]:
+        """Those of the roots of a case."""
+        if number >= len(self._place):  # its file has grown since it was checked
+            return iter(new_id, None)
+        first = self._place[number] * self._each
+        return (self._ids[place] for place in range(first, first + self._each))
