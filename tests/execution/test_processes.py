@@ -47,8 +47,6 @@ from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.tables.schema import checkpoints
 
-pytestmark = pytest.mark.nodes("started")
-
 # What user code finds
 
 ENVIRONMENT = """
@@ -58,11 +56,13 @@ def a(state):
 """
 
 
+@pytest.mark.nodes("started")
 def test_nodes_run_in_another_process(flows: Flows) -> None:
     (state,) = states(flows.run(ENVIRONMENT))
     assert state["pid"] != os.getpid()
 
 
+@pytest.mark.nodes("started")
 def test_a_node_finds_the_environment_but_for_wtbs_own(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WTB_DATABASE_URL", "postgresql://somebody:secret@host/db")
     monkeypatch.setenv("WTB_ANYTHING", "1")
@@ -73,6 +73,7 @@ def test_a_node_finds_the_environment_but_for_wtbs_own(flows: Flows, monkeypatch
     assert "secret" not in str(state["found"])
 
 
+@pytest.mark.nodes("started")
 def test_run_env_narrows_it_to_what_it_names(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANTED", "yes")
     monkeypatch.setenv("UNWANTED", "no")
@@ -222,6 +223,7 @@ def a(state):
     assert len(row["stdout"]) == 2 * CAP + len(f"\n... {left_out:,} bytes left out ...\n")
 
 
+@pytest.mark.nodes("started")
 def test_what_is_no_text_does_not_break_what_is(flows: Flows) -> None:
     text = """
 @wf.node
@@ -402,6 +404,7 @@ def test_odd_words_of_a_node_neither_end_its_process_nor_the_sweep(flows: Flows,
 # Limits of a process
 
 
+@pytest.mark.nodes("started")
 @pytest.mark.parametrize(
     ("rlimits", "body", "error"),
     [
@@ -436,6 +439,7 @@ def a(state, ctx):
     assert not any(alive(int(pid)) for line in flows.said("started") for pid in line.split())
 
 
+@pytest.mark.nodes("started")
 def test_a_limit_does_not_hold_for_the_runner(flows: Flows) -> None:
     import resource
 
@@ -474,6 +478,7 @@ def a(state):
 # Changed code
 
 
+@pytest.mark.nodes("started")
 def test_code_that_changes_on_disk_while_the_sweep_runs_is_refused(flows: Flows) -> None:
     text = """
 @wf.node
@@ -815,6 +820,7 @@ def test_a_closed_pool_gives_no_process(pooled: Callable[..., Pooled]) -> None:
         pool.run()
 
 
+@pytest.mark.nodes("started")
 def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[..., Pooled]) -> None:
     pool = pooled(1)
     path = flows.code / f"{flows.name}.py"
@@ -828,6 +834,7 @@ def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[...
     again.close()
 
 
+@pytest.mark.nodes("started")
 def test_a_folder_that_is_gone_is_an_error_and_no_traceback(tmp_path: Path) -> None:
     setup = Setup({}, environment(None, "test"), {}, tmp_path / "gone", tmp_path, FileStore(tmp_path / "files"))
     lost = Pool(lambda: NodeProcess(setup), 1, 1)

@@ -10,7 +10,7 @@ import pytest
 from tests.execution.test_shared_processes import TOGETHER, kinds, tried
 from tests.support.flows import Flows, said, states
 
-pytestmark = pytest.mark.nodes("started")
+pytestmark = pytest.mark.nodes("langgraph")
 
 MANY = 64
 WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY}, "vary": {"a": "all"}}
@@ -39,6 +39,7 @@ wf = graph.compile()
 """
 
 
+@pytest.mark.nodes("started")
 def test_many_runs_of_async_nodes_of_a_graph_share_a_process(flows: Flows) -> None:
     text = """
 async def a(state):

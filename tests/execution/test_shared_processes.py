@@ -37,8 +37,6 @@ from wtb.store.files.locations import workspaces_of
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import attempts, executions, node_runs
 
-pytestmark = pytest.mark.nodes("started")
-
 MANY = 64
 WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY}}
 TOGETHER = """
@@ -70,6 +68,7 @@ def kinds(bench: Bench) -> Counter[str]:
     return Counter(kind for kind, _ in failures(bench))
 
 
+@pytest.mark.nodes("started")
 def test_many_async_node_runs_share_a_process(flows: Flows) -> None:
     text = (
         TOGETHER
@@ -98,22 +97,20 @@ def test_a_sweep_that_wants_a_fresh_process_for_every_node_run_shares_none(flows
 
 
 def test_no_more_share_a_process_than_the_sweep_says(flows: Flows) -> None:
-    text = (
-        TOGETHER
-        + """
+    text = """
+STARTED = []
+
+
 @wf.node
 async def a(state):
-    await together(16)
     STARTED.append(None)
-    running = len(STARTED) - 16
-    await asyncio.sleep(0.05)
-    STARTED.pop()
-    STARTED.pop()
-    return {"running": running}
+    say("begun", "")
+    while (HERE / "begun").stat().st_size < 64:  # in all processes: none ends before the last has begun
+        await asyncio.sleep(0.01)
+    return {"shared": len(STARTED)}
 """
-    )
     bench = flows.run(text, cases=MANY, run={"concurrency": MANY, "per_process": 16})
-    assert max(state["running"] for state in states(bench)) <= 16
+    assert max(state["shared"] for state in states(bench)) <= 16
 
 
 @pytest.mark.parametrize(
@@ -393,6 +390,7 @@ async def a(state):
 # Memory
 
 
+@pytest.mark.nodes("started")
 def test_a_node_run_that_finds_no_memory_is_tried_alone(flows: Flows) -> None:
     text = (
         TOGETHER
@@ -488,6 +486,7 @@ async def a(state):
         assert row["stderr"] == f"logged {number}\nno end of line {number}"
 
 
+@pytest.mark.nodes("started")
 def test_what_was_printed_before_a_crash_is_kept(flows: Flows) -> None:
     bench = flows.run(CRASH.replace("CRASH", "print('the end is near'); os.abort()"), **WIDE)
     rows = [row for row in tried(bench) if row["case_number"] == 7]

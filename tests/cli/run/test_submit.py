@@ -161,7 +161,7 @@ class TestABroker:
 
     def test_that_nobody_names_is_refused(self, crew: Cluster) -> None:
         file = write_sweep(crew.project, "nameless")
-        done = crew.project.wtb("submit", file, check=4, env={"WTB_LEASE_S": "1"})
+        done = crew.project.inside("submit", file, check=4)
         assert "set WTB_BROKER_URL" in done.said
         assert sweeps_named(crew, "nameless") == []
 

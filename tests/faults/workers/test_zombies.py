@@ -130,7 +130,7 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
     write_trail(cluster.project, 1, params=HOLD)
     spec = (cluster.project.folder / "sweep.yaml").read_text()
     cluster.project.write({"sweep.yaml": spec.replace("20ms", durability)})
-    cluster.env["WTB_LEASE_S"] = "15"  # so the fault strikes after 5 s, and nobody waits for the lease
+    cluster.take_time()  # the fault strikes after a third of a lease, and nobody waits for its end
     cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
     worker = cluster.start_worker(env={"WTB_FAULT": "heartbeat:1:raise"})
