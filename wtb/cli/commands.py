@@ -155,7 +155,7 @@ def _commands_of(module: str) -> Mapping[str, Any]:
     part = typer.Typer(rich_markup_mode="rich")
     part.callback()(lambda: None)  # a group, even of a single command
     with _Deferred().installed() as deferred:
-        code = vars(import_module(f"wtb.cli.{module}"))
+        code = import_module(f"wtb.cli.{module}")
         for name, entry in ENTRIES.items():
             if entry.module == module:
                 _add(part, name, entry, code)
@@ -165,10 +165,10 @@ def _commands_of(module: str) -> Mapping[str, Any]:
     return group.commands
 
 
-def _add(part: typer.Typer, name: str, entry: Entry, code: Mapping[str, Any]) -> None:
-    inner = code.get(name.upper())
+def _add(part: typer.Typer, name: str, entry: Entry, code: ModuleType) -> None:
+    inner = getattr(code, name.upper(), None)
     if inner is None:
-        part.command(name)(code.get(f"{name}_") or code[name])
+        part.command(name)(getattr(code, f"{name}_", None) or getattr(code, name))
         return
     group = typer.Typer(no_args_is_help=True, help=summary(name))
     for inner_name, function in inner.items():

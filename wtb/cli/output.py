@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.cli import options
 from wtb.cli.console import put, say, width
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from wtb.core.documents.sweeps import CellDocument
 
 
+D = TypeVar("D")
+
+
 def present(
-    document: Mapping[str, Any],
-    render: Callable[[Any, int, bool], str],
+    document: D,
+    render: Callable[[D, int, bool], str],
     format: options.Format,
     output: Path | None,
 ) -> None:

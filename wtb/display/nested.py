@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from wtb.core.texts import printable
 from wtb.display.tables import wrapped
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 _LEAST = 24  # columns; what is nested so deeply that less is left is JSON
 _QUOTED = re.compile(r"[\[{\"\d\s-]|(true|false|null)$|.*\s$")  # texts that look like other values, or end unseen
@@ -32,7 +35,7 @@ def nested(value: Any, width: int) -> list[str]:
     return list(_keys(value, width) if isinstance(value, dict) else _items(value, width))
 
 
-def _keys(value: dict[str, Any], width: int) -> Iterator[str]:
+def _keys(value: dict[str, JsonValue], width: int) -> Iterator[str]:
     for key, inner in value.items():
         name = f"{printable(key)}:"
         short = _on_a_line(inner)

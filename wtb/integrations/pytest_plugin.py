@@ -12,11 +12,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
 if TYPE_CHECKING:
+    from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
     from wtb.operations.context import Context
     from wtb.operations.handles.sweep import SweepHandle
     from wtb.operations.sweep import Sweep
@@ -48,6 +49,14 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     given = file_path.suffix in (".yaml", ".yml") and parent.session.isinitpath(file_path)
     return SweepFile.from_parent(parent, path=file_path) if given or file_path.name.endswith(_NAMES) else None
+
+
+class Outcome(TypedDict, total=False):
+    """What came of a sweep: why combinations are `wrong`, by their numbers; if it could not run, only its `error`."""
+
+    matrix: JudgedMatrixDocument
+    wrong: dict[str, str]
+    error: str
 
 
 class SweepFile(pytest.File):
@@ -90,7 +99,7 @@ class SweepFile(pytest.File):
                 raise InputError(f"--wtb-baseline: {error}") from None
 
     @cached_property
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Outcome:
         """What came of the sweep: `matrix` with its `gates`, and what is `wrong` by combination; or its `error`.
 
         Of several workers of pytest-xdist the first to ask runs it, and leaves the outcome to the others.
@@ -105,12 +114,13 @@ class SweepFile(pytest.File):
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             if kept := file.read():
-                return dict(json.loads(kept))
+                kept_outcome: Outcome = json.loads(kept)
+                return kept_outcome
             found = self._run()
             file.write(json.dumps(found))
             return found
 
-    def _run(self) -> dict[str, Any]:
+    def _run(self) -> Outcome:
         from wtb.core.errors import WTBError
         from wtb.operations.context import open_context
 
@@ -118,7 +128,8 @@ class SweepFile(pytest.File):
             context = open_context(self.config.getoption("--wtb-db"))
             with closing(context.database):
                 result = _run(self.prepared, context)
-                return {"matrix": result.matrix(), "wrong": _wrong(result)}
+                matrix: Any = result.matrix()
+                return {"matrix": matrix, "wrong": _wrong(result)}
         except WTBError as error:
             return {"error": str(error)}
 
@@ -347,7 +358,7 @@ def _causes_text(causes: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _why(gate: Mapping[str, Any]) -> str:
+def _why(gate: GateDocument) -> str:
     """Why a gate does not hold."""
     from wtb.core.texts import printable
 

@@ -11,6 +11,7 @@ from wtb.cli import options
 from wtb.cli.console import confirm, open_context, put, say
 from wtb.cli.output import present
 from wtb.config import retention_policy
+from wtb.core.documents.administration import CollectionDocument
 from wtb.core.serialization.plain_json import iso
 from wtb.display.text.admin import machine
 from wtb.operations.housekeeping import delete as deletion
@@ -57,7 +58,14 @@ def gc(
     """
     policy = retention_policy.read_policy(outputs=outputs, superseded=superseded, sweeps=sweeps, keep=keep, files=files)
     found = garbage_collection.collect(open_context(db), policy, dry_run=dry_run)
-    document = {**asdict(found), "at": iso(found.at)}
+    fields = asdict(found)
+    document: CollectionDocument = {
+        "dry_run": found.dry_run,
+        "at": iso(found.at),
+        "policy": fields["policy"],
+        "removed": fields["removed"],
+        "notes": fields["notes"],
+    }
     present(document, machine.collected, format, output)
 
 

@@ -17,7 +17,7 @@ from wtb.cli.output import present, present_all
 from wtb.cli.progress import progress_display
 from wtb.cli.results.compare import Margin, read_margin
 from wtb.core.cron import BAD, in_words
-from wtb.core.documents.administration import ScheduleHistoryDocument
+from wtb.core.documents.administration import OneScheduleDocument, ScheduleHistoryDocument
 from wtb.core.texts import plural
 from wtb.display.text.admin import schedules as render
 from wtb.operations.schedules import fire as firing
@@ -113,7 +113,8 @@ def show(
 
     Example: wtb schedule show nightly
     """
-    present({"schedule": schedules.show_schedule(open_context(db), name)}, render.one, format, output)
+    document: OneScheduleDocument = {"schedule": schedules.show_schedule(open_context(db), name)}
+    present(document, render.one, format, output)
 
 
 def pause(name: Name, db: options.Db = None) -> None:

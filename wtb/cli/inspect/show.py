@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -90,7 +91,8 @@ def status(
         return
 
     found = operations.status(open_context(db), ref)
-    present(found, execution_status.standing if "execution" in found else sweeps.status, format, output)
+    render: Callable[[Any, int, bool], str] = execution_status.standing if "execution" in found else sweeps.status
+    present(found, render, format, output)
 
 
 def show(
@@ -119,7 +121,8 @@ def show(
     context = open_context(db)
     if not (cells or statuses or case is not None or failed or limit is not None):
         found = operations.show(context, ref, calls=calls)
-        present(found, executions.execution if "execution" in found else sweeps.summary, format, output)
+        render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
+        present(found, render, format, output)
         return
     if calls:
         raise InputError("--calls is for one execution; give it without --cells and its filters")

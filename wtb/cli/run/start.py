@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -19,6 +20,7 @@ from wtb.operations.running import local, preparing, submitting
 from wtb.store.read import references
 
 if TYPE_CHECKING:
+    from wtb.core.tree.stored_spec import Limits
     from wtb.planning.prepare import Prepared
 
 MOST = 64 * 1024 * 1024  # bytes of an input
@@ -68,10 +70,8 @@ def start(
 
     Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --until retrieve
     """
-    run: dict[str, Any] = {
-        name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None
-    }
-    keys: dict[str, Any] = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
+    run = {name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None}
+    keys: _Keys = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
     prepared = _prepared(workflow, input, set or [], read_pairs("--variant", variants), from_node, keys)
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before there is a database
     where = shared_context(db, broker) if queued else open_context(db, create=True)
@@ -91,13 +91,22 @@ def start(
     put_as({"id": submitted.sweep, "submitted": True}, submitted.sweep, format, output)
 
 
+class _Keys(TypedDict):
+    """Keys of a sweep file that options give."""
+
+    run: Mapping[str, str]
+    project: str | None
+    session: str | None
+    limits: Limits
+
+
 def _prepared(
     workflow: str,
     input: str | None,
     texts: list[str],
     variants: dict[str, str],
     from_node: str | None,
-    keys: dict[str, Any],
+    keys: _Keys,
 ) -> Prepared:
     state = _read(input)
     if changes := state_edits.parse_changes(texts):

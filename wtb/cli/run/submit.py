@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting
+
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import SubmittedDocument
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for its end, then show its matrix.")]
 ResultFormat = Annotated[
@@ -85,5 +88,11 @@ def put_id(
     sweep_id: str, name: str, cells: int, workers: int, started: bool, format: options.MatrixFormat, output: Path | None
 ) -> None:
     """The result of what returns at once: the sweep's id, or a document about it."""
-    document: dict[str, Any] = {"sweep": sweep_id, "name": name, "cells": cells, "started": started, "workers": workers}
+    document: SubmittedDocument = {
+        "sweep": sweep_id,
+        "name": name,
+        "cells": cells,
+        "started": started,
+        "workers": workers,
+    }
     put(as_json(document) if format is options.MatrixFormat.json else sweep_id, output)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +20,8 @@ from wtb.operations.running import local, preparing
 from wtb.planning import prepare as sweeps
 
 if TYPE_CHECKING:
+    from wtb.core.documents.matrix import JudgedMatrixDocument
+    from wtb.core.tree.stored_spec import Limits
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Context
     from wtb.operations.running.local import Ran
@@ -119,7 +120,7 @@ def prepare(
         return preparing.prepare_file(file, part, max_cells=max_cells, session=session, concurrency=concurrency)
 
 
-def read_limits(texts: list[str] | None) -> dict[str, Any]:
+def read_limits(texts: list[str] | None) -> Limits:
     """Limits as a sweep file has them, not yet checked; `none` lifts one. Raises InputError."""
     lines = []
     nodes: dict[str, list[str]] = {}
@@ -139,7 +140,7 @@ def read_limits(texts: list[str] | None) -> dict[str, Any]:
         lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
     if not lines:
         return {}
-    limits: dict[str, Any] = yaml_reader.parse(f"limits:\n{''.join(lines)}".encode(), "--limits").data["limits"]
+    limits: Limits = yaml_reader.parse(f"limits:\n{''.join(lines)}".encode(), "--limits").data["limits"]
     return limits
 
 
@@ -166,7 +167,7 @@ def present(
     raise typer.Exit(exit_code(document, ran.ended, strict=strict))
 
 
-def exit_code(document: Mapping[str, Any], ended: Ended | None, *, strict: bool = False) -> int:
+def exit_code(document: JudgedMatrixDocument, ended: Ended | None, *, strict: bool = False) -> int:
     """0 all well; 1 cells failed, a gate does not hold or the sweep is not at its end; 130 interrupted.
 
     Cells that a sweep skipped by its own rule are as planned.

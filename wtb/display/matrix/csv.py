@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+Figure = str | float | None
 _COLUMNS = (
     "metric",
     "better",
@@ -66,11 +67,14 @@ def render(document: MatrixDocument) -> str:
     return text.getvalue()
 
 
-def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> dict[str, Any]:
-    values: dict[str, Any] = {
+def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> dict[str, Figure]:
+    values: dict[str, Figure] = {
         "failed": row["failed"],
         "baseline": _flag(summary.is_baseline(document, row)),
-        **{key: row.get(key) for key in ("cost_usd", "cost_failed_usd", "cost_per_success_usd", "cost_innocent_usd")},
+        "cost_usd": row.get("cost_usd"),
+        "cost_failed_usd": row.get("cost_failed_usd"),
+        "cost_per_success_usd": row.get("cost_per_success_usd"),
+        "cost_innocent_usd": row.get("cost_innocent_usd"),
         "latency_p50_s": row["latency_s"]["p50"],
         "latency_p95_s": row["latency_s"]["p95"],
         "exploratory": _flag(bool(row.get("exploratory"))),
@@ -83,9 +87,14 @@ def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> d
     best = summary.is_best(document, row, metric)
     return {
         **values,
-        **found,
         "metric": metric,
         "better": summary.better(document, metric),
+        "n": found["n"],
+        "n_pairs": found.get("n_pairs"),
+        "mean": found.get("mean"),
+        "delta": found.get("delta"),
+        "p": found.get("p"),
+        "p_adjusted": found.get("p_adjusted"),
         "ci_low": low,
         "ci_high": high,
         "delta_ci_low": delta_low,

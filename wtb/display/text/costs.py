@@ -38,8 +38,8 @@ def costs(document: CostsDocument, width: int, color: bool = False) -> str:
 def _name(row: CostRow, name: str) -> str:
     if name == "sweep":
         return str(row["sweep_name"] if row["sweep"] == row["sweep_name"] else f"{row['sweep_name']} ({row['sweep']})")
-    named: Mapping[str, object] = row
-    return "(none)" if named[name] is None else str(named[name])
+    found = row.get(name)
+    return "(none)" if found is None else str(found)
 
 
 def _figures(row: CostRow | CostTotal) -> list[str]:
@@ -55,8 +55,7 @@ def as_csv(document: CostsDocument) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*by, *_AS_CSV])
     for row in document["rows"]:
-        figures: Mapping[str, object] = row
-        writer.writerow([*(safe(figures[name]) for name in by), *(figures[name] for name in _AS_CSV)])
+        writer.writerow([*(safe(row.get(name)) for name in by), *(row.get(name) for name in _AS_CSV)])
     return text.getvalue()
 
 

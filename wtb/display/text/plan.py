@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument
+from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument
 from wtb.core.texts import money, plural, took
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
@@ -13,10 +12,10 @@ from wtb.planning.estimate import Count, Estimate
 from wtb.planning.prepare import Prepared
 
 
-def document(prepared: Prepared, estimate: Estimate) -> dict[str, Any]:
+def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocument]) -> PlanDocument:
     """The plan: combinations, cases, repeats, cells, and node runs as [low, high] by node.
 
-    high is null where there is no bound.
+    high is null where there is no bound. margins: how many cases each takes.
     """
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
@@ -32,7 +31,7 @@ def document(prepared: Prepared, estimate: Estimate) -> dict[str, Any]:
         "cases": prepared.cases,
         "repeats": spec.repeats,
         "cells": prepared.cells,
-        "baseline": prepared.baseline,
+        "baseline": None if prepared.baseline is None else dict(prepared.baseline),
         "evaluators": [one.name for one in prepared.bound.evaluators],
         "limits": {key: limit for key, limit in spec.limits.model_dump(exclude_none=True).items() if limit != {}},
         "node_runs": {
@@ -47,6 +46,7 @@ def document(prepared: Prepared, estimate: Estimate) -> dict[str, Any]:
                 for node in estimate.executed
             },
         },
+        "margins": margins,
     }
 
 
@@ -54,7 +54,7 @@ def _range(count: Count, times: int) -> list[int | None]:
     return [count.low * times, None if count.high is None else count.high * times]
 
 
-def render(planned: dict[str, Any], width: int = 80) -> str:
+def render(planned: PlanDocument, width: int = 80) -> str:
     """The plan as text of at most `width` columns."""
     runs = planned["node_runs"]
     sentences = [
@@ -65,8 +65,7 @@ def render(planned: dict[str, Any], width: int = 80) -> str:
     ]
     if planned["baseline"]:
         sentences.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
-    for what in ("evaluators", "limits"):
-        words = limits_in_words(planned[what]) if isinstance(planned[what], dict) else planned[what]
+    for what, words in (("evaluators", planned["evaluators"]), ("limits", limits_in_words(planned["limits"]))):
         if words:
             sentences.append(f"{what}: {', '.join(words)}")
     rows = [
@@ -80,7 +79,7 @@ def render(planned: dict[str, Any], width: int = 80) -> str:
     low, high = runs["executed"]
     most = runs["unshared"][1]
     sharing = "The path depends on the state, so node runs can only be bounded before they are done."
-    if low == high and most:
+    if high is not None and low == high and most:
         sharing = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
     parts.append("".join(f"{line}\n" for line in wrapped(sharing, width)))
     if planned["margins"]:

@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Final, cast
 
 from wtb.core.documents.costs import CostRow, CostsDocument, CostTotal
 from wtb.core.serialization.plain_json import iso
+from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.read import costs
 from wtb.store.read.costs import Which
-
-Document = dict[str, Any]
 
 NO_MODEL: Final = "(none)"  # spent without a call that names a model
 _FIGURES: Final = (
     *("usd", "tokens_in", "tokens_out", "attempts", "calls"),
     *("failed_attempts", "failed_usd", "innocent_attempts", "innocent_usd"),
 )
-_OF_ATTEMPTS = dict.fromkeys(("attempts", "failed_attempts", "innocent_attempts"))  # not known by model
+_OF_ATTEMPTS: Final = dict.fromkeys(("attempts", "failed_attempts", "innocent_attempts"))  # not known by model
+_OF_CALLS: Final = ("usd", "tokens_in", "tokens_out")
+_APART: Final = ("failed_usd", "innocent_usd")
 _LEAST: Final = 1e-9  # of money: a difference of sums below that is rounding
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """What was spent for one thing.
+
+    Attributes:
+        names: Dimension -> name; of a sweep `sweep_name`, too.
+        figures: Those that are known, by the keys of a row.
+    """
+
+    names: Mapping[str, str | None]
+    figures: Mapping[str, float | None]
+
+    @classmethod
+    def of(cls, row: Row) -> _Spent:
+        """Read a row of a query."""
+        figures: dict[str, float | None] = {name: row[name] for name in _FIGURES if name in row}
+        return cls({name: value for name, value in row.items() if name not in figures}, figures)
+
+    def key(self, by: Sequence[str]) -> tuple[str | None, ...]:
+        return tuple(self.names[name] for name in by)
+
+    def amount(self, figure: str) -> float:
+        return self.figures.get(figure) or 0
+
+    def but(self, **figures: float | None) -> _Spent:
+        """The same with other figures."""
+        return _Spent(self.names, {**self.figures, **figures})
 
 
 def costs_document(database: Database, by: Sequence[str], which: Which) -> CostsDocument:
@@ -29,48 +60,45 @@ def costs_document(database: Database, by: Sequence[str], which: Which) -> Costs
     Attempts are None by model, and what is gone since has only usd.
     """
     rest = [name for name in by if name != "model"]
-    tried = costs.of_attempts(database, rest, which)
-    called = costs.of_calls(database, by, which)
-    gone = [*costs.of_collected(database, by, which), *costs.of_deleted(database, by, which)]
+    tried = list(map(_Spent.of, costs.of_attempts(database, rest, which)))
+    called = list(map(_Spent.of, costs.of_calls(database, by, which)))
+    gone = list(map(_Spent.of, [*costs.of_collected(database, by, which), *costs.of_deleted(database, by, which)]))
     rows = _by_model(tried, called, rest) if "model" in by else _with_calls(tried, called, rest)
-    found = sorted([*rows, *gone], key=lambda row: (-row["usd"], *(str(row[name]) for name in by)))
-    whole = {name: sum(row[name] or 0 for row in [*tried, *gone] if name in row) for name in _FIGURES}
+    found = sorted([*rows, *gone], key=lambda row: (-row.amount("usd"), *map(str, row.key(by))))
+    whole = {name: sum(row.amount(name) for row in [*tried, *gone]) for name in _FIGURES}
     return {
         "by": list(by),
         "since": iso(which.since),
         "rows": [_row(by, row) for row in found],
-        "total": cast("CostTotal", {**whole, "calls": sum(row["calls"] for row in called)}),
+        "total": cast("CostTotal", {**whole, "calls": sum(row.amount("calls") for row in called)}),
     }
 
 
-def _key(row: Mapping[str, Any], rest: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in rest)
+def _with_calls(tried: Iterable[_Spent], called: Iterable[_Spent], rest: Sequence[str]) -> list[_Spent]:
+    counts = {row.key(rest): row.amount("calls") for row in called}
+    return [row.but(calls=counts.get(row.key(rest), 0)) for row in tried]
 
 
-def _with_calls(tried: Iterable[Document], called: Iterable[Document], rest: Sequence[str]) -> list[Document]:
-    counts = {_key(row, rest): row["calls"] for row in called}
-    return [{**row, "calls": counts.get(_key(row, rest), 0)} for row in tried]
-
-
-def _by_model(tried: Iterable[Document], called: Sequence[Document], rest: Sequence[str]) -> list[Document]:
+def _by_model(tried: Iterable[_Spent], called: Sequence[_Spent], rest: Sequence[str]) -> list[_Spent]:
     """Calls by their model; what attempts spent beyond them, and calls without a model, as one more of each."""
-    named = [{**row, **_OF_ATTEMPTS} for row in called if row["model"] is not None]
+    named = [row.but(**_OF_ATTEMPTS) for row in called if row.names["model"] is not None]
     remaining = []
     for row in tried:
-        mine = [one for one in named if _key(one, rest) == _key(row, rest)]
-        other = {name: row[name] - sum(one[name] for one in mine) for name in ("usd", "tokens_in", "tokens_out")}
-        apart = {name: row[name] - sum(one[name] for one in mine) for name in ("failed_usd", "innocent_usd")}
-        unnamed = sum(one["calls"] for one in called if one["model"] is None and _key(one, rest) == _key(row, rest))
+        mine = [one for one in named if one.key(rest) == row.key(rest)]
+        beyond = {name: row.amount(name) - sum(one.amount(name) for one in mine) for name in (*_OF_CALLS, *_APART)}
+        other, apart = ({name: beyond[name] for name in names} for names in (_OF_CALLS, _APART))
+        nameless = (one for one in called if one.names["model"] is None and one.key(rest) == row.key(rest))
+        unnamed = sum(one.amount("calls") for one in nameless)
         if abs(other["usd"]) < _LEAST:
             other["usd"] = 0.0
         if any(other.values()) or unnamed:
             apart = {name: usd if abs(usd) >= _LEAST else 0.0 for name, usd in apart.items()}
-            remaining.append({**row, **other, **apart, **_OF_ATTEMPTS, "calls": unnamed, "model": NO_MODEL})
+            left = row.but(**other, **apart, **_OF_ATTEMPTS, calls=unnamed)
+            remaining.append(_Spent({**left.names, "model": NO_MODEL}, left.figures))
     return named + remaining
 
 
-def _row(by: Sequence[str], row: Mapping[str, Any]) -> CostRow:
-    named = {name: row[name] for name in by}
-    if "sweep" in by:
-        named["sweep_name"] = row["sweep_name"]
-    return cast("CostRow", named | {name: row.get(name) for name in _FIGURES})
+def _row(by: Sequence[str], row: _Spent) -> CostRow:
+    names = [*by, *(["sweep_name"] if "sweep" in by else [])]
+    found = {name: row.names[name] for name in names}
+    return cast("CostRow", {**found, **{name: row.figures.get(name) for name in _FIGURES}})

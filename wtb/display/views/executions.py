@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
@@ -18,6 +18,8 @@ from wtb.store.read.references import find_one
 from wtb.store.rows import ExecutionRow, NodeRunRow, SweepRow
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from wtb.core.documents.executions import (
         AttemptDocument,
         CallDocument,
@@ -164,7 +166,7 @@ def _writers(found: Trace, checkpoint: Checkpoint) -> list[NodeRunDocument]:
     return [_run(found.runs[writer.node_run], count[writer.node]) for writer in checkpoint.writers]
 
 
-def state(database: Database, head: Checkpoint | None) -> dict[str, Any]:
+def state(database: Database, head: Checkpoint | None) -> dict[str, JsonValue]:
     """The state at a checkpoint as plain JSON."""
     if head is None:
         return {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from wtb.core.documents.costs import AllSeriesDocument, SeriesDocument, SeriesOf
 from wtb.core.serialization.plain_json import iso
@@ -12,12 +11,10 @@ from wtb.execution.engine.resource_usage import SAMPLE
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.details import cases_of
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows import EventRow, ExecutionRow, SweepRow
 
 METRIC = "node.metric"
 MEASURED = {"rss": "bytes", "cpu": "% of a core", "files": "open", "processes": ""}  # and the unit of each
-
-Row = Mapping[str, Any]
 
 
 def metrics_document(database: Database, row: SweepRow | ExecutionRow) -> AllSeriesDocument:
@@ -49,10 +46,10 @@ def _runs_before(database: Database, execution: ExecutionRow) -> set[str]:
     return {writer.node_run for checkpoint in history.checkpoints for writer in checkpoint.writers}
 
 
-def _series(events: Iterable[Row]) -> list[SeriesDocument]:
+def _series(events: Iterable[EventRow]) -> list[SeriesDocument]:
     """Where one node run was tried several times, its series continues with the next attempt."""
     points: dict[tuple[str, str], list[tuple[str, float]]] = {}
-    first: dict[tuple[str, str], tuple[Row, str]] = {}
+    first: dict[tuple[str, str], tuple[EventRow, str]] = {}
     for event in events:
         data = event["data"]
         measured = event["kind"] == SAMPLE
@@ -64,7 +61,7 @@ def _series(events: Iterable[Row]) -> list[SeriesDocument]:
     return [_one(*first[key], sorted(made, key=lambda point: point[0])) for key, made in points.items()]
 
 
-def _one(event: Row, name: str, points: list[tuple[str, float]]) -> SeriesDocument:
+def _one(event: EventRow, name: str, points: list[tuple[str, float]]) -> SeriesDocument:
     """A series of the node run of its first event."""
     data, measured = event["data"], event["kind"] == SAMPLE
     values = [value for _, value in points]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import NotRequired, TypedDict
 
 from starlette.responses import JSONResponse
 
@@ -20,6 +21,17 @@ _STATUSES: Sequence[tuple[type[WTBError], HTTPStatus]] = (
     (BrokerError, HTTPStatus.SERVICE_UNAVAILABLE),
     (WTBError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
+
+
+class ProblemDocument(TypedDict):
+    """Problem details, as RFC 9457 has them; problems and argument are ours."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    problems: NotRequired[list[str]]
+    argument: NotRequired[str]
 
 
 class Problem(JSONResponse):
@@ -45,7 +57,7 @@ class Problem(JSONResponse):
             argument: The argument that it is about.
             headers: Further headers of the response.
         """
-        content: dict[str, object] = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
+        content: ProblemDocument = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
         if problems:
             content["problems"] = list(problems)
         if argument is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from wtb.display.json_text import cells_as_json
 from wtb.display.views.progress import Watch
@@ -54,7 +54,10 @@ class Route:
         return OPERATIONS[self.name]
 
 
-def _under(key: str) -> Callable[[Any], Mapping[str, Any]]:
+T = TypeVar("T")
+
+
+def _under(key: str) -> Callable[[T], Mapping[str, T]]:
     """Have a list stand under a key, as in the document of the command."""
     return lambda result: {key: result}
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from wtb.config.distribution import pip_install
 from wtb.core.errors import ConflictError, StoreError
@@ -29,17 +29,38 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def server_process() -> dict[str, Any]:
+class OfServer(TypedDict):
+    """Arguments of `subprocess` for what belongs to a server."""
+
+    env: dict[str, str]
+    cwd: str
+    umask: int
+
+
+class OfServersUser(OfServer):
+    """The same for a process of a server's user, who is named where the caller is root."""
+
+    start_new_session: bool
+    user: NotRequired[int]
+    group: NotRequired[int]
+    extra_groups: NotRequired[list[int]]
+
+
+def server_process() -> OfServer:
     """Return arguments of `subprocess` for what belongs to a server: deaf to the caller's PG* and locale."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     return {"env": env | {"LC_ALL": "C"}, "cwd": "/", "umask": 0o077}
 
 
-def as_server() -> dict[str, Any]:
+def as_server() -> OfServersUser:
     """Return arguments of `subprocess` for a process of a server's user, who is never root."""
-    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root() else {}
+    own = server_process()
     # A session of its own: Ctrl-C in a terminal is for the owner, who then stops the server.
-    return {**server_process(), "start_new_session": True, **user}
+    found: OfServersUser = {"env": own["env"], "cwd": own["cwd"], "umask": own["umask"], "start_new_session": True}
+    if is_root():
+        found["user"] = found["group"] = NOBODY
+        found["extra_groups"] = []
+    return found
 
 
 @contextlib.contextmanager

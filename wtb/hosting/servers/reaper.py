@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 from wtb.execution.sandbox.reaper import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, descendants, reap
 
@@ -24,9 +24,18 @@ KILL_S = 5.0  # from the kill signal of the command to SIGKILL
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # whoever holds the pipe decides
 
 
-def main(options: dict[str, Any], command: list[str]) -> int:
+class Options(TypedDict):
+    """leash, lock: descriptors. user: whom the command runs as. kill_signal: what ends it at once."""
+
+    leash: int
+    lock: list[int]
+    user: int | None
+    kill_signal: int
+
+
+def main(options: Options, command: list[str]) -> int:
     """Run a command to its end. Returns the exit code."""
-    leash: int = options["leash"]
+    leash = options["leash"]
     for inherited in (leash, *options["lock"]):
         os.set_inheritable(inherited, False)
     prctl = _load_prctl()

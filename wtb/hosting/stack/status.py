@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict
-from typing import Any
 
 import psutil
 
-from wtb.config.stack_file import Part, Restart, Stack
+from wtb.config.stack_file import Flower, Part, Restart, Stack
+from wtb.core.documents.administration import FlowerDocument, StackDocument, StackPart
 from wtb.core.serialization.plain_json import iso
 
 PARTS = ("postgres", "valkey", "worker", "scheduler", "flower", "serve")
 
 
-def stack_document(stack: Stack | None) -> dict[str, Any]:
+def stack_document(stack: Stack | None) -> StackDocument:
     """The stack for scripts. memory: bytes of a part and of all that it started."""
     if stack is None:
         return {"up": False, "pid": None, "folder": None, "since": None, "flower": None, "api": None, "parts": []}
@@ -28,25 +27,29 @@ def stack_document(stack: Stack | None) -> dict[str, Any]:
         "pid": stack.pid,
         "folder": str(stack.folder),
         "since": iso(stack.started_at),
-        "flower": None if stack.flower is None else asdict(stack.flower),
+        "flower": _flower_document(stack.flower),
         "api": stack.api,
         "parts": parts,
     }
 
 
-def _part_document(name: str, part: Part | None, restart: Restart | None) -> dict[str, Any]:
+def _flower_document(flower: Flower | None) -> FlowerDocument | None:
+    return None if flower is None else {"url": flower.url, "user": flower.user, "password": flower.password}
+
+
+def _part_document(name: str, part: Part | None, restart: Restart | None) -> StackPart:
     memory = None if part is None else _memory(part.pid)
     running = None if memory is None else part
     return {
         "name": name,
         "status": "up" if running else "down",
-        "pid": running and running.pid,
-        "address": part and part.address,
-        "since": running and iso(running.started_at),
+        "pid": running.pid if running else None,
+        "address": part.address if part else None,
+        "since": iso(running.started_at) if running else None,
         "memory": memory,
         "restarts": restart.count if restart else 0,
-        "restarted_at": restart and iso(restart.at),
-        "restart_reason": restart and restart.reason,
+        "restarted_at": iso(restart.at) if restart else None,
+        "restart_reason": restart.reason if restart else None,
     }
 
 

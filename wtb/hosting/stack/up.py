@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -174,22 +175,21 @@ def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Pr
 
 def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> Iterator[Program]:
     """The programs that run beside the servers: a worker, a scheduler, and the API if it is asked for."""
-    common: dict[str, Any] = {
-        "folder": folder,
-        "credentials": {DATABASE_URL: stack.database_url, BROKER_URL: stack.broker_url},
-        "line": line,
-    }
+    make = partial(_program, folder=folder, line=line)
+    credentials = {DATABASE_URL: stack.database_url, BROKER_URL: stack.broker_url}
     given = {"--concurrency": options.concurrency, "--queues": options.queues}
     arguments = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     started = time.time()  # the clock of the database, too, which is on this machine
-    yield _program("worker", arguments, check=lambda: _worker_runs(stack.database_url, started), **common)
-    yield _program("scheduler", (), ready_text="scheduler: every", **common)
+    check = partial(_worker_runs, stack.database_url, started)
+    yield make("worker", arguments, credentials=credentials, check=check)
+    yield make("scheduler", (), credentials=credentials, ready_text="scheduler: every")
     if stack.api is not None:
         address = urlsplit(stack.api).netloc
         port = address.rpartition(":")[2]
-        common["credentials"] = {DATABASE_URL: stack.database_url, SERVER_TOKEN: secrets.token_urlsafe(32)}
         # Nobody knows that token: whoever asks has one of `wtb token create`.
-        yield _program("serve", ("--port", port), address=address, check=lambda: _listens(int(port)), **common)
+        own = {DATABASE_URL: stack.database_url, SERVER_TOKEN: secrets.token_urlsafe(32)}
+        check = partial(_listens, int(port))
+        yield make("serve", ("--port", port), credentials=own, address=address, check=check)
 
 
 def _program(name: str, arguments: Sequence[str], **options: Any) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
@@ -98,11 +98,12 @@ def find_question(database: Database, ref: str) -> ListedQuestion:
             target = find(database, ref)
         except InputError:
             raise error from None
-    which: dict[str, Any] = {f"{target.kind}_id": target.id}
-    rows = questions.approval_rows(database, **which)
+    sweep_id, execution_id = (target.id, None) if target.kind == "sweep" else (None, target.id)
+    asked_by = partial(questions.approval_rows, database, sweep_id=sweep_id, execution_id=execution_id)
+    rows = asked_by()
     if len(rows) == 1:
         return rows[0]
-    over = [] if rows else questions.approval_rows(database, **which, closed=True)
+    over = [] if rows else asked_by(closed=True)
     if over and over[-1].status == "expired":  # `give` says when, and what came of it
         return over[-1]
     asked = ", ".join(row.id for row in rows[:10]) + (", ..." if len(rows) > 10 else "")

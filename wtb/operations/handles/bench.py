@@ -13,6 +13,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.comparison import BaselineDocument, ComparisonDocument
 from wtb.core.documents.costs import CostsDocument
+from wtb.core.documents.plan import PlanDocument
 from wtb.core.errors import InputError
 from wtb.display.views.progress import Watch
 from wtb.operations.context import Context, open_context
@@ -93,7 +94,7 @@ class Bench(Administration, Schedules):
         max_cells: int | None = None,
         pilot: int | None = None,
         progress: ProgressCallback | None = None,
-    ) -> Mapping[str, Any]:
+    ) -> PlanDocument:
         """Tell what a sweep would run, before anything runs.
 
         Args:

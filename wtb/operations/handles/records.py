@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from wtb.core.documents.common import CELL_STATUSES
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
+from wtb.core.documents.sweeps import SweepDocument
 from wtb.core.failures import Failure
 from wtb.execution.state import Progress as RunProgress
 from wtb.store.database import Database
@@ -82,11 +84,24 @@ class SweepRecord:
     finished_at: datetime | None
 
 
-def sweep_record(document: Mapping[str, Any]) -> SweepRecord:
+def sweep_record(document: SweepDocument) -> SweepRecord:
     """Return the record of a sweep from its document in a list."""
-    counts = dict(document["cells"])
-    times = {name: _time(document[name]) for name in ("created_at", "started_at", "finished_at")}
-    return SweepRecord(**{**document, "cells": counts.pop("total"), "counts": FrozenMapping(counts), **times})
+    cells = document["cells"]
+    return SweepRecord(
+        id=document["id"],
+        name=document["name"],
+        status=document["status"],
+        reason=document["reason"],
+        workflow=document["workflow"] or "",
+        workflow_version=document["workflow_version"],
+        project=document["project"],
+        session=document["session"],
+        cells=cells["total"],
+        counts=FrozenMapping({status: cells[status] for status in CELL_STATUSES}),
+        created_at=datetime.fromisoformat(document["created_at"]),
+        started_at=_time(document["started_at"]),
+        finished_at=_time(document["finished_at"]),
+    )
 
 
 @dataclass(frozen=True)

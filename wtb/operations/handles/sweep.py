@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.config.distribution import pip_install
@@ -212,7 +212,7 @@ class SweepHandle(TargetHandle):
             raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
         found = cells(self._context, self.id)
         spent = [name for name, metric in SPENT.items() if metric not in found.metrics]
-        return pandas.DataFrame([_flat({**cell}, found.metrics, spent, state) for cell in found.cells])
+        return pandas.DataFrame([_flat(cell, found.metrics, spent, state) for cell in found.cells])
 
     @documented_by(report)
     def report(self, *, full: bool = False) -> EvidenceDocument:
@@ -278,16 +278,20 @@ class SweepHandle(TargetHandle):
 
 
 # What a cell took, and the metric that says the same.
-SPENT = {"latency_s": "latency", "cost_usd": "cost", "tokens_in": None, "tokens_out": None}
-_CELL = ("case", "repeat", "tags", "expected", "status", "error", "execution")
+Spent = Literal["latency_s", "cost_usd", "tokens_in", "tokens_out"]
+SPENT: Final[Mapping[Spent, str | None]] = {
+    "latency_s": "latency",
+    "cost_usd": "cost",
+    "tokens_in": None,
+    "tokens_out": None,
+}
+_CELL: Final = ("case", "repeat", "tags", "expected", "status", "error", "execution")
 
 
-def _flat(
-    cell: Mapping[str, Any], metrics: Sequence[str], spent: Sequence[str], state: Sequence[str]
-) -> dict[str, Any]:
+def _flat(cell: CellDocument, metrics: Sequence[str], spent: Sequence[Spent], state: Sequence[str]) -> dict[str, Any]:
     """A cell as a row of a data frame; the columns are the same for all cells."""
     row: dict[str, Any] = dict(cell["combination"])
-    parts = {
+    parts: dict[str, dict[str, Any]] = {
         "cell": {key: cell[key] for key in _CELL},
         "metric": {metric: cell["scores"].get(metric) for metric in metrics},
         "spent": {key: cell[key] for key in spent},

@@ -12,6 +12,7 @@ from wtb.authoring import graph
 from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.tree.stored_spec import Limits
 from wtb.display.views.progress import crew
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.repair import repair_sweep
@@ -70,7 +71,7 @@ class _Going:
     context: Context
     sweep: SweepRow
     bound: Bound
-    limits: Mapping[str, Any]
+    limits: Limits
     run: RunHere
 
     @property
@@ -107,22 +108,22 @@ def resume(
         InputError: If there is none, or a value or limit does not fit.
         ConflictError: If it is cancelled, its code has changed, or others run it and the limits would change.
     """
-    limits = None if limits is None else read_limits(limits)
+    checked_limits = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
     if target.kind == "execution":
-        going = _going(context, target, limits, code or progress)
+        going = _going(context, target, checked_limits, code or progress)
         return _resume_execution(going, target, set or {}, allow_code_change)
     if set:
         raise InputError(
             f"only the state of one execution can be changed, and {ref!r} is a sweep (`wtb show {ref} --cells`)"
         )
-    return _resume_sweep(context, target, limits or {}, allow_code_change, code or progress)
+    return _resume_sweep(context, target, checked_limits or {}, allow_code_change, code or progress)
 
 
 def _resume_sweep(
     context: Context,
     target: SweepTarget,
-    limits: Mapping[str, Any],
+    limits: Limits,
     allow_code_change: bool,
     how: Code | ShowProgress | None,
 ) -> Continued:
@@ -222,12 +223,12 @@ def retry(
         InputError: If there is none, or a limit does not fit.
         ConflictError: If it is cancelled, others run it, or, of an execution, nothing of it has failed.
     """
-    limits = None if limits is None else read_limits(limits)
+    checked_limits = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
     if target.kind == "execution":
-        return _retry_execution(_going(context, target, limits, code or progress), target, failed_only)
+        return _retry_execution(_going(context, target, checked_limits, code or progress), target, failed_only)
     _check_not_cancelled(target.row)
-    going = _going(context, target, limits, code or progress)
+    going = _going(context, target, checked_limits, code or progress)
     queued = target.row.queued
     if queued:
         _check_released(context.database, target)
@@ -269,9 +270,7 @@ def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool) 
     return _leave_to_others(going, new)
 
 
-def _going(
-    context: Context, target: Target, limits: Mapping[str, Any] | None, how: Code | ShowProgress | None
-) -> _Going:
+def _going(context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None) -> _Going:
     """Bind the code of a sweep, and check limits that it would be given, before anything is written."""
     sweep = queries.find_sweep(context.database, target.row.sweep_id) if target.kind == "execution" else target.row
     code = how if isinstance(how, Code) else Code(rebind(sweep), partial(follow, progress=how))

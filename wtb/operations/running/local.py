@@ -5,17 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import Breakpoint, stops
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError, WTBError
 from wtb.core.stop import INTERRUPTED
+from wtb.core.tree.stored_spec import Limits
 from wtb.execution.runtime.fork_run import ForkRun
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, new_run
 from wtb.execution.state import Progress
@@ -159,7 +160,7 @@ def run_stored(
     sweep: SweepRow,
     bound: Bound,
     *,
-    limits: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
     only: str | None = None,
     progress: ShowProgress | None = None,
 ) -> Ran:

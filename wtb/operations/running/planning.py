@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from wtb.analysis.cases_needed import margin_documents
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import MOST, Number
+from wtb.core.documents.plan import PlanDocument
 from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.operations.context import Context
@@ -30,7 +31,7 @@ class Planned:
         pilot: How the pilot ended; None without one.
     """
 
-    document: dict[str, Any]
+    document: PlanDocument
     pilot: Ended | None = None
 
 
@@ -59,10 +60,8 @@ def plan(
     """
     database = _existing(context.database)
     _check_session(database, session_name(prepared.bound.spec.session))
-    planned = document(
-        prepared, estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
-    )
-    planned["margins"] = margin_documents(prepared, database)
+    runs = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
+    planned = document(prepared, runs, margin_documents(prepared, database))
     if pilot is None:
         return Planned(planned)
     context.database.prepare()

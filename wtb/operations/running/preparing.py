@@ -53,10 +53,9 @@ def prepare_file(
 @checked
 def with_options(spec: SweepSpec, *, session: str | None = None, concurrency: Slots | None = None) -> SweepSpec:
     """Return a sweep in another session and with other node runs at a time, where these are given."""
-    changes: dict[str, Any] = {} if session is None else {"session": session}
+    changed = spec.model_copy(update={} if session is None else {"session": session})
     if concurrency is not None:
-        changes["run"] = spec.run.model_copy(update={"concurrency": concurrency})
-    changed = spec.model_copy(update=changes)
+        changed = changed.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
     changed._located = spec.located
     return changed
 

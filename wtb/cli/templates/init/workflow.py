@@ -44,13 +44,17 @@ class Message(TypedDict):
     message: str
 
 
-class State(Message, total=False):
-    """What travels between the nodes."""
+class Update(TypedDict, total=False):
+    """What the nodes add to it."""
 
     tokens: list[str]
     learned: dict[str, list[str]]  # the same for every message, so it is stored once for each way to tokenize
     scores: dict[str, float]
     team: str
+
+
+class State(Message, Update):
+    """What travels between the nodes."""
 
 
 wf = Workflow(
@@ -63,35 +67,35 @@ wf = Workflow(
 
 
 @wf.node(variant="words")
-def tokenize(state: State) -> dict[str, Any]:
+def tokenize(state: State) -> Update:
     """Words in lower case."""
     return _split(state, str.split)
 
 
 @tokenize.variant("stems", description="The first letters of each word.")
-def _stems(state: State, *, letters: int = 5) -> dict[str, Any]:
+def _stems(state: State, *, letters: int = 5) -> Update:
     return _split(state, lambda text: [word[:letters] for word in text.split()])
 
 
 @tokenize.variant("grams", description="Groups of neighbouring letters.")
-def _grams(state: State, *, n: int = 3) -> dict[str, Any]:
+def _grams(state: State, *, n: int = 3) -> Update:
     return _split(state, lambda text: [text[i : i + n] for i in range(len(text) - n + 1)])
 
 
-def _split(state: State, tokens: Callable[[str], list[str]]) -> dict[str, Any]:
+def _split(state: State, tokens: Callable[[str], list[str]]) -> Update:
     learned = {team: [token for text in texts for token in tokens(text.lower())] for team, texts in EXAMPLES.items()}
     return {"tokens": tokens(state["message"].lower()), "learned": learned}
 
 
 @wf.node(variant="overlap")
-def classify(state: State) -> dict[str, Any]:
+def classify(state: State) -> Update:
     """The team whose examples have most of the message's tokens."""
     asked = set(state["tokens"])
     return {"scores": {team: float(len(asked & set(known))) for team, known in state["learned"].items()}}
 
 
 @classify.variant("bayes", description="Naive Bayes with smoothing.")
-def _bayes(state: State, *, alpha: float = 0.5) -> dict[str, Any]:
+def _bayes(state: State, *, alpha: float = 0.5) -> Update:
     counts = {team: Counter(known) for team, known in state["learned"].items()}
     size = len({token for known in counts.values() for token in known}) + 1
     scores = {
@@ -105,7 +109,7 @@ classify.variant("bayes-sharp", of="bayes", alpha=0.02, description="Naive Bayes
 
 
 @wf.node
-def route(state: State, ctx: Context) -> dict[str, Any]:
+def route(state: State, ctx: Context) -> Update:
     """The team of the highest score; where two are equal, chance decides, the same way in every run."""
     best = max(state["scores"].values())
     return {"team": ctx.rng.choice([team for team, score in state["scores"].items() if score == best])}

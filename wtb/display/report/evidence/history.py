@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.changes import changed_nodes
 from wtb.analysis.matrix.build import build
@@ -33,7 +33,7 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
     left_out = len(every) - len(rows)
     kept = {row.id: matrix if row.id == sweep.id else _matrix(database, row) for row in rows}
     sweeps: list[HistoricSweep] = []
-    before: Mapping[str, Any] | None = None
+    before: Mapping[str, Mapping[str, str]] | None = None
     for row in rows:
         sweeps.append(
             {

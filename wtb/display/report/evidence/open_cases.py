@@ -18,6 +18,8 @@ from wtb.store.read import details, evidence, queries
 from wtb.store.rows import ExecutionRow, SweepRow
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from wtb.core.documents.executions import CallDocument, ExecutionDocument, InvocationDocument, ShownStep
     from wtb.core.documents.matrix import MatrixDocument
     from wtb.core.documents.report import (
@@ -187,7 +189,7 @@ def _case(source: _Source, number: int, why: str, sides: Sequence[tuple[int, str
 
 
 def _side(
-    source: _Source, combination: int, execution_id: str, given: Mapping[str, Any], workspace: str | None
+    source: _Source, combination: int, execution_id: str, given: Mapping[str, JsonValue], workspace: str | None
 ) -> OpenedSide:
     database, room = source.database, source.room
     row = queries.find_execution(database, execution_id)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from wtb.core import texts
+from wtb.core.documents.events import EventCountsDocument, EventDocument
 from wtb.display.tables import grid, wrapped
 
 
 def lines(
-    events: Iterable[Mapping[str, Any]], choices: Sequence[Mapping[str, str]], width: int, color: bool = False
+    events: Iterable[EventDocument], choices: Sequence[Mapping[str, str]], width: int, color: bool = False
 ) -> Iterator[str]:
     """Time, severity, case and words of each event; the date where it changes.
 
@@ -29,7 +29,7 @@ def lines(
         yield from found[1:]
 
 
-def counts(document: Mapping[str, Any], width: int, color: bool = False) -> str:
+def counts(document: EventCountsDocument, width: int, color: bool = False) -> str:
     """How many events there are of each kind and severity."""
     rows = [[row["kind"], row["severity"], f"{row['count']:,}"] for row in document["events"]]
     return grid(["kind", "severity", "count"], rows, width, right={"count"}, color=color)
