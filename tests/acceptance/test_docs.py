@@ -38,6 +38,7 @@ import psutil
 import pytest
 import typer
 
+from tests.support import forkserver
 from tests.support.databases import quick_disk
 from tests.support.project import run_inside
 from wtb.config.yaml_reader import parse
@@ -59,6 +60,7 @@ ELSEWHERE = ("git ", "pip ", "uv ", "source ")  # commands that reach beyond the
 ALONE = re.compile(r"wtb (?!up\b|down\b)[^|&;<>$`(]*")  # nothing for a shell to do, and no process that stays
 PATIENCE_S = 120.0
 HOME = "/home/ana/demo"  # what the page's folder is called in output
+PROGRAMS = ".programs"  # a folder in it
 
 _FENCE = re.compile(r"(```+|~~~+)\s*(\w*)\s*(.*)")
 _COMMENT = re.compile(r"<!--\s*(.+?)\s*-->")
@@ -259,7 +261,7 @@ class Page:
             # Loading the plugins that happen to be installed is most of what a pytest of ours takes.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": "wtb.integrations.pytest_plugin",
-            "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}",
+            "PATH": f"{self.folder / PROGRAMS}:{Path(sys.executable).parent}:{kept['PATH']}",
             "NO_COLOR": "1",
             "TERM": "dumb",
         }
@@ -296,6 +298,8 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert len(str(place)) == len(HOME)
     place.mkdir(0o711)  # for root, the servers of a stack run as a user who has to pass through
     (place / "examples").symlink_to(ROOT / "examples")
+    (place / PROGRAMS).mkdir()
+    forkserver.write_stand_in(place / PROGRAMS)
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(place)
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])

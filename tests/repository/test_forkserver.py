@@ -8,11 +8,13 @@ import os
 import select
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import forkserver
+from tests.support.project import PATIENCE_S, Project
 
 
 def test_the_server_outlives_whoever_asked_it(tmp_path: Path) -> None:
@@ -50,3 +52,46 @@ def test_servers_that_another_process_has_started_are_asked(monkeypatch: pytest.
     monkeypatch.setattr(forkserver, "_addresses", {})
     forkserver.share_servers([(["plain", None, None], "there")])
     assert forkserver._server("plain", {}) == "there"
+
+
+HOLDS = """
+import os
+import time
+
+from wtb import END, Workflow
+
+wf = Workflow("flow")
+
+
+@wf.node
+def held(state):
+    open({began!r}, "w").close()
+    while not os.path.exists({gate!r}):
+        time.sleep(0.01)
+
+
+wf.entry(held)
+wf.edge(held, END)
+"""
+
+
+def test_a_stand_in_has_the_streams_and_the_exit_code_of_its_command(empty_project: Project) -> None:
+    forkserver.write_stand_in(empty_project.folder)
+    command = [empty_project.folder / "wtb", "start", "none:wf", "--input", "-"]
+    done = subprocess.run(command, cwd=empty_project.folder, input="{}", text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none" in done.stderr
+
+
+def test_a_stand_in_hands_signals_on(empty_project: Project) -> None:
+    forkserver.write_stand_in(empty_project.folder)
+    began, gate = (empty_project.folder / name for name in ("began", "gate"))
+    empty_project.write({"flow.py": HOLDS.format(began=str(began), gate=str(gate))})
+    command = [empty_project.folder / "wtb", "start", "flow:wf"]
+    with subprocess.Popen(command, cwd=empty_project.folder, stderr=subprocess.PIPE) as process:
+        empty_project.until(began.exists, "the node to begin")
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert any(b"stopping" in line for line in process.stderr)
+        gate.touch()
+        assert process.wait(PATIENCE_S) == 130

@@ -201,6 +201,29 @@ def start(
     return _ask(_server("commands", env), asked, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
 
 
+# What it needs of Python is little, so that it starts in a fiftieth of what `wtb` takes.
+_STAND_IN = """#!{python} -IS
+import array, json, os, signal, socket, sys
+
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.connect("\\0" + {address!r})
+asked = {{"args": ["wtb", *sys.argv[1:]], "cwd": os.getcwd(), "env": dict(os.environ), "nodes": {nodes!r}}}
+server.sendmsg([json.dumps(asked).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))])
+pid = int(server.recv(16))
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, lambda number, frame: os.kill(pid, number))
+code = int(server.recv(16) or -signal.SIGKILL)
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+def write_stand_in(folder: Path) -> None:
+    """Write a program `wtb` that has a server fork the command, for the PATH of a shell. Signals go to the command."""
+    file = folder / "wtb"
+    file.write_text(_STAND_IN.format(python=sys.executable, address=_server("commands", {}), nodes=_nodes), "utf-8")
+    file.chmod(0o755)
+
+
 class Script:
     """A process that runs code like `python -c CODE ARGS`, with all that commands import there: what of
     `subprocess.Popen` tests use. Its stdin and stdout are pipes of text; the end of a `with` block ends it.
