@@ -41,7 +41,7 @@ NAVIGATION = {
         "docs/python",
         "docs/api",
     ],
-    "Read results": ["docs/results", "docs/statistics", "docs/report"],
+    "Read results": ["docs/results", "docs/statistics", "docs/report", "docs/pages"],
     "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],
     "Steer executions": ["docs/control", "docs/rollback", "docs/archive"],
     "See examples": ["examples/retrieval/README", "examples/langgraph/README", "examples/ci/README"],

@@ -18,13 +18,14 @@ from starlette.responses import Response, StreamingResponse
 from wtb.core.errors import WTBError
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
-from wtb.hosting.api.follow import router
+from wtb.hosting.api import figures, follow
 from wtb.hosting.api.guard import OPEN, Guard, Limits
 from wtb.hosting.api.identities import Identities, Identity
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
+from wtb.hosting.pages.static import page_routes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -82,7 +83,9 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
             operation_id=_id_of(route),
             response_model=None,
         )
-    app.include_router(router(context, streams))
+    app.include_router(follow.router(context, streams))
+    app.include_router(figures.router(context))
+    app.router.routes.extend(page_routes())
     app.state.streams = streams
     return app
 

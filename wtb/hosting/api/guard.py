@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wtb.core.errors import WTBError
 from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.problems import Problem, problem_of
+from wtb.hosting.api.routes import PREFIX
 
-OPEN = frozenset({"/api/v1/health"})  # what a load balancer may ask, without a token
+OPEN = frozenset({f"{PREFIX}/health"})  # what a load balancer may ask, without a token; pages hold nothing of anybody
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Guard:
 
     async def _unknown(self, scope: Scope, headers: Headers) -> Problem | None:
         """Note who asks, or return what they are told if that is nobody."""
-        if scope["path"] in OPEN:
+        if scope["path"] in OPEN or not scope["path"].startswith(PREFIX):
             return None
         try:
             identity = await self._identities.find(headers.get("authorization", ""))

@@ -1,0 +1,375 @@
+"""The pages in a real browser, on a real server: what they show is what commands show, whatever users wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.hosting.api.serving import TOKEN, Server
+from tests.support.browser import executable, started
+from tests.support.project import Project
+from wtb.display.matrix.sentences import answers
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+HOSTILE = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
+GATED = """
+from pathlib import Path
+
+from wtb import END, Workflow, evaluator
+
+wf = Workflow("gated", state=dict)
+
+
+@wf.node
+def wait(state, *, by: int = 0):
+    while not Path("{gate}").exists():
+        pass
+    return {{"x": state["x"] + by}}
+
+
+wait.variant("more", by=1)
+wf.entry(wait)
+wf.edge(wait, END)
+
+
+@evaluator(better="higher")
+def total(case, result):
+    return float(result.state["x"])
+"""
+
+
+@dataclass
+class Site:
+    """A server, and pages of a browser that look at it."""
+
+    server: Server
+    browser: Browser
+    opened: list[Page] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def open(self, path: str, *, token: str | None = TOKEN, width: int = 1280, dark: bool = False) -> Page:
+        """Open a page, signed in; errors, violations of the policy and requests to elsewhere are faults."""
+        scheme = "dark" if dark else "light"
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", lambda message: self._hear(message.type, message.text))
+        page.on("request", lambda request: request.url.startswith(self.url) or self.faults.append(request.url))
+        if token is not None:
+            page.add_init_script(f"sessionStorage.setItem('wtb.token', {json.dumps(token)})")
+        page.goto(self.url + path)
+        self.opened.append(page)
+        return page
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind == "error" and "Failed to load resource" not in text:  # what a page shows in its own words
+            self.faults.append(text)
+
+    def close(self) -> None:
+        for page in self.opened:
+            page.context.close()
+        self.opened.clear()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert executable(), "there is no Chromium: `make chromium` installs one"
+    with started() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A sweep with hostile names, and the same again with other code."""
+    project = Project(tmp_path_factory.mktemp("pages"))
+    flow = (
+        "from wtb import END, Workflow, evaluator\n\n"
+        'wf = Workflow("<b>qa</b>", state=dict)\n\n'
+        "@wf.node\ndef read(state, *, by: float = 0.0):\n"
+        f"    print({HOSTILE!r})\n"
+        '    if by == 9 and state["x"] == 2:\n        raise ValueError(f"no <i>{state[\'x\']}</i>")\n'
+        f'    return {{"text": {HOSTILE!r}, "x": state["x"] * (1 + by)}}\n\n'
+        "@wf.node\ndef answer(state, *, more: float = 0.0):\n"
+        '    return {"answer": state["x"] + more, "long": list(range(3000))}\n\n'
+        f"read.variant({HOSTILE!r}, by=1.0)\nread.variant('broken', by=9)\nanswer.variant('more', more=0.5)\n"
+        "wf.entry(read)\nwf.edge(read, answer)\nwf.edge(answer, END)\n\n"
+        '@evaluator(better="higher")\ndef right(case, result):\n    return float(result.state["answer"] > 6)\n'
+    )
+    cases = [{"id": f"{HOSTILE}{number}", "input": {"x": number}} for number in range(12)]
+    project.write(
+        {
+            "qa.py": flow,
+            "cases.jsonl": "\n".join(map(json.dumps, cases)),
+            "sweep.yaml": 'sweep: "<b>first</b>"\nworkflow: qa:wf\ncases: cases.jsonl\n'
+            'vary: {read: all, answer: all}\nevaluate: ["qa:right"]\n',
+        }
+    )
+    project.inside("run", "sweep.yaml", "--quiet")
+    project.write({"qa.py": flow.replace("> 6", "> 8").replace("more: float = 0.0", "more: float = -0.25")})
+    project.inside("run", "sweep.yaml", "--quiet")
+    yield project
+    project.close()
+
+
+@pytest.fixture(scope="module")
+def serving(finished: Project, browser: Browser) -> Iterator[Site]:
+    server = Server(finished)
+    server.start()
+    assert server.running is not None
+    with server.running:
+        yield Site(server, browser)
+
+
+@pytest.fixture
+def site(serving: Site) -> Iterator[Site]:
+    """The site of the module; each test leaves it without a fault."""
+    serving.faults.clear()
+    yield serving
+    assert not serving.faults
+    ran = [page.evaluate("window.ran") for page in serving.opened]
+    serving.close()
+    assert not any(ran)
+
+
+def sweeps(project: Project) -> list[str]:
+    """The ids of its sweeps, the oldest first."""
+    return [id for (id,) in project.query("SELECT id FROM sweeps ORDER BY created_at")]
+
+
+def test_who_is_not_known_signs_in_and_is_remembered_until_they_sign_out(site: Site) -> None:
+    page = site.open("/", token=None)
+    page.get_by_label("Token").fill("not a token")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("This token is of no use here").wait_for()
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("heading", name="Sweeps").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="Sweeps").wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+
+
+def test_a_list_of_sweeps_leads_to_each_and_is_filtered_in_its_address(site: Site, finished: Project) -> None:
+    page = site.open("/")
+    page.locator("tbody tr").nth(1).wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("nothing of this name")
+    page.get_by_text("No sweep matches.").wait_for()
+    assert "text=nothing" in page.url
+    page.get_by_role("searchbox").fill("first")
+    page.locator("tbody tr").first.get_by_role("link").click()
+    page.wait_for_url(f"**/sweeps/{sweeps(finished)[-1]}")
+
+
+def test_a_sweep_shows_the_answer_and_the_figures_of_the_command(site: Site, finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    document = finished.inside("matrix", sweep, "--format", "json").json
+    page = site.open(f"/sweeps/{sweep}")
+    for sentence in answers(document):
+        page.get_by_text(sentence, exact=True).wait_for()
+    rows = page.locator("main table").first.locator("tbody tr")
+    assert rows.count() == len(document["rows"]) == 6
+    text = " ".join(page.locator("main table").first.inner_text().split())
+    for row in document["rows"]:
+        assert f"{row['metrics']['right']['mean']:.3f}" in text
+        assert row["combination"]["read"] in text
+    assert rows.first.inner_text().lstrip().startswith(("★", "☆"))
+
+
+def test_every_cell_can_be_reached_by_keyboard_and_opens_its_execution(site: Site, finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    page = site.open(f"/sweeps/{sweep}?sort=number")
+    grid = page.get_by_role("grid")
+    grid.focus()
+    assert grid.get_attribute("aria-rowcount") == "6"
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    cell = grid.get_by_role("gridcell")
+    assert f"{HOSTILE}2" in cell.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/executions/*")
+    asked = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
+    asked += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = 1"
+    ((expected,),) = finished.query(asked, sweep=sweep, case=f"{HOSTILE}2")
+    assert page.url.endswith(expected)
+
+
+def test_an_execution_shows_what_each_step_wrote_and_said(site: Site, finished: Project) -> None:
+    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
+    page = site.open(f"/executions/{execution}")
+    steps = page.locator(".steps > li")
+    steps.first.locator("summary").first.click()
+    opened = steps.first.inner_text()
+    assert opened.count(HOSTILE) >= 2  # what it wrote, and what it printed
+    page.get_by_role("button", name="Show all of it").first.click()
+    assert "2999" in page.locator("main").inner_text()
+
+
+def test_why_cells_failed_stands_once_for_each_cause(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab=failures")
+    page.get_by_role("heading", name="2 × read ValueError").wait_for()
+    page.get_by_text("no <i>2</i>").wait_for()
+
+
+def test_two_sweeps_that_are_chosen_are_compared(site: Site, finished: Project) -> None:
+    page = site.open("/")
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Compare the two").click()
+    before, after = sweeps(finished)
+    page.wait_for_url(f"**/compare/{before}/{after}")
+    verdict = finished.inside("compare", before, after, "--format", "json").json["verdict"]
+    page.get_by_text(f"Verdict: {verdict}").wait_for()
+    page.get_by_text("code of answer = default").wait_for()
+
+
+@pytest.mark.parametrize("tab", ["tree", "log", "run"])
+def test_what_a_report_has_is_there_before_one_is_written(site: Site, finished: Project, tab: str) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab={tab}")
+    expected = {"tree": "without sharing", "log": "sweep.completed", "run": "fingerprints"}
+    page.get_by_text(expected[tab]).first.wait_for()
+
+
+PLACES = ("/", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere-known")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished: Project, dark: bool) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    sweep = sweeps(finished)[0]
+    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
+    tabs = [f"/sweeps/{sweep}?tab={tab}" for tab in ("matrix", "tree", "failures", "log", "run")]
+    for path in (*PLACES[:-1], *tabs, f"/executions/{execution}", "/compare/{}/{}".format(*sweeps(finished))):
+        page = site.open(path, dark=dark)
+        page.locator("main h1").first.wait_for()
+        page.get_by_text("Loading").first.wait_for(state="hidden")
+        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+        assert found.violations_count == 0, f"{path}\n{found.generate_report()}"
+
+
+def test_pages_fit_a_telephone(site: Site, finished: Project) -> None:
+    for path in (*PLACES[:-1], f"/sweeps/{sweeps(finished)[0]}"):
+        page = site.open(path, width=360)
+        page.locator("main h1").first.wait_for()
+        page.get_by_text("Loading").first.wait_for(state="hidden")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_the_sheet_of_keys_opens_and_keys_go_to_pages(site: Site) -> None:
+    page = site.open("/")
+    page.get_by_role("heading", name="Sweeps").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("i")
+    page.get_by_role("heading", name="Inbox").wait_for()
+
+
+def test_what_is_not_there_is_told_in_the_words_of_the_server(site: Site) -> None:
+    page = site.open("/sweeps/no-such-sweep")
+    page.get_by_role("alert").get_by_text("no-such-sweep").wait_for()
+
+
+def wait_until(page: Page, condition: Callable[[], bool], what: str) -> None:
+    """Wait while the page lives on."""
+    Project.until(lambda: page.evaluate("1") and condition(), what)
+
+
+def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed(
+    tmp_path: Path, browser: Browser
+) -> None:
+    project = Project(tmp_path / "gated")
+    gate = tmp_path / "gate"
+    project.write(
+        {
+            "gated.py": GATED.format(gate=gate),
+            "cases.jsonl": "\n".join(json.dumps({"id": f"c{n}", "input": {"x": n}}) for n in range(6)),
+            "sweep.yaml": 'workflow: gated:wf\ncases: cases.jsonl\nvary: {wait: all}\nevaluate: ["gated:total"]\n'
+            "run: {concurrency: 1, pool: thread}\n",
+        }
+    )
+    server = Server(project)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        project.until(lambda: project.query("SELECT 1 FROM cells WHERE status = 'running'"), "it runs")
+        server.start()
+        site = Site(server, browser)
+        page = site.open("/sweeps/gated")
+        page.get_by_text("0 / 12").wait_for()
+        page.get_by_role("button", name="Pause").wait_for()
+        server.kill()
+        page.get_by_text("The connection was lost").wait_for()
+        server.start()
+        page.get_by_text("The connection was lost").wait_for(state="hidden")
+        gate.touch()
+        page.get_by_text("12 / 12").wait_for()
+        page.get_by_text("completed").first.wait_for()
+        page.locator("main table").first.get_by_text("3.500").wait_for()
+        running.wait(check=0)
+    site.close()
+    server.kill()
+    project.close()
+
+
+def columns(project: Project, ref: str, metric: str) -> Any:
+    """What a server sends, read without the code that wrote it."""
+    import struct
+
+    import numpy as np
+
+    from wtb.operations.context import Context
+    from wtb.operations.inspection.columns import cell_columns
+    from wtb.store.database import Database
+
+    with Context(Database(f"sqlite:///{project.file}")) as context:
+        data = cell_columns(context, ref, metric).encode()
+    (size,) = struct.unpack_from("<I", data)
+    head = json.loads(data[4 : 4 + size])
+    shape = len(head["combinations"]), len(head["cases"]), head["repeats"]
+    cells = shape[0] * shape[1] * shape[2]
+    start = 4 + size
+    status = np.frombuffer(data, np.uint8, cells, start).reshape(shape)
+    score = np.frombuffer(data, "<f4", cells, start + cells + -cells % 4).reshape(shape)
+    return head, status, score
+
+
+def test_columns_hold_every_cell_as_the_command_lists_it(finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    head, status, score = columns(finished, sweep, "right")
+    listed = finished.inside("show", sweep, "--cells", "--format", "json").json["cells"]
+    assert len(listed) == status.size == 72
+    for cell in listed:
+        at = head["combinations"].index(cell["combination"]), head["cases"].index(cell["case"]), cell["repeat"]
+        assert head["statuses"][status[at]] == cell["status"]
+        value = cell["scores"].get("right")
+        assert (score[at] != score[at]) if value is None else score[at] == value
+
+
+@pytest.mark.skipif(shutil.which("npx") is None, reason="TypeScript needs Node")
+@pytest.mark.slow
+def test_types_in_comments_hold() -> None:
+    import subprocess
+
+    from wtb.hosting.pages.static import WEB
+
+    options = "--allowJs --checkJs --noEmit --strict --target es2022 --module esnext --moduleResolution bundler"
+    files = [str(path) for path in WEB.rglob("*.js") if "vendor" not in path.parts]
+    lib = "--lib es2022,dom,dom.iterable,dom.asynciterable --skipLibCheck"
+    command = ["npx", "--yes", "--package", "typescript@7", "tsc", *options.split(), *lib.split(), *files]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    assert not [line for line in told.splitlines() if "/vendor/" not in line and ": error" in line]

@@ -1,0 +1,69 @@
+"""Sends the pages: one document for every address of theirs, and the files that it names."""
+
+from __future__ import annotations
+
+import hashlib
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Route
+
+WEB = Path(__file__).parent / "web"
+STATIC = "/static"
+
+# Scripts, styles and pictures come from here alone, and none stands within a document: what users wrote, or what their
+# nodes put out, is never run.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_KEPT = "public, max-age=31536000, immutable"  # a changed file has another address
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+def page_routes() -> list[Route]:
+    """Return the routes of the pages; they are asked without a token, since they hold nothing of anybody."""
+    files = {path.relative_to(WEB).as_posix(): path for path in WEB.rglob("*") if path.suffix in _TYPES}
+    version = _digest()
+    document = (WEB / "index.html").read_text("utf-8").replace("VERSION", version)
+
+    def page(_: Request) -> Response:
+        return HTMLResponse(document, headers={**HEADERS, "Cache-Control": "no-cache"})
+
+    def file(request: Request) -> Response:
+        path = files.get(request.path_params["path"])
+        if path is None or request.path_params["version"] != version:
+            return Response("there is no such file", HTTPStatus.NOT_FOUND, HEADERS, "text/plain")
+        return FileResponse(path, headers={**HEADERS, "Cache-Control": _KEPT}, media_type=_TYPES[path.suffix])
+
+    pages = ("/", "/sweeps/{ref}", "/executions/{ref}", "/compare/{before}/{after}")
+    lists = ("/inbox", "/schedules", "/workers", "/costs", "/access")
+    return [
+        Route(f"{STATIC}/{{version}}/{{path:path}}", file, methods=["GET"]),
+        *(Route(path, page, methods=["GET"]) for path in (*pages, *lists)),
+    ]
+
+
+def _digest() -> str:
+    """Return what stands for the contents of files in addresses."""
+    digest = hashlib.sha256()
+    for path in sorted(WEB.rglob("*")):
+        if path.is_file():
+            digest.update(path.relative_to(WEB).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,101 @@
+/** Numbers, times and values as text. */
+import { words } from "./words.js";
+
+const whole = new Intl.NumberFormat("en");
+const money = new Intl.NumberFormat("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
+const clock = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+
+/** @param {number | null | undefined} value */
+export function count(value) {
+  return value === null || value === undefined ? words.unknown : whole.format(value);
+}
+
+/** A figure with three decimals, as the commands show it. @param {number | null | undefined} value */
+export function figure(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return words.unknown;
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 0.0005 || size >= 1e6)) return value.toExponential(2);
+  return size >= 1000 ? whole.format(Math.round(value)) : value.toFixed(size >= 100 ? 1 : 3);
+}
+
+/** A difference, with its sign. @param {number | null | undefined} value */
+export function difference(value) {
+  if (value === null || value === undefined) return words.unknown;
+  const text = figure(Math.abs(value));
+  return value > 0 ? `+${text}` : value < 0 ? `−${text}` : text;
+}
+
+/** @param {number | null | undefined} p */
+export function probability(p) {
+  if (p === null || p === undefined) return "";
+  return p < 0.001 ? "<0.001" : p.toFixed(3);
+}
+
+/** @param {number | null | undefined} value */
+export function usd(value) {
+  return value === null || value === undefined ? words.unknown : money.format(value);
+}
+
+/** Seconds as a length of time. @param {number | null | undefined} seconds */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return words.unknown;
+  if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
+  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.1 ? 1 : 0)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+}
+
+/** @param {string | null | undefined} iso */
+export function date(iso) {
+  return iso ? clock.format(new Date(iso)) : words.unknown;
+}
+
+/** How long ago, or until when. @param {string | null | undefined} iso @param {number} now milliseconds */
+export function ago(iso, now = Date.now()) {
+  if (!iso) return words.unknown;
+  const seconds = (new Date(iso).getTime() - now) / 1000;
+  const size = Math.abs(seconds);
+  if (size < 60) return relative.format(Math.round(seconds), "second");
+  if (size < 3600) return relative.format(Math.round(seconds / 60), "minute");
+  if (size < 86400) return relative.format(Math.round(seconds / 3600), "hour");
+  return relative.format(Math.round(seconds / 86400), "day");
+}
+
+/** Seconds between two times. @param {string | null} start @param {string | null} end */
+export function between(start, end) {
+  return start && end ? (new Date(end).getTime() - new Date(start).getTime()) / 1000 : null;
+}
+
+/** A combination in words. @param {Record<string, string>} combination @param {string[]} [only] nodes to name */
+export function combination(combination, only) {
+  const nodes = only ?? Object.keys(combination);
+  return nodes.map((node) => `${node}=${combination[node]}`).join(" ") || words.none;
+}
+
+const LINE = 90;
+
+/** A value of a state as text that can be read: what fits a line stands on one. @param {unknown} value @param {string} [indent] @returns {string} */
+export function asText(value, indent = "") {
+  if (typeof value === "string" && indent === "") return value;
+  const short = JSON.stringify(value) ?? "";
+  if (short.length + indent.length <= LINE || typeof value !== "object" || value === null) return short;
+  const inner = `${indent}  `;
+  if (Array.isArray(value)) {
+    if (value.every((one) => typeof one !== "object")) return filled(value.map((one) => JSON.stringify(one)), indent);
+    return `[\n${value.map((one) => inner + asText(one, inner)).join(",\n")}\n${indent}]`;
+  }
+  const lines = Object.entries(value).map(([key, one]) => `${inner}${JSON.stringify(key)}: ${asText(one, inner)}`);
+  return `{\n${lines.join(",\n")}\n${indent}}`;
+}
+
+/** A list of plain values, as many on a line as fit. @param {string[]} parts @param {string} indent */
+function filled(parts, indent) {
+  const lines = [""];
+  for (const part of parts) {
+    if (lines[lines.length - 1].length + part.length > LINE) lines.push("");
+    lines[lines.length - 1] += `${part}, `;
+  }
+  return `[\n${lines.map((line) => `${indent}  ${line.trimEnd()}`).join("\n").replace(/,$/, "")}\n${indent}]`;
+}

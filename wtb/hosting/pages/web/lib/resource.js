@@ -1,0 +1,46 @@
+/** What pages show while they ask, once they know, and where it failed. */
+import { Problem } from "./api.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { words } from "./words.js";
+
+/**
+ * Ask for something when it is first needed and whenever `keys` change.
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} ask
+ * @param {unknown[]} keys
+ * @param {number | null} [everyMs] ask again after so long, while the page is seen
+ * @returns {{data: T | undefined, error: unknown, reload: () => void}} what was known before stays until there is more
+ */
+export function useResource(ask, keys, everyMs = null) {
+  const [found, setFound] = useState(/** @type {{data?: T, error?: unknown}} */ ({}));
+  const [asked, setAsked] = useState(0);
+  const latest = useRef(ask);
+  latest.current = ask;
+  useEffect(() => setFound({}), keys);
+  useEffect(() => {
+    const ending = new AbortController();
+    latest.current(ending.signal).then(
+      (data) => ending.signal.aborted || setFound({ data }),
+      (error) => ending.signal.aborted || setFound((before) => ({ ...before, error })),
+    );
+    return () => ending.abort();
+  }, [...keys, asked]);
+  useEffect(() => {
+    if (everyMs === null) return;
+    const timer = setInterval(() => document.hidden || setAsked((count) => count + 1), everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
+  return { data: found.data, error: found.error, reload: () => setAsked((count) => count + 1) };
+}
+
+/** What stands in place of something that is not known yet, or never will be. @param {any} props */
+export function Waiting({ resource }) {
+  const { error, data, reload } = resource;
+  if (!error) return data === undefined ? html`<p class="quiet" role="status">${words.loading}</p>` : null;
+  if (!(error instanceof Problem)) return html`<p class="notice" role="status">${words.offline}</p>`;
+  return html`<div class="problem" role="alert">
+    <h2>${error.status === 404 ? words.error.notFound : words.error.title}</h2>
+    <p>${error.message}</p>
+    <button onClick=${reload}>${words.retry}</button>
+  </div>`;
+}

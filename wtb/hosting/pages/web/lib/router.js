@@ -1,0 +1,40 @@
+/** The address is the state of a page: its path says which page it is, its query how it is looked at. */
+import { html, signal } from "./html.js";
+
+export const address = signal(read());
+
+function read() {
+  return { path: location.pathname, query: Object.fromEntries(new URLSearchParams(location.search)) };
+}
+
+addEventListener("popstate", () => (address.value = read()));
+
+/** @param {string} url @param {{replace?: boolean}} [how] */
+export function navigate(url, how = {}) {
+  if (how.replace) history.replaceState(null, "", url);
+  else history.pushState(null, "", url);
+  address.value = read();
+  if (!how.replace) scrollTo(0, 0);
+}
+
+/** Change how a page is looked at; what is empty is left out. @param {Record<string, string | null>} changes */
+export function look(changes) {
+  const query = { ...address.value.query };
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === "") delete query[name];
+    else query[name] = value;
+  }
+  const text = new URLSearchParams(query).toString();
+  navigate(address.value.path + (text ? `?${text}` : ""), { replace: true });
+}
+
+/** A link within the pages. @param {any} props */
+export function Link({ to, children, ...rest }) {
+  /** @param {MouseEvent} event */
+  function go(event) {
+    if (event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    navigate(to);
+  }
+  return html`<a href=${to} onClick=${go} ...${rest}>${children}</a>`;
+}

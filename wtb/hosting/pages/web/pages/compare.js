@@ -1,0 +1,50 @@
+/** Two sweeps: what was changed, what got worse, and whether that is more than chance. */
+import { get, segment } from "../lib/api.js";
+import { combination, difference, figure, probability } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { useResource, Waiting } from "../lib/resource.js";
+import { Link } from "../lib/router.js";
+import { words } from "../lib/words.js";
+
+const SHOWN = 100;
+
+/** @param {{parts: string[]}} props */
+export function ComparePage({ parts: [before, after] }) {
+  const resource = useResource((signal) => get(`/sweeps/${segment(before)}/compare/${segment(after)}`, {}, signal), [before, after]);
+  const found = resource.data;
+  if (!found) return html`<h1>${words.compare.title}</h1><${Waiting} resource=${resource} />`;
+  return html`<div class="head"><h1><${Link} to=${`/sweeps/${segment(found.before.id)}`}>${found.before.name}<//> → <${Link} to=${`/sweeps/${segment(found.after.id)}`}>${found.after.name}<//></h1></div>
+    <p class="answer">${words.compare.verdict}: <b>${found.verdict}</b>${found.because?.length ? ` – ${[found.because].flat().join(" ")}` : ""}</p>
+    <h2>${words.compare.changed}</h2><${Changed} changed=${found.changed} />
+    <h2>${words.sweep.tabs.matrix}</h2><${Rows} rows=${found.rows} />
+    <${Cells} title=${words.compare.worse} cells=${found.cells.worse ?? []} />
+    <${Cells} title=${words.compare.better} cells=${found.cells.better ?? found.cells.fixed ?? []} />`;
+}
+
+/** @param {{changed: any}} props */
+function Changed({ changed }) {
+  const items = [
+    ...changed.code.map((/** @type {any} */ one) => `code of ${one.node} = ${one.variant}`),
+    ...changed.settings.map((/** @type {any} */ one) => `${one.key}: ${JSON.stringify(one.before)} → ${JSON.stringify(one.after)}`),
+    ...(changed.variants?.added ?? []).map((/** @type {any} */ one) => `+ ${one.node} = ${one.variant}`),
+    ...(changed.variants?.removed ?? []).map((/** @type {any} */ one) => `− ${one.node} = ${one.variant}`),
+  ];
+  return items.length ? html`<ul>${items.map((text) => html`<li class="mono">${text}</li>`)}</ul>` : html`<p class="quiet">${words.compare.same}</p>`;
+}
+
+/** @param {{rows: any[]}} props */
+function Rows({ rows }) {
+  return html`<div class="scroll"><table><tbody>${rows.map(
+    (row) => html`<tr><td class="mono name">${combination(row.combination)}</td><td><b>${row.verdict}</b></td>
+      <td>${Object.entries(row.metrics).map(([name, /** @type {any} */ one]) => html`<div>${name}: ${figure(one.before)} → ${figure(one.after)} (${difference(one.delta)}${one.p_worse === null ? "" : `, p of worse ${probability(one.p_worse)}`})</div>`)}</td></tr>`,
+  )}</tbody></table></div>`;
+}
+
+/** @param {{title: string, cells: any[]}} props */
+function Cells({ title, cells }) {
+  if (!Array.isArray(cells) || !cells.length) return null;
+  return html`<h2>${title}</h2><div class="scroll"><table><tbody>${cells.slice(0, SHOWN).map(
+    (one) => html`<tr><td>${one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td><td class="num">${figure(one.before)} → ${figure(one.after)}</td>
+      <td>${(one.executions?.after ?? null) ? html`<${Link} class="mono" to=${`/executions/${segment(one.executions.after)}`}>${one.executions.after.slice(-6)}<//>` : null}</td></tr>`,
+  )}</tbody></table></div>`;
+}

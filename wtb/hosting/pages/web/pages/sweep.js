@@ -1,0 +1,198 @@
+/** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
+import { get, post, segment } from "../lib/api.js";
+import { getColumns } from "../lib/columns.js";
+import { between, duration, usd } from "../lib/format.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { useResource, Waiting } from "../lib/resource.js";
+import { address, Link, look, navigate } from "../lib/router.js";
+import { follow } from "../lib/stream.js";
+import { words } from "../lib/words.js";
+import { Causes } from "../views/causes.js";
+import { HeatMap } from "../views/heat_map.js";
+import { Log } from "../views/log.js";
+import { MatrixTable, rowsByEvidence } from "../views/matrix_table.js";
+import { Effects, SharingTree } from "../views/sharing_tree.js";
+import { Progress, Status } from "../views/status.js";
+import { WhatWasRun } from "../views/what_was_run.js";
+
+const TABS = /** @type {const} */ (["matrix", "tree", "failures", "log", "run"]);
+const ENDED = ["completed", "failed", "cancelled"];
+const CELLS_MS = 700; // between two looks at the cells while they change
+const FIGURES_MS = 5_000; // between two of the figures, which cost a server more
+
+/** @param {{parts: string[]}} props */
+export function SweepPage({ parts: [ref] }) {
+  const { tab = "matrix", metric } = address.value.query;
+  const status = useResource((signal) => get(`/sweeps/${segment(ref)}/status`, {}, signal), [ref]);
+  const figures = useResource((signal) => get(`/sweeps/${segment(ref)}/figures`, {}, signal), [ref]);
+  const matrix = figures.data?.matrix;
+  const shown = metric ?? matrix?.primary ?? null;
+  const columns = useResource((signal) => getColumns(ref, shown, signal), [ref, shown]);
+  const sweep = status.data?.sweep;
+  const isLive = sweep !== undefined && !ENDED.includes(sweep.status);
+  const isConnected = useLive(ref, isLive, { status, figures, columns });
+
+  useEffect(() => {
+    if (sweep) document.title = `${sweep.name} · WTB`;
+  }, [sweep?.name]);
+
+  if (!sweep) return html`<${Waiting} resource=${status} />`;
+  return html`<${Heading} status=${status.data} reload=${status.reload} isLive=${isLive} />
+    ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
+    ${(figures.data?.answers ?? []).map((/** @type {string} */ text) => html`<p class="answer">${text}</p>`)}
+    ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
+    ${(matrix?.warnings ?? []).map((/** @type {string} */ text) => html`<p class="notice">${text}</p>`)}
+    <nav class="tabs" aria-label=${sweep.name}>
+      ${TABS.map((one) => html`<${Link} to=${`${address.value.path}?tab=${one}`} aria-current=${tab === one ? "page" : undefined}>${words.sweep.tabs[one]}<//>`)}
+    </nav>
+    <${Tab} tab=${tab} sweep=${ref} figures=${figures} columns=${columns} metric=${shown} status=${status.data} />`;
+}
+
+/** @param {any} props */
+function Tab({ tab, sweep, figures, columns, metric, status }) {
+  const report = useResource(
+    (signal) => (tab === "tree" || tab === "run" ? get(`/sweeps/${segment(sweep)}/report`, {}, signal) : Promise.resolve(null)),
+    [sweep, tab === "tree" || tab === "run"],
+  );
+  if (tab === "failures") return html`<${Causes} failures=${status.failures} />`;
+  if (tab === "log") return html`<${Log} sweep=${sweep} />`;
+  if (tab === "tree" || tab === "run") {
+    if (!report.data) return html`<${Waiting} resource=${report} />`;
+    if (tab === "run") return html`<${WhatWasRun} provenance=${report.data.provenance} />`;
+    return html`<${SharingTree} tree=${report.data.tree} matrix=${report.data.matrix} />
+      <${Effects} attribution=${report.data.attribution} />`;
+  }
+  if (!figures.data) return html`<${Waiting} resource=${figures} />`;
+  return html`<${Figures} sweep=${sweep} matrix=${figures.data.matrix} columns=${columns} metric=${metric} />`;
+}
+
+/** The table of rows, and every cell below it. @param {any} props */
+function Figures({ sweep, matrix, columns, metric }) {
+  const { sort = "evidence", differ = "" } = address.value.query;
+  const order = sort === "evidence" ? rowsByEvidence(matrix, metric) : matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index);
+  if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
+  const measure = matrix.metrics[metric];
+  return html`<div class="bar">
+      <label>${words.sweep.metric}
+        <select value=${metric} onChange=${(/** @type {any} */ event) => look({ metric: event.target.value })}>
+          ${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${name}${matrix.metrics[name].better === "lower" ? " ↓" : " ↑"}</option>`)}
+        </select></label>
+      <label>${words.sweep.sort}
+        <select value=${sort} onChange=${(/** @type {any} */ event) => look({ sort: event.target.value })}>
+          <option value="evidence">${words.sweep.evidence}</option><option value="number">${words.sweep.asSubmitted}</option>
+        </select></label>
+      <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
+    </div>
+    <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} />
+    <p class="quiet">${words.sweep.legend}</p>
+    <h2>${words.sweep.tabs.cells}</h2>
+    ${columns.data
+      ? html`<${HeatMap} columns=${differ ? onlyDiffering(columns.data) : columns.data} order=${known(order, columns.data)} scale=${ends(measure, columns.data)}
+          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => open(sweep, differ ? onlyDiffering(columns.data) : columns.data, row, column)} />`
+      : html`<${Waiting} resource=${columns} />`}`;
+}
+
+/** Look again whenever something happens, but not more often than it is worth. @param {string} ref @param {boolean} isLive @param {any} resources */
+function useLive(ref, isLive, resources) {
+  const [isConnected, setConnected] = useState(true);
+  const latest = useRef(resources);
+  latest.current = resources;
+  useEffect(() => {
+    if (!isLive) return;
+    let cells = 0;
+    let asked = 0;
+    const end = follow(ref, { after: "now", kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, setConnected);
+    function onMessage() {
+      cells ||= setTimeout(() => {
+        cells = 0;
+        latest.current.status.reload();
+        latest.current.columns.reload();
+      }, CELLS_MS);
+      asked ||= setTimeout(() => {
+        asked = 0;
+        latest.current.figures.reload();
+      }, FIGURES_MS);
+    }
+    return () => {
+      end();
+      clearTimeout(cells);
+      clearTimeout(asked);
+      latest.current.figures.reload(); // what it came to
+      latest.current.columns.reload();
+    };
+  }, [ref, isLive]);
+  return isConnected;
+}
+
+/** @param {any} props */
+function Heading({ status, reload, isLive }) {
+  const { sweep, cells, cost, node_runs: runs } = status;
+  const [problem, setProblem] = useState("");
+  /** @param {string} verb @param {string} [question] */
+  async function steer(verb, question) {
+    if (question && !confirm(question)) return;
+    await post(`/sweeps/${segment(sweep.id)}/${verb}`).then(() => setProblem(""), (error) => setProblem(error.message));
+    reload();
+  }
+  return html`<div class="head">
+      <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
+      <span class="grow"></span>
+      ${isLive && sweep.status !== "paused" ? html`<button onClick=${() => steer("pause")}>${words.sweep.pause}</button>` : null}
+      ${isLive ? html`<button onClick=${() => steer("cancel", words.sweep.confirmCancel)}>${words.sweep.cancel}</button>` : null}
+    </div>
+    ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
+    ${sweep.status === "paused" ? html`<p class="notice">${sweep.reason ?? ""} ${words.sweep.resumeHere} <code>wtb resume ${sweep.id}</code></p>` : null}
+    <div class="bar"><${Progress} cells=${cells} />
+      <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
+      ${cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
+      <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
+    </div>`;
+}
+
+/** Open the execution behind a cell. @param {string} sweep @param {any} columns @param {number} row @param {number} column */
+async function open(sweep, columns, row, column) {
+  const found = await get(`/sweeps/${segment(sweep)}/cells`, { case: columns.cases[column] });
+  const wanted = JSON.stringify(columns.combinations[row]);
+  const cell = found.cells.find((/** @type {any} */ one) => JSON.stringify(one.combination) === wanted && one.execution);
+  if (cell) navigate(`/executions/${segment(cell.execution)}`);
+}
+
+/** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */
+function known(order, columns) {
+  return order.filter((number) => number < columns.combinations.length);
+}
+
+/** The scores at which colours end, the worse first. @param {any} measure @param {any} columns */
+function ends(measure, columns) {
+  let [low, high] = [measure?.low ?? Infinity, measure?.high ?? -Infinity];
+  if (low > high) {
+    for (const score of columns.score) {
+      if (score < low) low = score;
+      if (score > high) high = score;
+    }
+  }
+  if (low > high) [low, high] = [0, 1];
+  return /** @type {[number, number]} */ (measure?.better === "lower" ? [high, low] : [low, high]);
+}
+
+/** Cases in which combinations differ. @param {any} columns */
+function onlyDiffering(columns) {
+  const { combinations, cases, repeats } = columns;
+  const kept = cases.map((/** @type {string} */ _, /** @type {number} */ index) => index).filter((/** @type {number} */ column) => {
+    const first = columns.score.subarray(column * repeats, (column + 1) * repeats);
+    return combinations.some((/** @type {any} */ _, /** @type {number} */ row) => {
+      const start = (row * cases.length + column) * repeats;
+      return first.some((/** @type {number} */ value, /** @type {number} */ index) => !Object.is(value, columns.score[start + index]));
+    });
+  });
+  const size = combinations.length * kept.length * repeats;
+  const [status, score] = [new Uint8Array(size), new Float32Array(size)];
+  combinations.forEach((/** @type {any} */ _, /** @type {number} */ row) =>
+    kept.forEach((/** @type {number} */ column, /** @type {number} */ place) => {
+      const [from, to] = [(row * cases.length + column) * repeats, (row * kept.length + place) * repeats];
+      status.set(columns.status.subarray(from, from + repeats), to);
+      score.set(columns.score.subarray(from, from + repeats), to);
+    }),
+  );
+  return { ...columns, cases: kept.map((/** @type {number} */ column) => cases[column]), status, score };
+}

@@ -1,0 +1,21 @@
+/** Why cells failed: each cause once, with a case to look at. */
+import { segment } from "../lib/api.js";
+import { count } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { Link } from "../lib/router.js";
+import { words } from "../lib/words.js";
+
+/** @param {{failures: any}} props */
+export function Causes({ failures }) {
+  if (!failures.causes.length) return html`<p class="quiet">${words.sweep.noFailures}</p>`;
+  return html`<div>
+    ${failures.causes.map(
+      (/** @type {any} */ one) => html`<section>
+        <h3>${count(one.cells)} × ${one.node ?? ""} ${one.type ?? ""}</h3>
+        <pre tabindex="0">${one.message ?? ""}</pre>
+        ${one.example.execution ? html`<${Link} to=${`/executions/${segment(one.example.execution)}`}>${one.example.case}<//>` : one.example.case}
+      </section>`,
+    )}
+    ${failures.more ? html`<p class="quiet">${words.execution.more(failures.more)}</p>` : null}
+  </div>`;
+}

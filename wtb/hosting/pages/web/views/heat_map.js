@@ -1,0 +1,299 @@
+/**
+ * Every cell of a sweep: a row for each combination, a column for each case. Cells are painted once into a picture of
+ * a pixel each, which is then drawn as large as it is looked at; where there are more cases than pixels, neighbours are
+ * averaged. What stands for it where nobody sees is a grid of the one cell that is chosen.
+ */
+import { combination, figure } from "../lib/format.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { colour, theme } from "../lib/theme.js";
+import { words } from "../lib/words.js";
+
+const ROW = 18;
+const MOST_HEIGHT = 32 * ROW;
+const LABELS = 230;
+const WIDEST = 64;
+const NUMBERS_FROM = 34; // pixels of a cell in which its score fits
+
+/** @typedef {import("../lib/columns.js").Columns} Columns */
+
+/**
+ * @param {object} props
+ * @param {Columns} props.columns
+ * @param {number[]} props.order the numbers of the combinations, from top to bottom
+ * @param {[number, number]} props.scale the scores at which colours end, the worse one first
+ * @param {(row: number, column: number) => void} props.onOpen
+ */
+export function HeatMap({ columns, order, scale, onOpen }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const [width, setWidth] = useState(600);
+  const [view, setView] = useState({ left: 0, zoom: 1, top: 0 });
+  const [chosen, setChosen] = useState(/** @type {{row: number, column: number, isSeen: boolean} | null} */ (null));
+  const cases = columns.cases.length;
+  const height = Math.min(order.length * ROW, MOST_HEIGHT);
+  const fit = Math.min(WIDEST, width / Math.max(1, cases));
+  const cell = Math.min(WIDEST, fit * view.zoom);
+  const most = { left: Math.max(0, cases * cell - width), top: Math.max(0, order.length * ROW - height) };
+  const left = Math.min(view.left, most.left);
+  const top = Math.min(view.top, most.top);
+
+  // Averages of as many cases as share a pixel where all are seen; single cases once they have one each.
+  const bin = Math.max(1, Math.floor(1 / cell));
+  const colours = theme.value;
+  const picture = useMemo(() => paint(columns, order, scale, bin), [columns, order, scale, bin, colours]);
+
+  useLayoutEffect(() => {
+    const box = /** @type {HTMLElement} */ (canvas.current?.parentElement);
+    const watch = new ResizeObserver(() => setWidth(box.clientWidth));
+    watch.observe(box);
+    return () => watch.disconnect();
+  }, []);
+
+  useEffect(() => {
+    const frame = requestAnimationFrame(() => {
+      if (canvas.current) draw(canvas.current, picture, { columns, order, cell, bin, left, top, width, height, chosen });
+    });
+    return () => cancelAnimationFrame(frame);
+  });
+
+  /** @param {number} factor @param {number} at pixel that stays where it is */
+  function zoom(factor, at = width / 2) {
+    const after = Math.max(1, Math.min(WIDEST / fit, view.zoom * factor));
+    const there = (left + at) / cell;
+    setView({ ...view, zoom: after, left: Math.max(0, there * Math.min(WIDEST, fit * after) - at) });
+  }
+
+  /** @param {number} row @param {number} column */
+  function choose(row, column) {
+    const next = { row: clamp(row, order.length), column: clamp(column, cases), isSeen: true };
+    setChosen(next);
+    const x = next.column * cell;
+    const y = next.row * ROW;
+    setView({
+      ...view,
+      left: x < left ? x : x + cell > left + width ? x + cell - width : left,
+      top: y < top ? y : y + ROW > top + height ? y + ROW - height : top,
+    });
+  }
+
+  /** @param {KeyboardEvent} event */
+  function onKey(event) {
+    const from = chosen ?? { row: 0, column: 0 };
+    const moves = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -bin], ArrowRight: [0, bin], Home: [0, -cases], End: [0, cases] });
+    if (moves[event.key]) choose(from.row + (chosen ? moves[event.key][0] : 0), from.column + (chosen ? moves[event.key][1] : 0));
+    else if (event.key === "Enter" && chosen) onOpen(order[chosen.row], chosen.column);
+    else if (event.key === "+") zoom(1.6);
+    else if (event.key === "-") zoom(1 / 1.6);
+    else if (event.key === "0") setView({ left: 0, zoom: 1, top: 0 });
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {MouseEvent} event */
+  function cellAt(event) {
+    const box = /** @type {HTMLElement} */ (canvas.current).getBoundingClientRect();
+    return { row: Math.floor((event.clientY - box.top + top) / ROW), column: Math.floor((event.clientX - box.left + left) / cell) };
+  }
+
+  /** @param {PointerEvent} event */
+  function onMove(event) {
+    if (event.buttons === 1) {
+      setView({ ...view, left: Math.max(0, left - event.movementX), top: Math.max(0, top - event.movementY) });
+      return;
+    }
+    const { row, column } = cellAt(event);
+    setChosen(row < order.length && column < cases ? { row, column, isSeen: false } : null);
+  }
+
+  /** @param {MouseEvent} event */
+  function onClick(event) {
+    const { row, column } = cellAt(event);
+    if (row < order.length && column < cases) onOpen(order[row], column);
+  }
+
+  /** @param {WheelEvent} event */
+  function onWheel(event) {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      zoom(Math.exp(-event.deltaY / 300), event.offsetX);
+    } else if (most.top && event.deltaY) {
+      const next = Math.max(0, Math.min(most.top, top + event.deltaY));
+      if (next !== top) event.preventDefault();
+      setView({ ...view, top: next });
+    }
+  }
+
+  const first = Math.floor(top / ROW);
+  const rows = order.slice(first, first + Math.ceil(height / ROW) + 1);
+  const varied = differing(columns.combinations);
+  return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(6rem, ${LABELS}px) minmax(0, 1fr)` }}>
+    <div style=${{ height: `${height}px`, overflow: "hidden", position: "relative" }} aria-hidden="true">
+      ${rows.map(
+        (number, index) => html`<div class="mono" key=${number} title=${combination(columns.combinations[number])}
+          style=${{ position: "absolute", top: `${(first + index) * ROW - top}px`, height: `${ROW}px`, lineHeight: `${ROW}px`, fontSize: "11px", whiteSpace: "nowrap", overflow: "hidden", textOverflow: "ellipsis", width: "100%", paddingRight: "6px" }}>
+          ${combination(columns.combinations[number], varied)}</div>`,
+      )}
+    </div>
+    <div class="canvas" role="grid" tabindex="0" aria-label=${words.matrix.label} aria-rowcount=${order.length} aria-colcount=${cases}
+      onKeyDown=${onKey} onPointerMove=${onMove} onPointerLeave=${() => setChosen(null)} onClick=${onClick} onWheel=${onWheel}
+      onFocus=${() => chosen ?? choose(0, 0)}>
+      <canvas ref=${canvas} style=${{ height: `${height}px` }} aria-hidden="true"></canvas>
+      ${chosen ? html`<${Told} columns=${columns} chosen=${chosen} order=${order} x=${chosen.column * cell - left} y=${chosen.row * ROW - top} width=${width} height=${height} bin=${bin} />` : null}
+    </div>
+    <span></span>
+    <small class="quiet">${words.matrix.hint}${bin > 1 ? ` ${words.matrix.bins(bin)}.` : ""}</small>
+  </div>`;
+}
+
+/** The chosen cell, beside it and for readers. @param {any} props */
+function Told({ columns, chosen, order, x, y, width, height, bin }) {
+  const number = order[chosen.row];
+  const { status, score } = at(columns, number, chosen.column);
+  const name = words.status[/** @type {"running"} */ (status)] ?? status;
+  const result = Number.isFinite(score) ? `${columns.metric ?? words.matrix.score} ${figure(score)}` : words.matrix.noScore;
+  const place = { left: x > width / 2 ? undefined : `${Math.max(0, x) + 14}px`, right: x > width / 2 ? `${width - x + 8}px` : undefined, top: y > height / 2 ? undefined : `${y + ROW}px`, bottom: y > height / 2 ? `${height - y + 2}px` : undefined };
+  return html`<div role="row" aria-rowindex=${chosen.row + 1}>
+    <div class="tip" role="gridcell" aria-colindex=${chosen.column + 1} aria-live="polite" style=${place}>
+      <b>${columns.cases[chosen.column]}</b>${bin > 1 ? " …" : ""} · ${combination(columns.combinations[number])}<br />${name}, ${result}
+    </div>
+  </div>`;
+}
+
+/** @param {number} value @param {number} size */
+function clamp(value, size) {
+  return Math.max(0, Math.min(size - 1, value));
+}
+
+/** Nodes in which combinations differ. @param {Record<string, string>[]} combinations */
+export function differing(combinations) {
+  const nodes = Object.keys(combinations[0] ?? {});
+  const varied = nodes.filter((node) => combinations.some((one) => one[node] !== combinations[0][node]));
+  return varied.length ? varied : nodes;
+}
+
+/** What a cell came to, its repeats together. @param {Columns} columns @param {number} row @param {number} column */
+function at(columns, row, column) {
+  const start = (row * columns.cases.length + column) * columns.repeats;
+  let sum = 0;
+  let scored = 0;
+  let worst = 255;
+  for (let index = start; index < start + columns.repeats; index++) {
+    if (!Number.isNaN(columns.score[index])) [sum, scored] = [sum + columns.score[index], scored + 1];
+    if (columns.status[index] !== 255 && (worst === 255 || columns.status[index] > worst)) worst = columns.status[index];
+  }
+  return { status: columns.statuses[worst] ?? words.none, score: scored ? sum / scored : NaN };
+}
+
+/**
+ * A pixel for each cell, or for each few cases of a row.
+ * @param {Columns} columns @param {number[]} order @param {[number, number]} scale @param {number} bin
+ */
+function paint(columns, order, scale, bin) {
+  const width = Math.max(1, Math.ceil(columns.cases.length / bin));
+  const image = new ImageData(width, Math.max(1, order.length));
+  const pixels = new Uint32Array(image.data.buffer);
+  const ramp = rampOf(colour("paper"));
+  const byStatus = columns.statuses.map((status) => packed(rgb(colour(`s-${status}`) || colour("s-pending"))));
+  const each = bin * columns.repeats;
+  const perRow = columns.cases.length * columns.repeats;
+  const factor = (ramp.length - 1) / (scale[1] - scale[0] || 1);
+  for (let y = 0; y < order.length; y++) {
+    for (let x = 0; x < width; x++) {
+      const start = order[y] * perRow + x * each;
+      const end = Math.min(start + each, (order[y] + 1) * perRow);
+      let sum = 0;
+      let scored = 0;
+      let status = 255;
+      for (let index = start; index < end; index++) {
+        const score = columns.score[index];
+        if (score === score) [sum, scored] = [sum + score, scored + 1];
+        else if (columns.status[index] !== 255) status = columns.status[index];
+      }
+      const place = y * width + x;
+      if (scored) pixels[place] = ramp[Math.max(0, Math.min(ramp.length - 1, Math.round((sum / scored - scale[0]) * factor)))];
+      else if (status !== 255) pixels[place] = byStatus[status];
+    }
+  }
+  const picture = new OffscreenCanvas(width, image.height);
+  /** @type {OffscreenCanvasRenderingContext2D} */ (picture.getContext("2d")).putImageData(image, 0, 0);
+  return picture;
+}
+
+/** @param {HTMLCanvasElement} canvas @param {OffscreenCanvas} picture @param {any} how */
+function draw(canvas, picture, { columns, order, cell, bin, left, top, width, height, chosen }) {
+  const ratio = devicePixelRatio;
+  if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
+  if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  context.imageSmoothingEnabled = false;
+  const seen = Math.min(width, columns.cases.length * cell - left);
+  context.drawImage(picture, left / cell / bin, top / ROW, seen / cell / bin, height / ROW, 0, 0, seen, height);
+  if (cell >= 6) lines(context, { cell, left, top, seen, height });
+  if (cell >= NUMBERS_FROM) numbers(context, { columns, order, cell, left, top, width, height });
+  if (chosen) {
+    context.strokeStyle = colour("ink");
+    context.lineWidth = 2;
+    context.strokeRect(chosen.column * cell - left, chosen.row * ROW - top + 1, Math.max(3, cell), ROW - 2);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {any} how */
+function lines(context, { cell, left, top, seen, height }) {
+  context.fillStyle = colour("paper");
+  for (let x = -(left % cell); x <= seen; x += cell) context.fillRect(x - 0.5, 0, 1, height);
+  for (let y = -(top % ROW); y <= height; y += ROW) context.fillRect(0, y - 0.5, seen, 1);
+}
+
+const glyphs = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
+
+/** Scores as pictures that are made once each: text is what a canvas draws slowest. @param {CanvasRenderingContext2D} context @param {any} how */
+function numbers(context, { columns, order, cell, left, top, width, height }) {
+  for (let row = Math.floor(top / ROW); row < order.length && row * ROW < top + height; row++) {
+    for (let column = Math.floor(left / cell); column < columns.cases.length && column * cell < left + width; column++) {
+      const { score } = at(columns, order[row], column);
+      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2)), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
+    }
+  }
+}
+
+/** @param {string} text */
+function glyph(text) {
+  let found = glyphs.get(text);
+  if (!found) {
+    found = new OffscreenCanvas(64, 28);
+    const context = /** @type {OffscreenCanvasRenderingContext2D} */ (found.getContext("2d"));
+    context.font = "20px ui-monospace, monospace";
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.lineWidth = 4;
+    context.strokeStyle = "#ffffffcc";
+    context.strokeText(text, 32, 14);
+    context.fillStyle = "#10161d";
+    context.fillText(text, 32, 14);
+    glyphs.set(text, found);
+  }
+  return found;
+}
+
+/** From poor to good: dark red, sand, deep teal; told apart with colour-blind eyes and in grey. @param {string} paper */
+function rampOf(paper) {
+  const isDark = rgb(paper)[0] < 128;
+  const stops = isDark ? [[122, 32, 40], [120, 100, 62], [42, 150, 140]] : [[178, 60, 52], [242, 222, 170], [24, 128, 122]];
+  return Array.from({ length: 65 }, (_, step) => {
+    const place = (step / 64) * (stops.length - 1);
+    const from = Math.min(Math.floor(place), stops.length - 2);
+    return packed(stops[from].map((value, index) => Math.round(value + (stops[from + 1][index] - value) * (place - from))));
+  });
+}
+
+/** @param {string} text as in a style sheet, `#rrggbb` */
+function rgb(text) {
+  const value = parseInt(text.slice(1), 16);
+  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
+}
+
+/** @param {number[]} parts */
+function packed([red, green, blue]) {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}

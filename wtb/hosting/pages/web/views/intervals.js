@@ -1,0 +1,43 @@
+/** A mean with its interval, on the scale that all rows of a table share. */
+import { difference, figure } from "../lib/format.js";
+import { html } from "../lib/html.js";
+
+const WIDTH = 200;
+const MIDDLE = 10;
+
+/**
+ * The ends of what all rows show.
+ * @param {any[]} estimates
+ * @returns {[number, number]}
+ */
+export function scaleOf(estimates) {
+  const ends = estimates.flatMap((one) => [one?.mean, ...(one?.ci ?? [])]).filter(Number.isFinite);
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  if (!ends.length) return [0, 1];
+  const room = (high - low || Math.abs(high) || 1) * 0.04;
+  return [low - room, high + room];
+}
+
+/** @param {{estimate: any, scale: [number, number], baseline?: number | null}} props */
+export function Interval({ estimate, scale, baseline }) {
+  if (estimate?.mean === null || estimate === undefined) return null;
+  const x = (/** @type {number} */ value) => ((value - scale[0]) / (scale[1] - scale[0])) * WIDTH;
+  const [low, high] = estimate.ci ?? [estimate.mean, estimate.mean];
+  const text = estimate.ci ? `${figure(estimate.mean)}, 95% interval ${figure(low)} to ${figure(high)}` : figure(estimate.mean);
+  return html`<svg class="interval" viewBox=${`0 0 ${WIDTH} 20`} preserveAspectRatio="none" role="img" aria-label=${text}>
+    <title>${text}</title>
+    <line class="rail" x1="0" x2=${WIDTH} y1=${MIDDLE} y2=${MIDDLE} />
+    ${Number.isFinite(baseline) ? html`<line class="base" x1=${x(/** @type {number} */ (baseline))} x2=${x(/** @type {number} */ (baseline))} y1="0" y2="20" />` : null}
+    <line class="range" x1=${x(low)} x2=${x(high)} y1=${MIDDLE} y2=${MIDDLE} />
+    <rect class="mean" x=${x(estimate.mean) - 1.5} y="4" width="3" height="12" />
+  </svg>`;
+}
+
+/** A difference with its interval, and whether it is for the better. @param {{estimate: any, better: string}} props */
+export function Difference({ estimate, better }) {
+  const { delta, delta_ci: ends } = estimate;
+  if (delta === null) return null;
+  const isKnown = ends && (ends[0] > 0 || ends[1] < 0);
+  const mark = !isKnown ? "" : (delta > 0) === (better === "higher") ? "good" : "bad";
+  return html`<span class=${mark} title=${ends ? `95% interval ${difference(ends[0])} to ${difference(ends[1])}` : undefined}>${difference(delta)}</span>`;
+}

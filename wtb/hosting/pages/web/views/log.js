@@ -1,0 +1,32 @@
+/** The events of a sweep as they come, the newest first. */
+import { html, useEffect, useState } from "../lib/html.js";
+import { segment } from "../lib/api.js";
+import { Link } from "../lib/router.js";
+import { follow } from "../lib/stream.js";
+import { words } from "../lib/words.js";
+
+const KEPT = 500;
+
+/** @param {{sweep: string}} props */
+export function Log({ sweep }) {
+  const [events, setEvents] = useState(/** @type {any[]} */ ([]));
+  const [severity, setSeverity] = useState("info");
+  const [isConnected, setConnected] = useState(true);
+  useEffect(() => {
+    setEvents([]);
+    return follow(sweep, { severity }, (message) => setEvents((known) => [...(message.events ?? []).reverse(), ...known].slice(0, KEPT)), setConnected);
+  }, [sweep, severity]);
+  return html`<div class="bar">
+      <select aria-label="severity" value=${severity} onChange=${(/** @type {any} */ event) => setSeverity(event.target.value)}>
+        ${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}
+      </select>
+      ${isConnected ? null : html`<span role="status" class="warn">${words.reconnecting}</span>`}
+    </div>
+    <div class="log" tabindex="0" role="log" aria-label=${words.sweep.tabs.log}><table><tbody>${events.map(
+      (one) => html`<tr key=${one.id}>
+        <td class="mono num">${one.at.slice(11, 23)}</td><td class=${one.severity === "error" ? "bad" : one.severity === "warning" ? "warn" : "quiet"}>${one.severity}</td><td class="mono">${one.kind}</td>
+        <td>${one.execution ? html`<${Link} to=${`/executions/${segment(one.execution)}`} class="mono">${one.execution.slice(-6)}<//>` : null}</td>
+        <td class="mono name">${JSON.stringify(one.data)}</td>
+      </tr>`,
+    )}</tbody></table></div>`;
+}

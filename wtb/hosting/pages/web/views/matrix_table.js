@@ -1,0 +1,66 @@
+/** The rows of a matrix under one metric: means, intervals, differences from the baseline, and who could be best. */
+import { count, duration, figure, probability, usd } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { words } from "../lib/words.js";
+import { differing } from "./heat_map.js";
+import { Difference, Interval, scaleOf } from "./intervals.js";
+
+/** Those that could be best first, then by their means. @param {any} matrix @param {string | null} metric @returns {number[]} */
+export function rowsByEvidence(matrix, metric) {
+  const numbers = matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index);
+  if (!metric) return numbers;
+  const sign = matrix.metrics[metric]?.better === "lower" ? 1 : -1;
+  const best = matrix.best[metric];
+  const rank = (/** @type {number} */ number) => {
+    const row = matrix.rows[number];
+    const stands = standing(row, best);
+    const estimate = row.metrics[metric];
+    const mean = estimate?.common_mean ?? estimate?.mean;
+    return [stands === "best" || stands === "leads" ? 0 : stands === "couldBeBest" ? 1 : 2, Number.isFinite(mean) ? sign * mean : Infinity];
+  };
+  return numbers.sort((/** @type {number} */ a, /** @type {number} */ b) => {
+    const [one, other] = [rank(a), rank(b)];
+    return one[0] - other[0] || one[1] - other[1] || a - b;
+  });
+}
+
+/** @param {any} row @param {any} best @returns {"best" | "leads" | "couldBeBest" | "exploratory" | null} */
+function standing(row, best) {
+  if (row.exploratory) return "exploratory";
+  const same = (/** @type {any} */ one) => one && JSON.stringify(one) === JSON.stringify(row.combination);
+  if (best && same(best.combination)) return best.clear ? "best" : "leads";
+  return best?.candidates.some(same) ? "couldBeBest" : null;
+}
+
+/** @param {{matrix: any, metric: string, order: number[]}} props */
+export function MatrixTable({ matrix, metric, order }) {
+  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+  const estimates = matrix.rows.map((/** @type {any} */ row) => row.metrics[metric]);
+  const scale = scaleOf(estimates);
+  const { better } = matrix.metrics[metric];
+  const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
+  const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
+  const columns = words.sweep.columns;
+  const hasCosts = matrix.rows.some((/** @type {any} */ row) => row.cost_usd);
+  const hasFailures = matrix.rows.some((/** @type {any} */ row) => row.failed);
+  return html`<div class="scroll"><table>
+    <thead><tr><th><span class="seen-only-by-readers">${words.sweep.best}</span></th>${nodes.map((node) => html`<th>${node}</th>`)}
+      <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>
+      ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${hasCosts ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
+    <tbody>${order.map((number) => {
+      const row = matrix.rows[number];
+      const estimate = row.metrics[metric] ?? {};
+      const stands = standing(row, matrix.best[metric]);
+      return html`<tr key=${number}>
+        <td>${stands ? html`<span class=${`tag ${stands === "exploratory" ? "" : "star"}`} title=${row.exploratory?.reason ?? undefined}>${stands === "best" ? "★ " : stands === "exploratory" ? "" : "☆ "}${words.sweep[stands]}</span>` : null}
+          ${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
+        ${nodes.map((node) => html`<td class="name">${row.combination[node]}</td>`)}
+        <td class="num">${count(estimate.n)}</td><td class="num">${figure(estimate.mean)}</td>
+        <td><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
+        <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
+        ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}
+        ${hasCosts ? html`<td class="num">${usd(row.cost_usd)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>
+      </tr>`;
+    })}</tbody>
+  </table></div>`;
+}

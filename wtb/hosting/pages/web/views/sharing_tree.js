@@ -1,0 +1,71 @@
+/** What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. */
+import { count, figure, probability } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
+import { words } from "../lib/words.js";
+
+const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", "#b9c46f", "#d3a58a"];
+
+/** @param {{tree: any, matrix: any}} props */
+export function SharingTree({ tree, matrix }) {
+  const [told, setTold] = useState("");
+  if (!tree.levels) return html`<p class="quiet">${tree.because}</p><${Nodes} nodes=${tree.nodes} />`;
+  const order = inOrder(tree.levels, matrix.rows.length);
+  return html`<p class="quiet" role="status">${told || words.tree.label}</p>
+    <div role="tree" aria-label=${words.tree.label}>
+      ${tree.levels.map((/** @type {any} */ level, /** @type {number} */ depth) => {
+        const hues = new Map(level.prefixes.map((/** @type {any} */ one) => [one.variant, 0]));
+        [...hues.keys()].forEach((variant, index) => hues.set(variant, index));
+        const sorted = [...level.prefixes].sort((a, b) => order.indexOf(a.combinations[0]) - order.indexOf(b.combinations[0]));
+        return html`<div style=${{ display: "flex", gap: "2px", marginBottom: "2px" }}>
+          ${sorted.map((one) => {
+            const text = `${level.node}${one.variant === null ? "" : `=${one.variant}`}: ${count(one.executed)} ${words.tree.nodeRuns}, ${count(one.unshared)} without sharing, ${one.combinations.length} combinations`;
+            return html`<div role="treeitem" aria-level=${depth + 1} tabindex="0" aria-label=${text} title=${text} onFocus=${() => setTold(text)} onMouseEnter=${() => setTold(text)}
+              style=${{ flex: `${one.combinations.length} 1 0`, minWidth: 0, height: "2rem", lineHeight: "2rem", padding: "0 .4rem", overflow: "hidden", whiteSpace: "nowrap", textOverflow: "ellipsis", borderRadius: "4px", color: "#10161d", background: HUES[(hues.get(one.variant) ?? 0) % HUES.length] }}>
+              ${one.variant ?? level.node}</div>`;
+          })}
+        </div>`;
+      })}
+    </div>
+    ${tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`)}
+    <${Nodes} nodes=${tree.nodes} />`;
+}
+
+/** Combinations so that those which share most stand together. @param {any[]} levels @param {number} size */
+function inOrder(levels, size) {
+  const keys = Array.from({ length: size }, () => /** @type {number[]} */ ([]));
+  for (const level of levels) {
+    level.prefixes.forEach((/** @type {any} */ one, /** @type {number} */ place) => one.combinations.forEach((/** @type {number} */ number) => keys[number]?.push(place)));
+  }
+  return keys.map((_, number) => number).sort((a, b) => keys[a].findIndex((place, index) => place !== keys[b][index]) < 0 ? a - b : compare(keys[a], keys[b]));
+}
+
+/** @param {number[]} a @param {number[]} b */
+function compare(a, b) {
+  const at = a.findIndex((place, index) => place !== b[index]);
+  return at < 0 ? 0 : a[at] - b[at];
+}
+
+/** @param {{nodes: any[]}} props */
+function Nodes({ nodes }) {
+  return html`<div class="scroll"><table>
+    <thead><tr><th>node</th><th class="num">${words.tree.nodeRuns}</th><th class="num">without sharing</th></tr></thead>
+    <tbody>${nodes.map((one) => html`<tr><td>${one.node}</td><td class="num">${count(one.executed)}</td><td class="num">${count(one.unshared)}</td></tr>`)}</tbody>
+  </table></div>`;
+}
+
+/** How much of the differences is due to which node. @param {{attribution: Record<string, any>}} props */
+export function Effects({ attribution }) {
+  return html`${Object.values(attribution).map(
+    (one) => html`<section><h2>${one.metric}</h2>
+      ${one.because ? html`<p class="quiet">${one.because}</p>` : null}
+      ${one.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
+      ${one.nodes.length
+        ? html`<div class="scroll"><table><thead><tr><th>node</th><th class="num">share</th><th class="num">p</th><th>variants</th></tr></thead>
+            <tbody>${one.nodes.map(
+              (/** @type {any} */ node) => html`<tr><td>${node.node}</td><td class="num">${Math.round(100 * node.share)}%</td><td class="num">${probability(node.p_adjusted)}</td>
+                <td>${node.variants.map((/** @type {any} */ variant) => `${variant.variant} ${variant.effect > 0 ? "+" : "−"}${figure(Math.abs(variant.effect))}`).join(", ")}</td></tr>`,
+            )}</tbody></table></div>`
+        : null}
+    </section>`,
+  )}`;
+}

@@ -1,0 +1,31 @@
+/** Status, progress and names, as they stand on every page. */
+import { count } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { words } from "../lib/words.js";
+
+/** @param {{status: string, reason?: string | null}} props */
+export function Status({ status, reason }) {
+  const name = words.status[/** @type {"running"} */ (status)] ?? status;
+  return html`<span title=${reason ?? undefined}><i class="dot ${status}" aria-hidden="true"></i>${name}</span>`;
+}
+
+const SHOWN = ["succeeded", "failed", "set_aside", "running", "waiting", "skipped", "cancelled"];
+
+/** How many cells are where, as a bar and in words. @param {{cells: Record<string, number>}} props */
+export function Progress({ cells }) {
+  const parts = SHOWN.filter((status) => cells[status]);
+  const text = [...parts, ...(cells.pending ? ["pending"] : [])]
+    .map((status) => `${count(cells[status])} ${words.status[/** @type {"running"} */ (status)]}`)
+    .join(", ");
+  return html`<div title=${text}>
+    <div class="progress" role="img" aria-label=${text || words.none}>
+      ${parts.map((status) => html`<i class=${status} style=${{ width: `${(100 * cells[status]) / cells.total}%` }}></i>`)}
+    </div>
+    <small class="quiet">${count(cells.total - (cells.pending + cells.running + cells.waiting))} / ${count(cells.total)}</small>
+  </div>`;
+}
+
+/** A name set off from the text around it, whatever is in it. @param {{children?: unknown}} props */
+export function Code({ children }) {
+  return html`<code>${children}</code>`;
+}
