@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
+    from wtb.core.tree.stored_spec import Limits
     from wtb.operations.context import Context
     from wtb.store.database import Database
 
@@ -85,6 +87,32 @@ def missing_database(database: Database) -> InputError:
 def read_choices(texts: Iterable[str] | None) -> dict[str, str]:
     """What `--combination NODE=VARIANT,...`, given any number of times, chooses. Raises InputError."""
     return read_pairs("--combination", texts)
+
+
+def read_limits(texts: list[str] | None) -> Limits:
+    """Limits as a sweep file has them, not yet checked; `none` lifts one. Raises InputError."""
+    from wtb.config import yaml_reader
+
+    lines = []
+    nodes: dict[str, list[str]] = {}
+    for part in texts or []:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5 or nodes.answer.usd=1")
+        value = "null" if value.strip().lower() == "none" else value
+        scope, _, rest = key.partition(".")
+        node, _, kind = rest.rpartition(".")
+        if scope == "nodes" and node:
+            nodes.setdefault(node, []).append(f"      {kind}: {value}\n")
+        else:
+            lines.append(f"  {key}: {value}\n")
+    if nodes:
+        lines.append("  nodes:\n")
+        lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
+    if not lines:
+        return {}
+    limits: Limits = yaml_reader.parse(f"limits:\n{''.join(lines)}".encode(), "--limits").data["limits"]
+    return limits
 
 
 def read_pairs(option: str, texts: Iterable[str] | None) -> dict[str, str]:

@@ -10,13 +10,13 @@ import typer
 
 from wtb.analysis import gates
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, put, render_matrix, say
+from wtb.cli.console import open_context, prints_to_stderr, put, read_limits, render_matrix, say
 from wtb.cli.inspect.watch import wait_and_present
 from wtb.cli.progress import progress_display
 from wtb.cli.run.event_printer import show_events
 from wtb.cli.run.executions import present_execution
 from wtb.cli.run.submit import check_format, put_id
-from wtb.cli.run.sweeps import exit_code, present, read_limits, say_how_it_ended
+from wtb.cli.run.sweeps import exit_code, present, say_how_it_ended
 from wtb.core.errors import InputError
 from wtb.operations.control import continuation, state_edits
 from wtb.operations.running import continuing, local

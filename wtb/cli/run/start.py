@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, read_pairs, say, shared_context
+from wtb.cli.console import open_context, prints_to_stderr, read_limits, read_pairs, say, shared_context
 from wtb.cli.input_files import read_json
 from wtb.cli.output import put_as
 from wtb.cli.run.event_printer import show_events
 from wtb.cli.run.executions import present_execution
-from wtb.cli.run.sweeps import read_limits
 from wtb.core.errors import InputError, describe
 from wtb.operations.control import state_edits
 from wtb.operations.running import local, preparing, submitting

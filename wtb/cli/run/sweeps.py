@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,6 @@ from wtb.analysis import gates
 from wtb.cli import options
 from wtb.cli.console import open_context, prints_to_stderr, put, put_json, read_choices, render_matrix, say, width
 from wtb.cli.progress import progress_display
-from wtb.config import yaml_reader
-from wtb.core.errors import InputError
 from wtb.core.stop import INTERRUPTED
 from wtb.execution.runtime import budgets
 from wtb.operations.running import local, preparing
@@ -21,7 +18,6 @@ from wtb.planning import prepare as sweeps
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
-    from wtb.core.tree.stored_spec import Limits
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Context
     from wtb.operations.running.local import Ran
@@ -118,30 +114,6 @@ def prepare(
     """Return a sweep file, checked and ready to be submitted. Raises InputError."""
     with prints_to_stderr():
         return preparing.prepare_file(file, part, max_cells=max_cells, session=session, concurrency=concurrency)
-
-
-def read_limits(texts: list[str] | None) -> Limits:
-    """Limits as a sweep file has them, not yet checked; `none` lifts one. Raises InputError."""
-    lines = []
-    nodes: dict[str, list[str]] = {}
-    for part in texts or []:
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise InputError(f"--limits {part!r}: expected KEY=VALUE, such as usd=5 or nodes.answer.usd=1")
-        value = "null" if value.strip().lower() == "none" else value
-        scope, _, rest = key.partition(".")
-        node, _, kind = rest.rpartition(".")
-        if scope == "nodes" and node:
-            nodes.setdefault(node, []).append(f"      {kind}: {value}\n")
-        else:
-            lines.append(f"  {key}: {value}\n")
-    if nodes:
-        lines.append("  nodes:\n")
-        lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]
-    if not lines:
-        return {}
-    limits: Limits = yaml_reader.parse(f"limits:\n{''.join(lines)}".encode(), "--limits").data["limits"]
-    return limits
 
 
 def say_how_it_ended(ran: Ran) -> None:
