@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 HOSTILE = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 GATED = """
+import time
 from pathlib import Path
 
 from wtb import END, Workflow, evaluator
@@ -31,7 +32,7 @@ wf = Workflow("gated", state=dict)
 @wf.node
 def wait(state, *, by: int = 0):
     while not Path("{gate}").exists():
-        pass
+        time.sleep(0.01)
     return {{"x": state["x"] + by}}
 
 
@@ -286,11 +287,6 @@ def test_what_is_not_there_is_told_in_the_words_of_the_server(site: Site) -> Non
     page.get_by_role("alert").get_by_text("no-such-sweep").wait_for()
 
 
-def wait_until(page: Page, condition: Callable[[], bool], what: str) -> None:
-    """Wait while the page lives on."""
-    Project.until(lambda: page.evaluate("1") and condition(), what)
-
-
 def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed(
     tmp_path: Path, browser: Browser
 ) -> None:
@@ -309,7 +305,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         project.until(lambda: project.query("SELECT 1 FROM cells WHERE status = 'running'"), "it runs")
         server.start()
         site = Site(server, browser)
-        page = site.open("/sweeps/gated")
+        page = site.open("/sweeps/sweep")
         page.get_by_text("0 / 12").wait_for()
         page.get_by_role("button", name="Pause").wait_for()
         server.kill()
@@ -319,7 +315,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         gate.touch()
         page.get_by_text("12 / 12").wait_for()
         page.get_by_text("completed").first.wait_for()
-        page.locator("main table").first.get_by_text("3.500").wait_for()
+        page.locator("main table").first.get_by_role("cell", name="3.500", exact=True).wait_for()
         running.wait(check=0)
     site.close()
     server.kill()
