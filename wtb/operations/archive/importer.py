@@ -172,14 +172,15 @@ class _Plan:
             optional = name == "executions"  # where it came from may be gone, and its checkpoints come after it
             if not (id is None or id in self.ids[target] or optional):
                 raise InputError(f"{where}: {column} names {id!r}, which is not there before it")
-        match line.record:
+        self._check_record(line.record, where)
+
+    def _check_record(self, record: object, where: str) -> None:
+        """What only rows of one table refer to."""
+        match record:
             case ExecutionLine() as execution:
                 self._parents[execution.id] = execution.parent_id
             case CheckpointLine() as checkpoint:
-                for _, _, node_run in checkpoint.writers:
-                    self._must_come(node_run, "node_runs", f"{where}: writers")
-                if checkpoint.inside is not None:
-                    self._must_come(checkpoint.inside.node_run, "node_runs", f"{where}: inside")
+                self._check_checkpoint(checkpoint, where)
             case NodeRunLine() as run:
                 self._attempts[run.id] = run.attempts
                 _check_node_run(run, where)
@@ -193,6 +194,12 @@ class _Plan:
                     self._must_come(checkpoint_id, "checkpoints", f"{where}: {column}")
             case ScoreLine(metric=metric) if metric not in self._metrics:
                 raise InputError(f"{where}: metric {metric!r:.100} is not among those in execution.json")
+
+    def _check_checkpoint(self, checkpoint: CheckpointLine, where: str) -> None:
+        for _, _, node_run in checkpoint.writers:
+            self._must_come(node_run, "node_runs", f"{where}: writers")
+        if checkpoint.inside is not None:
+            self._must_come(checkpoint.inside.node_run, "node_runs", f"{where}: inside")
 
     def _check_ancestry(self) -> None:
         """An execution comes after the one that it came from, so that none came from itself."""
