@@ -23,6 +23,7 @@ BENCHMARKS = {
     "rollback": "embedded.rollback",
     "queued": "distributed.queued",
     "idle": "distributed.idle",
+    "million": "distributed.million",
     "plans": "distributed.query_plans",
     "streams": "distributed.streams",
     "tallies": "distributed.tallies",
@@ -30,12 +31,16 @@ BENCHMARKS = {
     "saver": "embedded.saver",
     "graphs": "embedded.graphs",
 }
+LONG = ("million",)  # hours: only by name
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default all but {', '.join(LONG)}"
+    )
     parser.add_argument("--runs", type=int, default=5, help="rounds; a figure is their median (default 5)")
+    parser.add_argument("--cells", type=int, default=1_000_000, help="of `million`, in thousands (default 1,000,000)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in BENCHMARKS]
@@ -44,8 +49,8 @@ def main() -> None:
             f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}" if unknown else "--runs is below 1"
         )
     figures: list[Figure] = []
-    with environment() as place:
-        for name in args.names or BENCHMARKS:
+    with environment(args.cells) as place:
+        for name in args.names or [name for name in BENCHMARKS if name not in LONG]:
             print(f"{name} ...", file=sys.stderr, flush=True)
             figures += importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs)
     print(table(figures))

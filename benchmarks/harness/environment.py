@@ -20,6 +20,7 @@ KINDS: tuple[Kind, ...] = ("sqlite", "postgresql")
 class Environment:
     folder: Path
     server: PostgresServer
+    cells: int = 1_000_000  # of the benchmark `million`
 
     def fresh(self, kind: Kind) -> str:
         """The URL of an empty database."""
@@ -28,10 +29,10 @@ class Environment:
 
 
 @contextmanager
-def environment() -> Iterator[Environment]:
+def environment(cells: int = 1_000_000) -> Iterator[Environment]:
     """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
         with PostgresServer(folder / "postgres", create_databases=True) as server:
-            yield Environment(folder, server)
+            yield Environment(folder, server, cells)

@@ -97,7 +97,7 @@ class WorkerStack:
         )
         prepared, workspaces = prepare(spec), workspaces_of(self.database, self.folder / ".wtb")
         sweep_id = prepared.submit(self.database, workspaces, queued=True)
-        notify(self._app, pending_notifications(self.database))
+        self.notify()
         row = self.wait_completed(sweep_id)
         return sweep_id, row.finished_at - row.started_at
 
@@ -111,6 +111,22 @@ class WorkerStack:
 
     def _status(self, sweep_id: str) -> str:
         return str(queries.find_sweep(self.database, sweep_id).status)
+
+    def memory(self) -> dict[str, float]:
+        """The MB that each kind of process holds now, with all that is below it: of several the one that holds most."""
+        found: dict[str, float] = {}
+        for process in self._processes:
+            kind = str(process.args[3]) if isinstance(process.args, list) else ""
+            found[kind] = max(found.get(kind, 0.0), tree_memory(process.pid))
+        return found
+
+    def forget(self, process: subprocess.Popen[bytes]) -> None:
+        """Have a process that has ended be none of this."""
+        self._processes.remove(process)
+
+    def notify(self) -> None:
+        """Wake workers for what is pending."""
+        notify(self._app, pending_notifications(self.database))
 
     def cpu_s(self) -> float:
         """Seconds of CPU that its processes have taken so far, with all that is below them."""
@@ -138,9 +154,28 @@ def tree_cpu_s(pid: int) -> float:
     return spent
 
 
+def tree_memory(pid: int) -> float:
+    """MB of memory that a process and all that is below it hold now, by themselves."""
+    held = 0
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                held += process.memory_full_info().uss
+    return held / 1e6
+
+
 @contextmanager
 def worker_stack(environment: Environment, count: int, slots: int) -> Iterator[WorkerStack]:
     """So many workers of so many slots each, and a scheduler, on a database and a broker of their own."""
+    with empty_stack(environment, f"{count} x {slots}") as made:
+        made.start_workers(count, slots)
+        yield made
+
+
+@contextmanager
+def empty_stack(environment: Environment, name: str) -> Iterator[WorkerStack]:
+    """A database and a broker for workers that are yet to be started. name: for people."""
     folder = environment.folder / f"workers-{token_hex(6)}"
     folder.mkdir()
     with ExitStack() as stack:
@@ -148,7 +183,6 @@ def worker_stack(environment: Environment, count: int, slots: int) -> Iterator[W
         database = Database(environment.fresh("postgresql"))
         stack.callback(database.close)
         database.prepare()
-        made = WorkerStack(f"{count} x {slots}", folder, database, server.url)
+        made = WorkerStack(name, folder, database, server.url)
         stack.callback(made.close)
-        made.start_workers(count, slots)
         yield made

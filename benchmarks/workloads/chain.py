@@ -45,12 +45,12 @@ def expected(x: int, variants: Sequence[int]) -> State:
     return state
 
 
-def workflow(sleep_s: float = 0.0) -> Workflow:
-    """A -> B -> C, four variants each; every node sleeps first."""
+def workflow(sleep_s: float = 0.0, variants: int = VARIANTS) -> Workflow:
+    """A -> B -> C, so many variants each; every node sleeps first."""
     made = Workflow("bench", state=State)
     for name, step in STEPS.items():
         node = made.node(_node(step, sleep_s), name=name)
-        for number in range(1, VARIANTS):
+        for number in range(1, variants):
             node.variant(f"v{number}", variant=number)
     made.entry("A")
     for source, target in (("A", "B"), ("B", "C"), ("C", END)):

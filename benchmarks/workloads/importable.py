@@ -10,9 +10,11 @@ from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 
 SLEEP_S = 0.02
+MANY = 10  # variants of each node of `many`
 
 tiny = workflow()
 sleepy = workflow(SLEEP_S)
+many = workflow(variants=MANY)
 
 
 class Clocked(TypedDict, total=False):

@@ -578,10 +578,6 @@ def resume(bench: Any) -> None:
     leases.move_sweep(bench.database, bench.sweep_id, "running")
 
 
-def remove(bench: Any) -> None:
-    assert deletion.begin_deletion(bench.database, bench.sweep_id)
-
-
 def collect_superseded(bench: Any) -> None:
     """Checkpoints that nothing leads to, with an attempt that cost money."""
     retry(bench.database, bench.sweep_id)
@@ -598,7 +594,7 @@ def collect_superseded(bench: Any) -> None:
     assert found.removed["checkpoints"].count
 
 
-CHANGES = [retry_failed, retry_and_run, rescore, resume, remove, collect_superseded]
+CHANGES = [retry_failed, retry_and_run, rescore, resume, collect_superseded]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

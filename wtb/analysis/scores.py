@@ -6,7 +6,7 @@ Everything that compares, ranks or shows scores of cases reads them here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,7 +43,7 @@ class ScoreTable:
     scores: Floats
     cases: NDArray[np.int64]
     units: Units
-    behind: Floats
+    behind: NDArray[np.int32]
     failed: int
     failure_score: float | None
 
@@ -66,7 +66,7 @@ class ScoreTable:
         if measure.scale is None:
             return [None] * len(self.scores)
         low, high = measure.scale
-        total = (np.nan_to_num(self.scores) * self.behind).sum(axis=1)
+        total = np.array([np.nan_to_num(row) @ behind for row, behind in zip(self.scores, self.behind, strict=True)])
         missing = cells - self.behind.sum(axis=1)
         return [
             [float(known + lost * low) / cells, float(known + lost * high) / cells] if lost else None
@@ -212,14 +212,21 @@ class Scores:
         measure: how the metric is read, where not as this sweep says.
         """
         measure = measure or self.measures.get(metric, Measure())
-        repeated = self._sweep.spec["repeats"] > 1
-        read = aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=self.edited)
-        found = np.array(read, dtype=float).reshape(-1, 4)
+        found = stacked(self._means(metric), 4)
         score, ended = self.failure_score(measure), self._ended[0]
         if score is None or not len(ended):
             return self._counted(found)
         every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
-        return self._counted(_joined(every) if repeated else every)
+        return self._counted(_joined(every) if self._is_repeated else every)
+
+    @property
+    def _is_repeated(self) -> bool:
+        return int(self._sweep.spec["repeats"]) > 1
+
+    def _means(self, metric: str) -> Iterator[aggregates.Columns]:
+        """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time."""
+        repeated = self._is_repeated
+        return aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=self.edited)
 
     def _counted(self, found: Floats) -> Floats:
         """Leave out what does not count: of a row that was added, the case that suggested it."""
@@ -237,8 +244,7 @@ class Scores:
     def by_repeat(self, metric: str) -> Floats:
         """(combination, case, repeat, score) wherever there is one."""
         score, ended = self.failure_score(self.measures.get(metric, Measure())), self._ended[0]
-        read = aggregates.scores_by_repeat(self._database, self._sweep.id, metric)
-        found = np.array(read, dtype=float).reshape(-1, 4)
+        found = stacked(aggregates.scores_by_repeat(self._database, self._sweep.id, metric), 4)
         if score is not None:
             found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
         return self._counted(found)
@@ -254,17 +260,45 @@ class Scores:
         return self.table(metric).part(range(self.planned)) if self.added else self.table(metric)
 
     def _table(self, metric: str) -> ScoreTable:
+        """Read the scores of a metric a part at a time: nothing but the table is as large as it."""
         measure = self.measures.get(metric, Measure())
-        found, score = self.rows(metric, measure), self.failure_score(measure)
-        cases = np.union1d(found[:, 1], self._unscored(metric))
-        columns = np.searchsorted(cases, found[:, 1])
+        score = self.failure_score(measure)
+        cases = np.array(aggregates.case_numbers(self._database, self._sweep.id), dtype=np.int64)
         table = np.full((len(self.choices), max(1, len(cases))), np.nan)
-        behind = np.zeros_like(table)
-        place = found[:, 0].astype(int), columns
-        table[place], behind[place] = found[:, 2], found[:, 3]
+        behind = np.zeros(table.shape, dtype=np.int32)
+        for combination, case, mean, repeats in self._means(metric):
+            place = np.array(combination, dtype=np.int64), np.searchsorted(cases, np.array(case))
+            table[place], behind[place] = mean, repeats
+        ended = self._ended[0]
+        if score is not None and len(ended):
+            _add_failed(table, behind, (ended[:, 0], np.searchsorted(cases, ended[:, 1])), score)
+        for one in self.added:
+            hidden = np.flatnonzero(np.isin(cases, one.left_out))
+            table[one.combination, hidden], behind[one.combination, hidden] = np.nan, 0
+        kept = np.asarray(behind.any(axis=0))[: len(cases)] | np.isin(cases, self._unscored(metric))
+        if not kept.all():
+            columns = np.flatnonzero(kept) if kept.any() else [0]
+            cases, table, behind = cases[kept], table[:, columns], behind[:, columns]
         clusters = self._clusters
         units = numbered([clusters.get(case) for case in cases.tolist()])
-        return ScoreTable(table, cases.astype(np.int64), units, behind, 0 if score is None else self.failed, score)
+        return ScoreTable(table, cases, units, behind, 0 if score is None else self.failed, score)
+
+
+def stacked(parts: Iterable[aggregates.Columns], width: int) -> Floats:
+    """The rows of a query whose columns were read a part at a time. width: how many columns it has."""
+    return np.vstack([np.empty((0, width)), *(np.column_stack(part) for part in parts)])
+
+
+def _add_failed(
+    table: Floats, behind: NDArray[np.int32], place: tuple[NDArray[np.int64], NDArray[np.int64]], score: float
+) -> None:
+    """Count failed cells among the repeats of a table of means. place: row and column of each of them."""
+    places = tuple(np.unique(np.column_stack(place), axis=0).T)
+    sums = np.nan_to_num(table)[places] * behind[places]
+    failed = np.zeros(table.shape, dtype=np.int32)
+    np.add.at(failed, place, 1)
+    table[places] = (sums + score * failed[places]) / (behind[places] + failed[places])
+    behind += failed
 
 
 def _joined(found: Floats) -> Floats:

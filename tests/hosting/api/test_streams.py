@@ -25,16 +25,18 @@ from tests.support.documents import validator
 from tests.support.project import FLOW, SWEEP, Project
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, NotFound
 from wtb.hosting.api import streams
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streams import Message, Streams, read_position
 from wtb.operations.context import Context
-from wtb.operations.inspection.log import Selection, select_events
+from wtb.operations.inspection.log import Selection, follow_events, select_events
 from wtb.store.database import Database
 from wtb.store.events import add_event
+from wtb.store.housekeeping.deletion import begin_deletion
 from wtb.store.log import START, LogPosition
 from wtb.store.read import queries
+from wtb.store.runs.leases import move_sweep
 
 ABOUT = {"session_id": "default", "execution_id": None}
 
@@ -240,6 +242,34 @@ def test_who_comes_with_a_position_that_is_not_yet_is_told_to_begin_anew(sweep: 
     assert first is not None
     assert json.loads(first.text)["type"] == "reset"
     assert ids(rest) == [positions(sweep)[-1][1]]
+
+
+def test_a_stream_ends_with_its_sweep(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes again is told that there is none; without that a deleted sweep would be one in which nothing happens."""
+    monkeypatch.setattr(streams, "_ENDED_S", 0.01)
+
+    async def follow() -> None:
+        async with following(sweep) as source, asyncio.timeout(30):
+            begun = asyncio.create_task(take(source, selection(sweep), 1, positions(sweep)[-1]))
+            while not source.followers:
+                await asyncio.sleep(0)
+            await asyncio.to_thread(begin_deletion, sweep.database, sweep.sweep_id)
+            with pytest.raises(NotFound, match="was deleted, and its events with it"):
+                await begun
+
+    asyncio.run(follow())
+
+
+def test_who_follows_in_a_command_or_from_python_is_told_that_the_sweep_was_deleted(sweep: Bench) -> None:
+    move_sweep(sweep.database, sweep.sweep_id, "running")
+    pages = follow_events(Context(sweep.database), sweep.sweep_id)
+    while next(pages) is not None:
+        pass
+
+    begin_deletion(sweep.database, sweep.sweep_id)
+
+    with pytest.raises(NotFound, match=f"sweep {sweep.sweep_id} was deleted while it was followed"):
+        next(pages)
 
 
 def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

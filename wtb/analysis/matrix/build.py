@@ -6,9 +6,10 @@ kept (`freeze`), and is then read in place of being made again, until anything h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -282,8 +283,7 @@ def _outcomes(
         add_costs(row, succeeded_usd.get(number), failed_usd[number])
         if innocent_usd[number]:
             row["cost_innocent_usd"] = innocent_usd[number]
-    seconds = aggregates.latencies(database, sweep_id, edited=edited)
-    _add_latencies(rows, np.array(seconds, dtype=float).reshape(-1, 2))
+    _add_latencies(rows, aggregates.latencies(database, sweep_id, edited=edited))
     return rows
 
 
@@ -415,14 +415,19 @@ def _listed(figures: Sequence[T] | None) -> list[T] | None:
     return None if figures is None else list(figures)
 
 
-def _add_latencies(rows: Sequence[RowDocument], found: np.ndarray[Any, Any]) -> None:
-    if not len(found):  # np.split gives one part of nothing
-        return
-    found = found[np.argsort(found[:, 0], kind="stable")]
-    numbers, starts = np.unique(found[:, 0], return_index=True)
-    for number, seconds in zip(numbers, np.split(found[:, 1], starts[1:]), strict=True):
-        p50, p95 = np.percentile(seconds, [50, 95])
-        rows[int(number)]["latency_s"] = {"p50": float(p50), "p95": float(p95)}
+def _add_latencies(rows: Sequence[RowDocument], parts: Iterable[aggregates.Columns]) -> None:
+    """Add the quantiles of (combination, seconds), which are read a part at a time."""
+    seconds = [array("d") for _ in rows]
+    for part in parts:
+        found = np.column_stack(part)
+        found = found[np.argsort(found[:, 0], kind="stable")]
+        numbers, starts = np.unique(found[:, 0], return_index=True)
+        for number, some in zip(numbers, np.split(found[:, 1], starts[1:]), strict=True):
+            seconds[int(number)].frombytes(some.tobytes())
+    for row, its in zip(rows, seconds, strict=True):
+        if its:
+            p50, p95 = np.percentile(its, [50, 95])
+            row["latency_s"] = {"p50": float(p50), "p95": float(p95)}
 
 
 def _uneven(matrix: MatrixDocument) -> list[str]:

@@ -9,6 +9,7 @@ comparisons with the best (Hsu 1981), by resampling, with a spread of its own fo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from wtb.analysis.statistics.paired import flips
 
 FLIPS = 1_999
 LEVEL = 0.975  # one-sided, so that of two rows one alone is left exactly where the paired test has p < 0.05
+_PART = 256  # units that are held at once beside the scores
+_CACHED = 1 << 16  # numbers that the cache of a core holds
 _SAME = 1e-9  # of the largest spread: rows that differ by less never differ
 
 
@@ -43,21 +46,74 @@ def rank(scores: Floats, seed: int) -> Ranking:
         seed: of the random signs.
     """
     rows, units = scores.shape
-    centred = scores - scores.mean(axis=0)  # differences between rows stay as they are, and lose less to rounding
-    totals, gram = centred.sum(axis=1), centred @ centred.T
-    squares = np.diag(gram)
-    spread = np.sqrt(np.maximum(squares[:, None] + squares - 2 * gram, 0.0))
-    spread[spread <= _SAME * math.sqrt(float(squares.max()) or 1.0)] = np.inf  # nothing beats what it always equals
-    sums = flips(units, FLIPS, np.random.default_rng([abs(seed), 3])) @ centred.T
-    limits = np.empty(rows)
+    totals, spread = np.zeros(rows), np.zeros((rows, rows))
+    sums = _FlippedSums(rows, units, np.random.default_rng([abs(seed), 3]))
+    for columns in _parts(units):
+        # Differences between rows stay as they are, and lose less to rounding.
+        centred = scores[:, columns] - scores[:, columns].mean(axis=0)
+        totals += centred.sum(axis=1)
+        spread += centred @ centred.T
+        sums.add(columns, centred)
+    _to_spread(spread)
+    limits = _limits(sums.found, spread)
+    beaten, ahead_of, behind = np.zeros(rows, dtype=np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for row in range(rows):
-        # Signs are symmetric: what a row falls behind by chance is also what it gets ahead.
-        limits[row] = np.quantile(((sums - sums[:, [row]]) / spread[row]).max(axis=1), LEVEL)
-    ahead = (totals[:, None] - totals) / spread  # of row i before row j
-    return Ranking(
-        candidates=~(ahead > limits).any(axis=0),
-        ranks=np.stack([1 + (ahead > limits).sum(axis=0), rows - (ahead > limits[:, None]).sum(axis=1)], axis=1),
-    )
+        ahead = (totals[row] - totals) / spread[row]
+        beats = ahead > limits
+        beaten |= beats
+        behind += beats
+        ahead_of[row] = (ahead > limits[row]).sum()
+    return Ranking(candidates=~beaten, ranks=np.stack([1 + behind, rows - ahead_of], axis=1))
+
+
+def _to_spread(gram: Floats) -> None:
+    """Make a matrix of inner products that of the spreads of differences, in place: it may be large."""
+    squares = np.diag(gram).copy()
+    gram *= -2
+    gram += squares[:, None]
+    gram += squares
+    np.maximum(gram, 0.0, out=gram)
+    np.sqrt(gram, out=gram)
+    gram[gram <= _SAME * math.sqrt(float(squares.max()) or 1.0)] = np.inf  # nothing beats what it always equals
+
+
+def _limits(sums: Floats, spread: Floats) -> Floats:
+    """By how much, in spreads, each row falls behind another one by chance at most, in so many of the flips.
+
+    Signs are symmetric: that is also what it gets ahead.
+    """
+    flipped, rows = sums.shape
+    step = max(1, _CACHED // rows)
+    buffer, largest, limits = np.empty((step, rows)), np.empty(flipped), np.empty(rows)
+    for row in range(rows):
+        inverse = 1 / spread[row]
+        for start in range(0, flipped, step):
+            part = sums[start : start + step]
+            gaps = np.subtract(part, part[:, [row]], out=buffer[: len(part)])
+            gaps *= inverse
+            gaps.max(axis=1, out=largest[start : start + step])
+        limits[row] = np.quantile(largest, LEVEL)
+    return limits
+
+
+class _FlippedSums:
+    """The sum of each row under each set of random signs, from a part of the units at a time.
+
+    Attributes:
+        found: flips x rows.
+    """
+
+    def __init__(self, rows: int, units: int, rng: np.random.Generator) -> None:
+        self.found = np.zeros((FLIPS, rows))
+        self._signs = flips(units, FLIPS, rng, np.int8)
+
+    def add(self, columns: slice, values: Floats) -> None:
+        """Add some of the units. values: rows x these."""
+        self.found += self._signs[:, columns].astype(np.float64) @ values.T
+
+
+def _parts(units: int) -> Iterator[slice]:
+    return (slice(start, start + _PART) for start in range(0, units, _PART))
 
 
 def chosen_level(scores: Floats, seed: int) -> float:
@@ -70,14 +126,15 @@ def chosen_level(scores: Floats, seed: int) -> float:
         scores: rows x units, complete, higher is better.
         seed: of the random signs.
     """
-    centred = scores - scores.mean(axis=1, keepdims=True)
-    sizes = np.sqrt((centred**2).sum(axis=1))
-    centred = centred[sizes > _SAME * (float(sizes.max()) or 1.0)]
-    if len(centred) < 2:
+    means = scores.mean(axis=1)
+    sizes = np.array([np.linalg.norm(row - mean) for row, mean in zip(scores, means, strict=True)])
+    kept = sizes > _SAME * (float(sizes.max()) or 1.0)
+    if kept.sum() < 2:
         return Z
-    centred /= np.sqrt((centred**2).sum(axis=1, keepdims=True))
-    sums = flips(centred.shape[1], FLIPS, np.random.default_rng([abs(seed), 4])) @ centred.T
-    share = float((sums > np.quantile(sums.max(axis=1), LEVEL)).mean())
+    sums = _FlippedSums(int(kept.sum()), scores.shape[1], np.random.default_rng([abs(seed), 4]))
+    for columns in _parts(scores.shape[1]):
+        sums.add(columns, (scores[kept, columns] - means[kept, None]) / sizes[kept, None])
+    share = float((sums.found > np.quantile(sums.found.max(axis=1), LEVEL)).mean())
     return max(Z, NORMAL.inv_cdf(1 - max(share, 1e-9)))
 
 
@@ -95,7 +152,8 @@ def shrunken(scores: Floats) -> Floats:
     means = scores.mean(axis=1)
     if rows < 2 or units < 2:
         return np.full(rows, np.nan)
-    noise = (scores - scores.mean(axis=0)).var(axis=1, ddof=1) / units * rows / (rows - 1)
+    middle = scores.mean(axis=0)
+    noise = np.array([(row - middle).var(ddof=1) for row in scores]) / units * rows / (rows - 1)
     between = max(0.0, float(means.var(ddof=1)) - float(noise.mean()))
     share = between / (between + noise) if between > 0 else np.zeros(rows)
     return np.asarray(means.mean() + share * (means - means.mean()))

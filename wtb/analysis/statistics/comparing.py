@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
-from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, skewness, wilson
+from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, row_blocks, skewness, wilson
 from wtb.analysis.statistics.paired import (
     Compare,
     Tested,
@@ -177,16 +177,7 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
     """
     scores = cleaned(scores)
     rates, units = design.rates(scores), design.units
-    deltas = from_baseline(scores, design.baseline)
-    family = max(1, int((np.isfinite(deltas).sum(axis=1) >= 2).sum()) * design.metrics)
-    tested = paired_tests(
-        deltas,
-        seed=design.seed,
-        rates=design.pairs_of_rates(rates),
-        compare=design.by,
-        family=math.ceil(family / design.share),
-        units=units,
-    )
+    tested = _held_against_baseline(scores, rates, design)
     adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / design.share)
     estimates = means(scores)
     race = _Race(scores, rates, design)
@@ -213,8 +204,27 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         cases=int(race.common.sum()),
         lead=lead,
         winner=race.winner(),
-        skewed=_skewed(by_unit(scores, units)[~rates]) if design.by == "mean" else None,
+        skewed=_skewed(by_unit(scores if not rates.any() else scores[~rates], units)) if design.by == "mean" else None,
     )
+
+
+def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Design) -> list[Tested]:
+    """Test all rows against the baseline, a block of them at a time."""
+    blocks = list(row_blocks(scores.shape))
+    paired = (np.isfinite(from_baseline(scores, design.baseline, rows)).sum(axis=1) >= 2 for rows in blocks)
+    family = max(1, sum(int(some.sum()) for some in paired) * design.metrics)
+    both = design.pairs_of_rates(rates)
+    found: list[Tested] = []
+    for rows in blocks:
+        found += paired_tests(
+            from_baseline(scores, design.baseline, rows),
+            seed=design.seed,
+            rates=both[rows],
+            compare=design.by,
+            family=math.ceil(family / design.share),
+            units=design.units,
+        )
+    return found
 
 
 def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
@@ -222,7 +232,7 @@ def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
 
     Where lower is better, only if both occur in some row: a cost of 0, or 1 node run, in every case is a constant.
     """
-    if better == "lower" and not np.isin((0, 1), scores).all():
+    if better == "lower" and not ((scores == 0).any() and (scores == 1).any()):
         return np.zeros(len(scores), dtype=np.bool_)
     return np.asarray((np.isin(scores, (0, 1)) | np.isnan(scores)).all(axis=1))
 
@@ -256,7 +266,10 @@ class _Race:
         self.rows = np.flatnonzero(self.eligible)
         self.size = len(scores)
         self.sign = design.sign
-        self.scores = self.sign * scores[np.ix_(self.eligible, self.common)]
+        is_whole = self.eligible.all() and self.common.all()  # then there is no need of another table
+        self.scores = scores if is_whole else scores[np.ix_(self.eligible, self.common)]
+        if self.sign < 0:
+            self.scores = -self.scores
         self.units = design.of_cases(self.common).units
         self.rates, self.by, self.seed = rates[self.eligible], design.by, design.seed
         self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
@@ -342,23 +355,34 @@ class _Race:
         rivals = np.flatnonzero(np.arange(len(self.rows)) != self.first)
         if not rivals.size:
             return False, Lead(because="only one combination is ranked")
-        leads = subtract(self.scores[self.first], self.scores[rivals])
         both = self.rates[rivals] & self.rates[self.first]
-        tested = paired_tests(leads, seed=self.seed, rates=both, compare=self.by, units=self.units)
+        tested = self._leads_tested(rivals, both)
         p = np.array([math.nan if one.p is None else one.p for one in tested])
         ahead = np.array([one.delta or 0.0 for one in tested])
         clear = bool((ahead > 0).all() and (p < self.level).all())
         least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
         closest = int(np.argmin(ahead) if clear else least_sure)
-        found = tested[closest]
+        found, (leads,) = tested[closest], self._leads(rivals[[closest]])
         facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
         if clear:
             return True, Lead(*facts)
         return False, Lead(
             *facts,
-            self._needed(found, leads[closest], bool(both[closest])),
-            _because(found, leads[closest], self.units, self.level),
+            self._needed(found, leads, bool(both[closest])),
+            _because(found, leads, self.units, self.level),
         )
+
+    def _leads(self, rivals: NDArray[np.int64]) -> Floats:
+        """By how much the best is ahead of others, case by case."""
+        return subtract(self.scores[self.first], self.scores[rivals])
+
+    def _leads_tested(self, rivals: NDArray[np.int64], rates: NDArray[np.bool_]) -> list[Tested]:
+        """Test the best against others, a block of them at a time."""
+        found: list[Tested] = []
+        for rows in row_blocks((len(rivals), self.scores.shape[1])):
+            leads = self._leads(rivals[rows])
+            found += paired_tests(leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units)
+        return found
 
     def _needed(self, tested: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
         """From the ends of the lead's interval: the fewest and the most cases that would settle it."""

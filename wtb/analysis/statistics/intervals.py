@@ -29,6 +29,7 @@ _T = (
     2.2281389, 2.2009852, 2.1788128, 2.1603687, 2.1447867, 2.1314495, 2.1199053, 2.1098156, 2.1009220,
 )  # fmt: skip
 _SYMMETRIC = 1e-6  # less skewness than this leaves t as it is
+_BLOCK = 1 << 18  # entries of a table that are looked at together (2 MB)
 _CHUNK = 1 << 20  # entries of a resampling matrix held at once (8 MB)
 
 
@@ -108,6 +109,12 @@ def chunks(cases: int) -> Iterator[int]:
     """How many of RESAMPLES draws of so many cases are held at once."""
     step = max(1, _CHUNK // cases)
     return (min(step, RESAMPLES - start) for start in range(0, RESAMPLES, step))
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """The rows of a table that are looked at together, so that what is made of them takes little beside the table."""
+    step = max(1, _BLOCK // max(1, shape[1]))
+    return (slice(start, start + step) for start in range(0, shape[0], step))
 
 
 def transformed_t(row: Floats) -> float:

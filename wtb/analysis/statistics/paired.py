@@ -25,6 +25,7 @@ from wtb.analysis.statistics.intervals import (
     intervals,
     is_constant,
     rate_difference,
+    row_blocks,
     skewness,
     transformed_t,
 )
@@ -33,7 +34,7 @@ from wtb.analysis.statistics.shift import shifts, signed_ranks, spreads_of
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
 Compare = Literal["mean", "median"]
-Signs = NDArray[np.floating[Any]]
+Signs = NDArray[np.number[Any]]
 EXACT_PAIRS = 13  # 2**13 <= RESAMPLES: every flip of so few pairs can be enumerated
 LIMIT_FROM, LIMIT_ALWAYS = 500, 10_000  # pairs that differ; between them it depends on how even they are
 LIMIT_EVEN = 100  # as many equal differences: from there on the limit is nearer than sampling
@@ -136,10 +137,20 @@ def _p_of_t(t: float, freedom: int) -> float:
 
 
 def cleaned(values: Floats) -> Floats:
-    """A copy, in which what is not finite or beyond 1e100 is missing, and what no square can hold is 0."""
+    """The values, in which what is not finite or beyond 1e100 is missing, and what no square can hold is 0.
+
+    They are not copied where there is nothing to change: nobody may change what this returns.
+    """
+    if not any(_changes(values[rows]).any() for rows in row_blocks(values.shape)):
+        return values
     values = np.where(np.abs(values) < 1e100, values, np.nan)
     values[np.abs(values) < 1e-100] = 0.0
     return values
+
+
+def _changes(values: Floats) -> NDArray[np.bool_]:
+    sizes = np.abs(values)
+    return (sizes >= 1e100) | ((sizes < 1e-100) & (sizes > 0))
 
 
 def defined(values: Floats) -> list[float | None] | list[Interval | None]:
@@ -162,12 +173,15 @@ def subtract(scores: Floats, other: Floats) -> Floats:
     return differences
 
 
-def from_baseline(scores: Floats, baseline: int | None) -> Floats:
-    """The difference of each row from the baseline's, NaN in the baseline's own; NaN everywhere without one."""
+def from_baseline(scores: Floats, baseline: int | None, rows: slice = slice(None)) -> Floats:
+    """The difference of each row from the baseline's, NaN in the baseline's own; NaN everywhere without one.
+
+    rows: of which rows; of all by default.
+    """
     if baseline is None:
-        return np.full_like(scores, np.nan)
-    deltas = subtract(scores, scores[baseline])
-    deltas[baseline] = np.nan
+        return np.full_like(scores[rows], np.nan)
+    deltas = subtract(scores[rows], scores[baseline])
+    deltas[np.arange(len(scores))[rows] == baseline] = np.nan
     return deltas
 
 
@@ -221,7 +235,7 @@ def mcnemar(better: int, worse: int) -> float:
     return float(min(1.0, max(2 * tail, SMALLEST_P)))
 
 
-def flips(cases: int, count: int, rng: np.random.Generator, dtype: type[np.floating[Any]] = np.float64) -> Signs:
+def flips(cases: int, count: int, rng: np.random.Generator, dtype: type[np.number[Any]] = np.float64) -> Signs:
     """Random signs, count x cases."""
     noise: NDArray[np.uint8] = np.frombuffer(rng.bytes(count * cases // 8 + 1), np.uint8)
     signs = np.unpackbits(noise, count=count * cases).reshape(count, cases).astype(dtype)

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import orjson
 
-from wtb.core.errors import InputError, WTBError
+from wtb.core.errors import InputError, NotFound, WTBError
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
-from wtb.operations.inspection.log import Page, Selection, events_after, last_event
+from wtb.operations.inspection.log import Page, Selection, events_after, last_event, sweeps_there
 from wtb.operations.inspection.sweeps import status
 from wtb.store.log import START, LogPosition
 
@@ -34,7 +34,7 @@ SILENCE_S = 15.0  # after it a comment is sent, so that no proxy takes the conne
 KEPT_FRAMES = 50  # ten seconds of them, for those who are a little behind
 MOST_SUBSCRIBERS = 400  # at a time
 NOW = "now"
-_REVOKED_S = 0.5  # between two looks whether tokens were revoked
+_ENDED_S = 0.5  # between two looks whether tokens were revoked, or sweeps deleted
 _RETRY_S = 1.0  # while the database is out of reach
 _POSITION = re.compile(r"(-1|\d{1,19})-(\d{1,19})")
 StillActive = Callable[[Collection[str]], Awaitable[set[str]]]
@@ -97,6 +97,7 @@ class _Tail:
     def __init__(self, position: LogPosition) -> None:
         self.position = position
         self.followers = 0
+        self.is_deleted = False
         self._frames: deque[_Frame] = deque(maxlen=KEPT_FRAMES)
         self._more = asyncio.Event()
 
@@ -142,7 +143,7 @@ class Streams:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
         """Read the logs that are followed, inside the block."""
-        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._end_revoked())]
+        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._end_some())]
         try:
             yield
         finally:
@@ -173,11 +174,14 @@ class Streams:
             owner: Whose stream it is: the digest of their token. It ends when they may no longer follow.
 
         Raises:
+            NotFound: If the sweep was deleted.
             WTBError: If the database cannot be read.
         """
         async with self._tail(selection) as tail, self._owned(owner):
             position, heard = tail.position if after is None else after, monotonic()
             while not self._closed and owner not in self._ended:
+                if tail.is_deleted:  # who comes again is told so
+                    raise NotFound(f"sweep {selection.sweep} was deleted, and its events with it")
                 is_too_far = max_behind is not None and tail.position[1] - position[1] > max_behind
                 if is_too_far or position > tail.position:  # or of a log that was restored since, to another server
                     position = tail.position
@@ -229,16 +233,23 @@ class Streams:
         for tail in self._tails.values():
             tail.wake()
 
-    async def _end_revoked(self) -> None:
-        """End the streams of those whose tokens are of no more use."""
+    async def _end_some(self) -> None:
+        """End the streams of those whose tokens are of no more use, and of sweeps that were deleted."""
         while True:
-            await asyncio.sleep(_REVOKED_S)
-            if owners := set(self._owners):
-                try:
+            await asyncio.sleep(_ENDED_S)
+            if not self._tails:
+                continue
+            try:
+                owners, sweeps = set(self._owners), {selection.sweep for selection in self._tails}
+                if owners:
                     self._ended |= owners - await self._still_active(owners)
-                except WTBError as error:
-                    _log.warning("whether tokens were revoked is not known: %s", error)
-                self._wake_all()
+                deleted = sweeps - await run_quickly(sweeps_there, self._context, sweeps)
+            except WTBError as error:
+                _log.warning("whether tokens were revoked or sweeps deleted is not known: %s", error)
+                continue
+            for selection, tail in self._tails.items():
+                tail.is_deleted |= selection.sweep in deleted
+            self._wake_all()
 
     async def _reset(self, selection: Selection, position: LogPosition) -> Message:
         document = await run_quickly(status, self._context, selection.sweep)

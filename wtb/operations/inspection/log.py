@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Interval
 from wtb.core.documents.events import EventCount, EventDocument
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.errors import InputError, NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position
 from wtb.store.read import details, queries
-from wtb.store.rows import EventRow
+from wtb.store.rows import EventRow, SweepRow
+from wtb.store.runs.leases import sweep_statuses
 
 SEVERITIES: Final = ("debug", "info", "warning", "error")
 
@@ -183,6 +184,11 @@ def last_event(context: Context, selection: Selection) -> LogPosition:
         return last_position(connection, selection.sweep)
 
 
+def sweeps_there(context: Context, ids: Collection[str]) -> set[str]:
+    """Return which of some sweeps were not deleted."""
+    return set(sweep_statuses(context.database, ids))
+
+
 @checked
 def count_events(
     context: Context,
@@ -271,6 +277,13 @@ def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[
         yield None
 
 
+def _followed(database: Database, sweep_id: str) -> SweepRow:
+    try:
+        return queries.find_sweep(database, sweep_id)
+    except NotFound:
+        raise NotFound(f"sweep {sweep_id} was deleted while it was followed, and its events with it") from None
+
+
 class _SweepEnd:
     """Whether the event that says how a sweep has ended, or that it has paused, was seen."""
 
@@ -280,7 +293,8 @@ class _SweepEnd:
         self._status = self._kind = ""
 
     def read_status(self) -> None:
-        self._status = queries.find_sweep(self._database, self._sweep_id).status
+        """Raises NotFound if the sweep was deleted."""
+        self._status = _followed(self._database, self._sweep_id).status
 
     def see(self, page: Sequence[EventRow]) -> None:
         self._kind = next((row["kind"] for row in reversed(page) if row["kind"].startswith(_ENDS)), self._kind)
@@ -320,7 +334,7 @@ class _Death:
         self._reported = False
 
     def look(self) -> None:
-        row = queries.find_sweep(self._context.database, self._sweep_id)
+        row = _followed(self._context.database, self._sweep_id)
         if self._reported or row.status != "running":
             return
         found = status_document(self._context.database, row)

@@ -6,6 +6,9 @@ unless asked for.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +19,9 @@ from wtb.store.database import Database
 from wtb.store.tables.schema import attempts, cases, cells, executions, node_runs, scores, sweeps
 
 Rows = list[tuple[Any, ...]]
+Columns = list["array[float]"]  # of as many rows as are held at once, in the order of a query's columns
+_HELD = 20_000  # rows of SQLite that are held at once
+_GROUPS = 16  # groups of rows that PostgreSQL sends at once
 
 
 def node_run_counts(database: Database, sweep_id: str) -> Rows:
@@ -137,15 +143,17 @@ def case_numbers(database: Database, sweep_id: str) -> list[int]:
     return [number for (number,) in _rows(database, query)]
 
 
-def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
-    """(combination, seconds) of every succeeded cell."""
+def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Iterator[Columns]:
+    """(combination, seconds) of every succeeded cell that has them."""
     query = sa.select(cells.c.combination, cells.c.elapsed_s).where(
-        cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", *([] if edited else [~cells.c.edited])
+        cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", cells.c.elapsed_s.is_not(None)
     )
-    return _rows(database, query)
+    return _columns(database, query.where(*([] if edited else [~cells.c.edited])))
 
 
-def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: bool = True, edited: bool = False) -> Rows:
+def mean_scores(
+    database: Database, sweep_id: str, metric: str, *, repeated: bool = True, edited: bool = False
+) -> Iterator[Columns]:
     """(combination, case number, mean over repeats, how many) where there is a score.
 
     repeated: False spares the averaging.
@@ -158,16 +166,16 @@ def mean_scores(database: Database, sweep_id: str, metric: str, *, repeated: boo
         query = query.where(*untouched(database, sweep_id))
     if repeated:
         query = query.group_by(scores.c.combination, scores.c.case_number)
-    return _rows(database, query)
+    return _columns(database, query)
 
 
-def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Rows:
+def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Iterator[Columns]:
     """(combination, case number, repeat, score) where there is one; edited cells are left out."""
     columns = (scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value)
     query = sa.select(*columns).where(
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
     )
-    return _rows(database, query.where(*untouched(database, sweep_id)))
+    return _columns(database, query.where(*untouched(database, sweep_id)))
 
 
 def ended_without_state(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
@@ -212,3 +220,32 @@ def _rows(database: Database, query: sa.Select[Any]) -> Rows:
     with database.read() as connection:
         cursor = connection.execute(query).cursor  # its own rows: those of SQLAlchemy take twice as long to read
         return list(cursor.fetchall()) if cursor is not None else []
+
+
+def _columns(database: Database, query: sa.Select[Any]) -> Iterator[Columns]:
+    """Yield the rows of a query of numbers, none of which is NULL, a part at a time: all may be more than memory holds.
+
+    PostgreSQL packs those that agree in the first column: a number then costs 8 bytes and no object of its own.
+    """
+    with database.read() as connection:
+        if database.is_sqlite:
+            cursor = connection.execute(query).cursor
+            while rows := cursor.fetchmany(_HELD) if cursor is not None else ():
+                yield [array("d", column) for column in zip(*rows, strict=True)]
+            return
+        found = query.subquery()
+        packed = sa.select(*map(_packed, found.c)).group_by(found.c[0])
+        for row in connection.execution_options(yield_per=_GROUPS).execute(packed):
+            yield list(map(_unpacked, row))
+
+
+def _packed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[bytes]:
+    sent = sa.func.float8send(sa.cast(column, sa.Double))
+    return sa.func.string_agg(sent, sa.literal_column("''::bytea"), type_=sa.LargeBinary())
+
+
+def _unpacked(packed: bytes) -> array[float]:
+    numbers = array("d", packed)
+    if sys.byteorder == "little":  # PostgreSQL sends the other one
+        numbers.byteswap()
+    return numbers

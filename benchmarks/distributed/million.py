@@ -1,0 +1,284 @@
+"""A million cells: 1,000 combinations of a chain of three nodes over so many cases, by two workers, on PostgreSQL.
+
+Everything is measured at 10,000 cells first and then at `--cells`, and figures that should not grow are ratios of the
+two. What a busy machine cannot change is counted: seconds of CPU, transactions, rows, bytes. While the sweep is
+submitted, runs and is deleted, somebody else writes to another sweep and follows its log: how long that takes at most
+is what others are held up. Half way the workers are killed, and others continue.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import psutil
+import sqlalchemy as sa
+
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure
+from benchmarks.harness.workers import WorkerStack, empty_stack, tree_cpu_s
+from benchmarks.workloads.chain import STEPS
+from benchmarks.workloads.importable import MANY
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.database import Database
+from wtb.store.events import add_event, subject
+from wtb.store.files.locations import workspaces_of
+from wtb.store.log import START, LogPosition
+from wtb.store.read import queries
+from wtb.store.tables.schema import node_runs
+
+SMALL = 10_000  # cells of what the others are held against
+COMBINATIONS = MANY ** len(STEPS)
+A_CASE = MANY + MANY**2 + MANY**3  # node runs
+WORKERS, SLOTS = 2, 8
+SAMPLE_S, PROBE_S = 1.0, 0.1
+STALLED_S = 600.0  # without a further node run: it will not end
+MOST_CELLS = 10_000_000
+
+
+@dataclass
+class Measured:
+    """What one size gave. Seconds are of CPU unless they say otherwise; memory is in MB, the most at any time."""
+
+    cells: int
+    node_runs: int = 0
+    submission_s: float = 0.0
+    wall_s: float = 0.0
+    workers_s: float = 0.0
+    server_s: float = 0.0
+    commits: int = 0
+    rows_read: int = 0
+    wal_bytes: int = 0
+    stored_bytes: int = 0
+    resumed_after_s: float = 0.0
+    deleted_s: float = 0.0
+    collected_s: float = 0.0
+    memory: dict[str, float] = field(default_factory=dict)
+    waited_s: dict[str, float] = field(default_factory=dict)
+    commands: dict[str, tuple[float, float, float]] = field(default_factory=dict)  # wall, CPU, MB
+
+
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    small = _measured(environment, SMALL)
+    yield from _alone(small)
+    large = _measured(environment, environment.cells)
+    yield from _alone(large)
+    yield from _beside(large, small)
+
+
+def _alone(found: Measured) -> Iterator[Figure]:
+    of = f"{found.cells:,} cells"
+    yield Figure(f"{of}: node runs", found.node_runs, "")
+    yield Figure(f"{of}: submission, CPU a cell", 1e6 * found.submission_s / found.cells, "us")
+    yield Figure(f"{of}: time from its first batch to its end", found.wall_s, "s")
+    yield Figure(f"{of}: database a node run", found.stored_bytes / found.node_runs, "B", 3_000)
+    for kind, seconds in found.waited_s.items():
+        yield Figure(f"{of}: another writer and its follower waited at most, {kind}", seconds, "s", 1.0)
+    yield Figure(f"{of}: from kill -9 of the workers to the next node run", found.resumed_after_s, "s", 10.0)
+    for name, (wall_s, cpu_s, megabytes) in found.commands.items():
+        target = 5.0 if "matrix" in name else None
+        yield Figure(f"{of}: {name}", wall_s, "s", target)
+        yield Figure(f"{of}: {name}, CPU", cpu_s, "s")
+        yield Figure(f"{of}: {name}, memory", megabytes, "MB")
+    yield Figure(f"{of}: wtb delete", found.deleted_s, "s", 5.0)
+    yield Figure(f"{of}: wtb gc after it", found.collected_s, "s")
+
+
+def _beside(large: Measured, small: Measured) -> Iterator[Figure]:
+    of = f"{large.cells:,} / {small.cells:,} cells"
+    each = (
+        ("workers' CPU a node run", "workers_s"),
+        ("server's CPU a node run", "server_s"),
+        ("time a node run", "wall_s"),
+        ("transactions a node run", "commits"),
+        ("rows read a node run", "rows_read"),
+        ("WAL a node run", "wal_bytes"),
+    )
+    for name, attribute in each:
+        value, other = (getattr(one, attribute) / one.node_runs for one in (large, small))
+        yield Figure(f"{of}: {name}", value / other, "x", 1.2)
+    for kind, megabytes in large.memory.items():
+        yield Figure(f"{of}: memory of {kind}", megabytes / small.memory[kind], "x", 1.3)
+
+
+def _measured(environment: Environment, cells: int) -> Measured:
+    found = Measured(cells)
+    with ExitStack() as context:
+        stack = context.enter_context(empty_stack(environment, f"{cells:,} cells"))
+        probe = context.enter_context(_Probe(stack.database, _submit(stack, "other", 1)).probing())
+        begun = time.process_time()
+        with probe.during(found, "its submission"):
+            sweep_id = _submit(stack, "large", cells // COMBINATIONS, queued=True)
+        found.submission_s = time.process_time() - begun
+        with probe.during(found, "its run"):
+            _run(stack, found, sweep_id)
+        _look(stack, found, "at its end")
+        with probe.during(found, "its deletion"):
+            found.deleted_s = _command(stack, "delete", "large", "--yes")[0]
+            found.collected_s = _command(stack, "gc")[0]
+    return found
+
+
+def _submit(stack: WorkerStack, name: str, cases: int, *, queued: bool = False) -> str:
+    spec = parse_spec(
+        {
+            "sweep": name,
+            "workflow": "benchmarks.workloads.importable:many",
+            "cases": [{"id": str(x), "input": {"x": x}, "expected": {"c": f"{x * 10}-0"}} for x in range(cases)],
+            "vary": dict.fromkeys(STEPS, "all"),
+            "evaluate": [{"exact_match": {"field": "c"}}],
+        }
+    )
+    workspaces = workspaces_of(stack.database, stack.folder / ".wtb")
+    return prepare(spec, max_cells=MOST_CELLS).submit(stack.database, workspaces, queued=queued)
+
+
+def _run(stack: WorkerStack, found: Measured, sweep_id: str) -> None:
+    """Run it to its end; half way the workers are killed, and a third of the way people look at it."""
+    database, server = stack.database, _server(stack.database)
+    stack.start("wtb", "scheduler")
+    workers = [stack.start("wtb", "worker", "--concurrency", str(SLOTS)) for _ in range(WORKERS)]
+    before, server_s, begun = _counters(database), tree_cpu_s(server), time.monotonic()
+    stack.notify()
+    expected = found.cells // COMBINATIONS * A_CASE
+    looked = killed = False
+    grown = time.monotonic()
+    while (row := queries.find_sweep(database, sweep_id)).status in ("pending", "running"):
+        _sample(stack, found)
+        done = _node_runs(database, sweep_id)
+        if done > found.node_runs:
+            found.node_runs, grown = done, time.monotonic()
+        elif time.monotonic() > grown + STALLED_S:
+            raise RuntimeError(f"no node run for {STALLED_S:g} s; {done:,} of {expected:,} have ended")
+        if done > expected / 3 and not looked:
+            looked = True
+            _look(stack, found, "while it runs")
+        if done > expected / 2 and not killed:
+            killed = True
+            found.workers_s += sum(tree_cpu_s(one.pid) for one in workers)
+            workers = _killed(stack, found, workers, sweep_id)
+        time.sleep(SAMPLE_S)
+    if row.status != "completed":
+        raise RuntimeError(f"the sweep is {row.status}: {row.reason}")
+    found.node_runs = _node_runs(database, sweep_id)
+    found.workers_s += sum(tree_cpu_s(one.pid) for one in workers)
+    found.wall_s, found.server_s = time.monotonic() - begun, tree_cpu_s(server) - server_s
+    after = _counters(database)
+    found.commits, found.rows_read, found.wal_bytes, found.stored_bytes = (
+        now - then for now, then in zip(after, before, strict=True)
+    )
+
+
+def _killed(
+    stack: WorkerStack, found: Measured, workers: list[subprocess.Popen[bytes]], sweep_id: str
+) -> list[subprocess.Popen[bytes]]:
+    for one in workers:
+        one.send_signal(signal.SIGKILL)
+        one.wait()
+        stack.forget(one)
+    before, begun = _last_begun(stack.database, sweep_id), time.monotonic()
+    started = [stack.start("wtb", "worker", "--concurrency", str(SLOTS)) for _ in range(WORKERS)]
+    while _last_begun(stack.database, sweep_id) == before:
+        time.sleep(PROBE_S)
+    found.resumed_after_s = time.monotonic() - begun
+    return started
+
+
+def _look(stack: WorkerStack, found: Measured, when: str) -> None:
+    pages = stack.folder / "report.html"
+    for name, command in (
+        (f"wtb list {when}", ("list",)),
+        # With edited cells it is made anew; the one that is kept is read in no time.
+        (f"wtb matrix {when}", ("matrix", "large", "--edited", "--format", "json", "--output", str(pages))),
+        (f"wtb report {when}", ("report", "large", "--output", str(pages))),
+    ):
+        found.commands[name] = _command(stack, *command)
+
+
+def _command(stack: WorkerStack, *arguments: str) -> tuple[float, float, float]:
+    """Run a command. Returns seconds, seconds of CPU and MB of memory."""
+    begun = time.monotonic()
+    process = stack.start("wtb", *arguments)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    stack.forget(process)
+    if process.returncode:
+        raise RuntimeError(f"wtb {' '.join(arguments)} ended with {process.returncode}")
+    return time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def _node_runs(database: Database, sweep_id: str) -> int:
+    """About how many have been accepted, as PostgreSQL counts: counting a million rows each second would be work."""
+    query = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'node_runs'"
+    return int(database.scalar(sa.text(query).columns(sa.column("n", sa.BigInteger))) or 0)
+
+
+def _last_begun(database: Database, sweep_id: str) -> float | None:
+    """When the node run began that the database heard of last."""
+    query = sa.select(node_runs.c.started_at).where(node_runs.c.sweep_id == sweep_id)
+    last = query.order_by(node_runs.c.started_transaction.desc().nulls_last(), node_runs.c.started_event.desc())
+    return database.scalar(last.limit(1))
+
+
+def _counters(database: Database) -> tuple[int, int, int, int]:
+    query = (
+        "SELECT xact_commit, tup_returned + tup_fetched, (pg_current_wal_lsn() - '0/0')::bigint, "
+        "pg_database_size(current_database()) FROM pg_stat_database WHERE datname = current_database()"
+    )
+    ((commits, rows, wal, size),) = database.tuples(sa.text(query))
+    return commits, rows, wal, size
+
+
+def _sample(stack: WorkerStack, found: Measured) -> None:
+    for kind, megabytes in stack.memory().items():
+        found.memory[kind] = max(found.memory.get(kind, 0.0), megabytes)
+
+
+def _server(database: Database) -> int:
+    """The process of the server."""
+    backend = database.scalar(sa.text("SELECT pg_backend_pid()").columns(sa.column("pid", sa.Integer)))
+    return psutil.Process(backend).ppid()
+
+
+class _Probe:
+    """Somebody who writes an event of another sweep and waits until it can be read, again and again."""
+
+    def __init__(self, database: Database, sweep_id: str) -> None:
+        self._database, self._sweep = Database(database.url.render_as_string(hide_password=False)), sweep_id
+        self._ending = threading.Event()
+        self._longest = 0.0
+
+    @contextmanager
+    def probing(self) -> Iterator[_Probe]:
+        thread = threading.Thread(target=self._probe)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._ending.set()
+            thread.join()
+            self._database.close()
+
+    @contextmanager
+    def during(self, found: Measured, what: str) -> Iterator[None]:
+        self._longest = 0.0
+        yield
+        found.waited_s[what] = self._longest
+
+    def _probe(self) -> None:
+        position: LogPosition = START
+        while not self._ending.wait(PROBE_S):
+            begun = time.monotonic()
+            with self._database.write() as connection:
+                add_event(connection, subject("default", self._sweep), "probe", {})
+            while not (rows := queries.event_rows(self._database, self._sweep, after=position)):
+                pass
+            position = rows[-1]["transaction"], rows[-1]["id"]
+            self._longest = max(self._longest, time.monotonic() - begun)
