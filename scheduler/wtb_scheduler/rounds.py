@@ -8,8 +8,8 @@ schedulers may run at once, and any of them may be killed at any moment.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 from wtb.analysis.early_stop import stop_where_known
 from wtb.analysis.finalize import complete, freeze
@@ -23,15 +23,27 @@ from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
 from wtb.store.rows import OpenSweep, SweepRow
 from wtb.store.runs import leases, maintenance, queue
+from wtb.store.runs.queue import Notification
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Notification]
+
+
+class Round(TypedDict):
+    """What a round has done: how many executions or sweeps, and how many slots it notified."""
+
+    taken_back: int
+    set_aside: int
+    finished: int
+    paused: int
+    notified: int
+
 
 REMOVAL_S = 1.0  # of a round, for rows of sweeps that were deleted
 
 
 def run_round(
     database: Database, notify: Callable[[Rows], object], fires: Fires | None = None, alerts: Alerts | None = None
-) -> dict[str, Any]:
+) -> Round:
     """Run one round of maintenance. Returns counts of what was done.
 
     notify: sends a wake-up notification for each row. fires: runs schedules. alerts: sends the alerts of sweeps.

@@ -14,6 +14,7 @@ from celery.events.state import State
 
 from tests.support.cluster import Cluster
 from wtb.hosting.servers.processes import free_port
+from wtb.store.runs.queue import Notification
 from wtb_workers.app import make_app
 from wtb_workers.notifications import EXECUTE, notify
 
@@ -71,7 +72,7 @@ def test_a_message_is_named_by_sweep_case_and_choices(monkeypatch: pytest.Monkey
     app, sent = make_app("memory://"), list[dict[str, Any]]()
     monkeypatch.setattr(app, "send_task", lambda name, **options: sent.append(options))
     choices = {"ask": "hard", "rank": "bm25"}
-    notify(app, [{"execution": "e1", "sweep": "triage", "case": "c7", "choices": choices, "queue": None}])
+    notify(app, [Notification("e1", None, "triage", "c7", choices)])
     (message,) = sent
     shown = (message["shadow"], message["argsrepr"], message["kwargsrepr"])
     assert shown == ("triage", "c7", "ask=hard rank=bm25 execution=e1")

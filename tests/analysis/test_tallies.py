@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -95,7 +96,8 @@ def grouped(database: Database, sweep_id: str) -> list[dict[str, Any]]:
 
 
 def tallied(database: Database, sweep_id: str) -> list[dict[str, Any]]:
-    return sorted(tally_rows(database, sweep_id), key=lambda row: (row["metric"], row["combination"]))
+    rows = map(asdict, tally_rows(database, sweep_id))
+    return sorted(rows, key=lambda row: (row["metric"], row["combination"]))
 
 
 class Cells:

@@ -14,8 +14,8 @@ from typing_extensions import TypedDict, is_typeddict
 
 from scripts import write_schemas
 from tests.support import documents
-from wtb.core import texts
 from wtb.core.documents.catalog import DOCUMENTS
+from wtb.core.documents.events import texts
 from wtb.core.status import SWEEP
 from wtb.store.tables.schema import metadata
 

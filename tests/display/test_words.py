@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.documents.events.texts import event_text
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable
 from wtb.display.tables import facts, grid, wrapped
@@ -60,11 +61,11 @@ from wtb.display.text.inspect import events, graphs
     ],
 )
 def test_an_event_says_what_happened(kind: str, data: dict[str, Any], text: str) -> None:
-    assert texts.event_text(kind, data, [{"a": "b"}]) == text
+    assert event_text(kind, data, [{"a": "b"}]) == text
 
 
 def test_an_event_stays_on_one_line_and_obeys_no_terminal() -> None:
-    text = texts.event_text("cell.failed", {"combination": 0, "error": "bad\n\n\x1b[2Jnews " + "x" * 1000})
+    text = event_text("cell.failed", {"combination": 0, "error": "bad\n\n\x1b[2Jnews " + "x" * 1000})
     assert "\n" not in text
     assert "\x1b" not in text
     assert len(text) < 350

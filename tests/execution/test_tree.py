@@ -727,7 +727,7 @@ def test_a_follower_that_reads_in_small_pages_misses_no_event(run_sweep: Make) -
 
     assert sweep.follow() == [row["id"] for row in sweep.events]
     counted = details.event_counts(sweep.database, sweep.sweep_id)
-    assert len(sweep.follow()) == len(set(sweep.follow())) == sum(row["count"] for row in counted)
+    assert len(sweep.follow()) == len(set(sweep.follow())) == sum(row.number for row in counted)
 
 
 def test_a_follower_misses_no_event_when_transactions_commit_out_of_order(

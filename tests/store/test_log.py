@@ -128,9 +128,7 @@ def test_a_filter_takes_from_the_whole_log(sweep: Bench, kinds: list[str]) -> No
 
 def test_counts_are_those_of_the_log(sweep: Bench) -> None:
     log = log_of(sweep.database, sweep.sweep_id)
-    counted = {
-        (row["kind"], row["severity"]): row["count"] for row in details.event_counts(sweep.database, sweep.sweep_id)
-    }
+    counted = {(row.kind, row.severity): row.number for row in details.event_counts(sweep.database, sweep.sweep_id)}
     assert counted == {key: sum((r["kind"], r["severity"]) == key for r in log) for key in counted}
     assert sum(counted.values()) == len(log) == details.belongings(sweep.database, sweep.sweep_id)["events"]
 

@@ -16,10 +16,11 @@ from wtb.core.ids import new_id
 from wtb.hosting.servers.valkey import ValkeyServer
 from wtb.operations.context import Context, Notifier
 from wtb.store.database import Database
+from wtb.store.runs.queue import Notification
 from wtb_workers import broker_notifier
 from wtb_workers.broker_notifier import CLOSED, BrokerNotifier
 
-ROW = {"execution": new_id(), "sweep": "s", "case": "c", "choices": {}, "queue": None}
+ROW = Notification(new_id(), None, "s", "c", {})
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.config import broker, distribution
 from wtb.config.stack_file import broker_url
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from wtb.store.database import Database
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[store.Notification]
 _Request = tuple[Rows, queue.SimpleQueue[str | None]]
 
 ANSWER_S = 2.0

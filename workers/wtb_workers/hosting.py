@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from celery import Celery, signals
@@ -17,6 +17,7 @@ from celery.worker import state
 from wtb.config.broker import queue_key
 from wtb.core.errors import WTBError
 from wtb.store.database import Database, database_url
+from wtb.store.runs.queue import Notification
 from wtb_workers import messages, notifications
 from wtb_workers.notifications import Notifier
 from wtb_workers.process import WorkerProcess
@@ -71,7 +72,7 @@ def database() -> Database:
     return process().database
 
 
-def notify(rows: Iterable[Mapping[str, Any]]) -> None:
+def notify(rows: Iterable[Notification]) -> None:
     notifications.notify(_here.app, rows)
 
 

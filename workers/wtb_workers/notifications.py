@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from celery import Celery
 
 from wtb.config.broker import queue_key
+from wtb.store.runs.queue import Notification
 
 log = logging.getLogger("wtb")
 
@@ -20,31 +20,31 @@ MAX_REASON_CHARS = 2000
 MAX_PENDING = 1000  # notifications; there are hardly more slots than that to wake
 
 
-def notify(app: Celery, rows: Iterable[Mapping[str, Any]]) -> None:
+def notify(app: Celery, rows: Iterable[Notification]) -> None:
     """Send a message for each execution: its id, and a description for people.
 
-    rows: as `pending_notifications` returns them. A row with `failed` (the reason) reports an execution that failed
-    outside of a task; the message only makes the failure visible in the monitor.
+    One with `failed` (the reason) reports an execution that failed outside of a task; the message only makes the
+    failure visible in the monitor.
 
     Raises whatever the client of the broker raises.
     """
     with app.producer_or_acquire() as producer:
         for row in rows:
-            fields = {key: row[key] for key in ("sweep", "case")}
-            fields["choices"] = " ".join(f"{node}={variant}" for node, variant in row["choices"].items())
-            if failed := row.get("failed"):
-                fields["failed"] = failed[:MAX_REASON_CHARS]
+            choices = " ".join(f"{node}={variant}" for node, variant in row.choices.items())
+            fields = {"sweep": row.sweep, "case": row.case, "choices": choices}
+            if row.failed:
+                fields["failed"] = row.failed[:MAX_REASON_CHARS]
             app.send_task(
                 EXECUTE,
-                args=[row["execution"]],
+                args=[row.execution],
                 kwargs=fields,
-                queue=queue_key(row["queue"]),
+                queue=queue_key(row.queue),
                 producer=producer,
                 retry=False,
                 # What a monitor shows as its name, arguments and keyword arguments.
-                shadow=fields["sweep"],
-                argsrepr=fields["case"],
-                kwargsrepr=f"{fields['choices']} execution={row['execution']}".strip(),
+                shadow=row.sweep,
+                argsrepr=row.case,
+                kwargsrepr=f"{choices} execution={row.execution}".strip(),
             )
 
 
@@ -60,19 +60,19 @@ class Notifier:
     def __init__(self, app: Celery, report: Callable[[str], object] = log.warning) -> None:
         self._app = app
         self._report = report
-        self._rows: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MAX_PENDING)
+        self._rows: queue.Queue[Notification | None] = queue.Queue(MAX_PENDING)
         self.healthy = True
         self._thread = threading.Thread(target=self._loop, name="wtb-notifier", daemon=True)
         self._thread.start()
 
-    def notify(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def notify(self, rows: Iterable[Notification]) -> None:
         for row in rows:
             try:
                 self._rows.put_nowait(row)
             except queue.Full:
                 return
 
-    def notify_if_idle(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def notify_if_idle(self, rows: Iterable[Notification]) -> None:
         """Send notifications unless earlier ones are still queued: for callers that will repeat them anyway."""
         if self._rows.empty():
             self.notify(rows)

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from wtb.core.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
-from wtb.store.runs.queue import pending_notifications
+from wtb.store.runs.queue import Notification, pending_notifications
 from wtb_workers.notifications import Notifier
 from wtb_workers.session import STOPPED, WorkerSession
 from wtb_workers.slots import Slots, Work, Worker
@@ -26,9 +26,18 @@ CLEAN_UP_S = 300.0  # between two clean-ups of what dead workers left on this ma
 
 
 class ExecutionFailed(NodeError):
-    """An execution failed; the database has its status. row: the description of the execution for the monitor."""
+    """An execution failed; the database has its status. row: describes the execution for the monitor."""
 
-    row: dict[str, Any]
+    row: Notification
+
+
+class Served(TypedDict):
+    """What the result of a task shows: the execution that it began with, and how many it ran."""
+
+    ended: str
+    executions: int
+    execution: NotRequired[str]
+    children: NotRequired[int]
 
 
 class WorkerProcess:
@@ -50,7 +59,7 @@ class WorkerProcess:
         self._session_keeper.start()
         threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True).start()
 
-    def execute(self, wanted: str) -> dict[str, Any]:
+    def execute(self, wanted: str) -> Served:
         """The body of a task: run the execution that a message named, and those that follow from it.
 
         After that it runs other pending executions for about TURN_S seconds, since a message can cost more than a node.
@@ -133,11 +142,11 @@ class WorkerProcess:
             try:
                 self._serve(session, number, lambda: work)
             except ExecutionFailed as error:  # there is no task that could fail, so a message tells the monitor
-                self._notifier.notify([{**error.row, "failed": str(error)}])
+                self._notifier.notify([error.row._replace(failed=str(error))])
             except WTBError as error:  # the session handles it
                 log.debug("%s", error)
 
-    def _serve(self, session: WorkerSession, number: int, first: Callable[[], Work | None]) -> dict[str, Any]:
+    def _serve(self, session: WorkerSession, number: int, first: Callable[[], Work | None]) -> Served:
         try:
             return self._run_all(session, number, first())
         except ExecutionFailed:
@@ -146,28 +155,29 @@ class WorkerProcess:
             session.end(broken=True)
             raise
 
-    def _run_all(self, session: WorkerSession, number: int, work: Work | None) -> dict[str, Any]:
+    def _run_all(self, session: WorkerSession, number: int, work: Work | None) -> Served:
         ends = time.monotonic() + TURN_S
-        first: dict[str, Any] | None = None
-        ran, failures, row = 0, list[str](), dict[str, Any]()
+        served: Served = {"ended": "nothing to do", "executions": 0}
+        failures: list[str] = []
+        failed: Notification | None = None
         while work is not None:
             assignment, execution = work
             session.run(work)
-            ran += 1
-            if execution.failures and not failures:
-                row = assignment.sweep.combinations.describe(execution)
+            if execution.failures and failed is None:
+                failed = assignment.sweep.combinations.describe(execution)
             failures += execution.failures
-            if first is None:
-                first = {"execution": execution.id, "ended": execution.status, "children": execution.children}
+            if not served["executions"]:
+                served |= {"execution": execution.id, "ended": execution.status, "children": execution.children}
+            served["executions"] += 1
             if time.monotonic() > ends and self._end_task(session, number):
                 break
             work = session.next(number, None)
-        if failures:
+        if failed is not None:
             more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-            failed = ExecutionFailed(f"execution {failures[0]}{more}")
-            failed.row = row
-            raise failed
-        return {**(first or {"ended": "nothing to do"}), "executions": ran}
+            error = ExecutionFailed(f"execution {failures[0]}{more}")
+            error.row = failed
+            raise error
+        return served
 
     def _end_task(self, session: WorkerSession, number: int) -> bool:
         """Free the slot and send a notification for the next task. Returns whether the task should end.

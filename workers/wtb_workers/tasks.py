@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from celery import shared_task
 
 from wtb.core.errors import InputError, WTBError
 from wtb_workers import hosting
 from wtb_workers.notifications import EXECUTE, SCHEDULER
-from wtb_workers.process import ExecutionFailed
+from wtb_workers.process import ExecutionFailed, Served
+
+if TYPE_CHECKING:
+    from wtb_scheduler.rounds import Round
 
 
 @shared_task(name=EXECUTE, throws=(WTBError,))  # type: ignore[untyped-decorator]
-def execute(execution: str, failed: str | None = None, **description: str) -> dict[str, Any]:
+def execute(execution: str, failed: str | None = None, **description: str) -> Served:
     """Run an execution if it is still pending.
 
     description: sweep, case and choices, for the monitor. failed: the reason, if the execution has failed already, on a
@@ -29,9 +32,8 @@ def execute(execution: str, failed: str | None = None, **description: str) -> di
 
 
 @shared_task(name=SCHEDULER, throws=(WTBError,))  # type: ignore[untyped-decorator]
-def scheduler_round() -> dict[str, Any]:
+def scheduler_round() -> Round:
     """Run one round of maintenance, as `wtb scheduler` does every few seconds: for those who run Celery beat."""
     from wtb_scheduler.rounds import run_round
 
-    counts: dict[str, Any] = run_round(hosting.database(), hosting.notify)
-    return counts
+    return run_round(hosting.database(), hosting.notify)

@@ -41,14 +41,15 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         if status == "succeeded":
             row["cost_usd"] = usd
     scored = Scores(database, sweep, edited=True)
-    tallied = {(row["metric"], row["combination"]): row for row in tallies.tally_rows(database, sweep_id)}
+    tallied = {(row.metric, row.combination): row for row in tallies.tally_rows(database, sweep_id)}
     for name, measure in scored.measures.items():
         score = scored.failure_score(measure)
         for number, row in enumerate(rows):
-            found = tallied.get((name, number), {"n": 0, "total": 0.0})
+            found = tallied.get((name, number))
+            count, total = (0, 0.0) if found is None else (found.n, found.total)
             failed = 0 if score is None else scored.failed_of.get(number, 0)
-            if n := found["n"] + failed:
-                row["metrics"][name] = {"n": n, "mean": (found["total"] + failed * (score or 0.0)) / n}
+            if n := count + failed:
+                row["metrics"][name] = {"n": n, "mean": (total + failed * (score or 0.0)) / n}
     return {
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status, "reason": sweep.reason},
         "tallied_at": iso(tallies.tallied_at(database, sweep_id)),

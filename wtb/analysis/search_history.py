@@ -81,10 +81,10 @@ class Ledger:
         """
         if self._sweep.kind != "sweep":
             return {}, set()
-        rows = [row for row in outcomes.earlier_sweeps(self._database, self._sweep) if row["id"] != self._sweep.id]
-        keys_by_sweep = {row["id"]: _keys(row["choices"], row["baseline"], row["fingerprints"]) for row in rows}
+        rows = [row for row in outcomes.earlier_sweeps(self._database, self._sweep) if row.id != self._sweep.id]
+        keys_by_sweep = {row.id: _keys(row.choices, row.baseline, row.fingerprints) for row in rows}
         keys_by_sweep = {id: keys for id, keys in keys_by_sweep.items() if keys}
-        finals = {row["id"] for row in rows if row["final"]} if self._sweep.spec.get("final") else set()
+        finals = {row.id for row in rows if row.final} if self._sweep.spec.get("final") else set()
         if not finals and not any(keys - self._mine for keys in keys_by_sweep.values()):
             return {}, set()
         numbers = aggregates.case_numbers(self._database, self._sweep.id)

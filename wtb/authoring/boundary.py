@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 import orjson
 
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
 from wtb.core.serialization.plain_json import storable
+from wtb.core.tree.checkpoints import Trigger
 from wtb.store.files.manifest import DIGEST
 
 T = TypeVar("T")
@@ -28,6 +29,31 @@ EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.str
 _DEEPEST: Final = 50
 _DIGITS: Final = 10_000  # bits; Python refuses to write out much longer numbers
 _TRIGGERS: Final = ("step", "time", "manual", "durable", "error")
+
+
+class CallReport(TypedDict):
+    """A call of a model or tool that an attempt reports. prompt, response: typed JSON."""
+
+    model: str | None
+    tool: str | None
+    prompt: str | None
+    response: str | None
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    duration_s: float | None
+    at: float
+
+
+class CheckpointReport(TypedDict):
+    """A checkpoint that an attempt took. saved: key -> typed JSON. files: (digest, bytes) of what its snapshot has."""
+
+    name: str | None
+    trigger: Trigger
+    saved: dict[str, str]
+    workspace: str | None
+    files: tuple[tuple[str, int], ...]
+    at: float
 
 
 class Malformed(StateError):
@@ -191,7 +217,7 @@ def _event(reported: Any) -> list[Any]:
     return [kind, number(at), data if isinstance(data, dict) else {"message": data}]
 
 
-def _call(reported: Any) -> dict[str, Any]:
+def _call(reported: Any) -> CallReport:
     return {
         "model": optional(name, reported["model"]),
         "tool": optional(name, reported["tool"]),
@@ -219,7 +245,7 @@ def _tool(reported: Any) -> ToolReport:
     }
 
 
-def _checkpoint(reported: Any) -> dict[str, Any]:
+def _checkpoint(reported: Any) -> CheckpointReport:
     if reported["trigger"] not in _TRIGGERS:
         raise Malformed(f"a checkpoint by {reported['trigger']!r:.20}")
     return {

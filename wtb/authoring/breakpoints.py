@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.expressions.state import StateCondition, parse_state_condition
+from wtb.core.values import Json
 
 if TYPE_CHECKING:
     from wtb.authoring.workflow import Workflow
@@ -35,7 +36,7 @@ class Breakpoint:
         where = f"{self.when} {self.node}"
         return where if self.condition is None else f"{where} if {self.condition.text}"
 
-    def reached(self, following: Sequence[str], ran: Sequence[str], state: Mapping[str, Any]) -> str | None:
+    def reached(self, following: Sequence[str], ran: Sequence[str], state: Mapping[str, Json]) -> str | None:
         """Why an execution pauses here, or None. following: its next nodes; ran: those of the step just done.
 
         state: plain values by key, of the keys that the condition names and the state has.

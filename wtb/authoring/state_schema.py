@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from wtb.authoring.boundary import check_key
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
@@ -18,6 +18,13 @@ from wtb.core.tree.checkpoints import is_hidden
 Reducer = Callable[[Any, Any], Any]
 
 _EMPTY: dict[Any, Callable[[], Any]] = {t: t for t in (list, dict, set, tuple, frozenset, str, int, float, bytes)}
+
+
+class InputRead(NamedTuple):
+    """A case's input as values of the state, by key, and what is wrong with it, in words."""
+
+    values: dict[str, Any]
+    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -103,29 +110,28 @@ class Schema:
             first = error.errors()[0]
             raise StateError(f"{who} wrote key {name!r}: {first['msg']}, found {first['input']!r}") from error
 
-    def read_input(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Convert a case's input to state values. Returns (values by key, problems in words)."""
+    def read_input(self, given: Mapping[str, Any]) -> InputRead:
+        """Convert a case's input to state values, or say what is wrong with it."""
         unknown = [] if self.open else [name for name in given if name not in self.keys]
         problems = [f"key {describe(name)} is not in the state{did_you_mean(name, self.keys)}" for name in unknown[:10]]
         problems += [
             f"key {describe(name)} begins with ~: those are the engine's own" for name in given if is_hidden(name)
         ]
         if problems:
-            return {}, problems
+            return InputRead({}, problems)
         if self.is_model:
             return self._read_model(given)
-        return dict(given), []
+        return InputRead(dict(given), [])
 
     def missing(self, given: Iterable[str]) -> list[str]:
         """Names of the required keys that `given` lacks."""
         have = set(given)
         return [key.name for key in self.keys.values() if key.required and key.name not in have]
 
-    def _read_model(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    def _read_model(self, given: Mapping[str, Any]) -> InputRead:
         import pydantic
 
-        values: dict[str, Any] = {}
-        problems: list[str] = []
+        values, problems = InputRead({}, [])
         for name, value in given.items():
             try:
                 values[name] = pydantic.TypeAdapter(self.keys[name].annotation).validate_python(value)
@@ -133,7 +139,7 @@ class Schema:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in (name, *first["loc"]))
                 problems.append(f"key {where!r}: {first['msg']}, found {first['input']!r}")
-        return values, problems
+        return InputRead(values, problems)
 
 
 def is_typed_dict(kind: Any) -> bool:

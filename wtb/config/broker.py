@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
 from urllib.parse import urlsplit
 
 from wtb.config.distribution import pip_install
@@ -59,7 +58,7 @@ class Broker:
         self.url = shown_url(url)
         self._answer_s = answer_s
         self._errors = redis.exceptions
-        options: dict[str, Any] = {"socket_timeout": answer_s, "socket_connect_timeout": answer_s}
+        options = {"socket_timeout": answer_s, "socket_connect_timeout": answer_s}
         problem = _problem(url)
         try:
             self._client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)

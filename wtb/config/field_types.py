@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
 
@@ -16,6 +15,9 @@ from wtb.core.serialization.storable import unstorable
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 BIGINT = 2**63 - 1  # what a database column holds
 MAX_ENTRIES = 10_000  # of any list but `cases`
+
+
+T = TypeVar("T")
 
 
 def is_import_path(text: str) -> bool:
@@ -78,7 +80,7 @@ def bounded(value: object) -> object:
     return value
 
 
-def stored(value: Mapping[str, Any]) -> Mapping[str, Any]:
+def stored(value: T) -> T:
     """Refuses what no database keeps as it is, where it stands."""
     if found := unstorable(value):
         place, wrong = found

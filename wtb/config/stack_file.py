@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from wtb.config.credentials import BROKER_URL, credential
 from wtb.core.errors import InputError
@@ -63,6 +62,21 @@ class Stack:
     api: str | None = None
 
 
+class StackDocument(TypedDict):
+    """A stack as its file has it."""
+
+    pid: int
+    mark: str
+    started_at: float
+    ready: bool
+    database_url: str
+    broker_url: str
+    flower: dict[str, Any] | None
+    parts: list[Any]
+    restarts: NotRequired[list[Any]]
+    api: NotRequired[str | None]
+
+
 def find_stack(folder: Path | None = None) -> Stack | None:
     """The stack of a folder, by default of this one; None where none is up. Raises InputError for a file of no use."""
     home = os.path.join(folder or "", HOME)
@@ -83,7 +97,7 @@ def find_stack(folder: Path | None = None) -> Stack | None:
         raise InputError(f"{path} cannot be read ({error!r}): remove it, then run `wtb up`") from error
 
 
-def _stack(folder: Path, document: Mapping[str, Any]) -> Stack:
+def _stack(folder: Path, document: StackDocument) -> Stack:
     return Stack(
         folder=folder,
         pid=document["pid"],

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import orjson
@@ -104,7 +104,7 @@ def shown(target: Target) -> str | None:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" + ("/..." if url.path.strip("/") or url.query else "")
 
 
-def send(target: Target, message: Mapping[str, Any], key: str) -> None:
+def send(target: Target, message: Mapping[str, object], key: str) -> None:
     """Send a message once; a command starts in this folder. Raises NotificationError.
 
     key: the same for each try, so that a receiver can recognize duplicates.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import digest, encode
+
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+"""What JSON can say, as it is read."""
 
 
 class Value(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wtb.core import texts
+from wtb.core.documents.events.texts import under
 from wtb.display.matrix import sentences, short_table, summary
 from wtb.display.report.html.environment import render
 
@@ -93,7 +94,7 @@ def _ends(row: RowDocument, metric: str | None) -> list[float]:
 def execution(document: ExecutionDocument) -> str:
     """A single execution: its status, the steps it took and its state."""
     steps = [
-        [str(one["step"]), texts.under(one), one["status"], str(one["attempts"]), texts.took(one["duration_s"])]
+        [str(one["step"]), under(one), one["status"], str(one["attempts"]), texts.took(one["duration_s"])]
         for one in document["path"]
     ]
     state = [[key, texts.short(value, VALUE)] for key, value in document["state"].items()]

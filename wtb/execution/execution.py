@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
-from wtb.store.rows import NodeRunRow
+from wtb.store.rows import AskedRow, NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
 
@@ -85,7 +84,7 @@ class Execution:
     queue: str | None = None
     choices: Mapping[str, str] | None = None
     edited: bool = False
-    asked: Mapping[str, Any] | None = None
+    asked: AskedRow | None = None
     passed: str | None = None
     status: str = "running"
     children: int = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.nodes import Rules
@@ -19,7 +18,7 @@ class NodePlan:
     variant: str
     rules: Rules
     fingerprint: str
-    about: Mapping[str, Any]
+    about: Mapping[str, str]
 
 
 class NodePlans:

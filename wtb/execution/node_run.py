@@ -6,7 +6,6 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 from wtb.authoring.context.attempt_record import Record
 from wtb.core.errors import StateError, StoreError
@@ -278,10 +277,9 @@ class _RunningNode:
         return {"attempts": [{**row, "again": again}], "settled": settled}
 
     def _end_event(self, status: str, failure: Failure, result: Result) -> NewEvent:
-        data: dict[str, Any] = {"attempt": self.retries.number, "duration_s": result.duration_s}
-        if result.record.usd:
-            data["usd"] = result.record.usd
-        return self.recorder.event(f"node_run.{status}", "warning", **data, error=str(failure))
+        took = {"attempt": self.retries.number, "duration_s": result.duration_s}
+        spent = {"usd": result.record.usd} if result.record.usd else {}
+        return self.recorder.event(f"node_run.{status}", "warning", **took, **spent, error=str(failure))
 
     def _goes_on(self, failure: Failure, record: Record) -> bool:
         """Decide whether another attempt follows one that failed, and wait until it may begin. Raises Stopped."""

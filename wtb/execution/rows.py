@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from wtb.authoring.boundary import CallReport
 from wtb.authoring.graph import Decision
 from wtb.core.failures import MESSAGE, Failure
 from wtb.core.ids import new_id, short_id
@@ -21,6 +22,7 @@ from wtb.store.rows import NewEvent
 from wtb.store.runs.records import (
     HeldCell,
     NewAttempt,
+    NewCall,
     NewCheckpoint,
     NewDecision,
     NewExecution,
@@ -33,6 +35,13 @@ from wtb.store.runs.records import (
 )
 
 _BEGUN = Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner").stored()
+
+
+class Happened(NamedTuple):
+    """An event of an execution: its kind, and what it says."""
+
+    kind: str
+    data: Mapping[str, Any]
 
 
 def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info", **data: Any) -> NewEvent:
@@ -226,7 +235,7 @@ def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[NewFile]:
     return [{"session_id": ids.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
-def calls(node_run_id: str, number: int, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def calls(node_run_id: str, number: int, made: Iterable[CallReport]) -> list[NewCall]:
     return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number} for call in made]
 
 

@@ -28,6 +28,7 @@ from wtb.execution.execution import NOTHING, Execution
 from wtb.execution.join import Step, begin_case, join_step, waiting_as_one
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRun, NodeRuns
+from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.runs.records import Appended
@@ -144,7 +145,7 @@ class Runner:
         """Pause or cancel an execution that waits for a slot, if a person asked for that and it is still ours."""
         if request := self.sweep.holds.requested(execution):
             with suppress(Lost):
-                self._hold(execution, Hold(request["to"], request["reason"], by=request["by"]))
+                self._hold(execution, request)
 
     def _hold(self, execution: Execution, hold: Hold) -> None:
         """Release an execution that waits for a person. An answer, or `wtb resume`, makes it pending again."""
@@ -155,7 +156,7 @@ class Runner:
         execution.status = hold.status
         self._record(
             execution,
-            [(f"execution.{hold.status}", data)],
+            [Happened(f"execution.{hold.status}", data)],
             change={**records.ended(hold.status, reason=hold.reason), "queue": execution.queue},
             held=records.paused_cells(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
             questions=[records.question(self.sweep.ids, execution.at.id, asked) for asked in hold.questions],
@@ -170,7 +171,8 @@ class Runner:
             self._fail(execution, begun)
             return False
         execution.state = case.input
-        self._move(execution, begun, ("execution.started", {"case": case.id, "repeat": execution.repeat}))
+        started = Happened("execution.started", {"case": case.id, "repeat": execution.repeat})
+        self._move(execution, begun, started)
         return True
 
     def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
@@ -179,7 +181,7 @@ class Runner:
         parent.status, parent.children = "forked", len(children)
         self._record(
             parent,
-            [("execution.forked", {"children": len(children), "by": nodes})],
+            [Happened("execution.forked", {"children": len(children), "by": nodes})],
             change=records.ended("forked"),
             born=[records.born(self.sweep.ids, parent, child) for child in children],
         )
@@ -241,7 +243,7 @@ class Runner:
                 self.sweep.limits.room.wait(disk_words(error), tries)
         raise AssertionError("unreachable: the loop ends by a result or an exception")
 
-    def _move(self, execution: Execution, step: Step, *events: tuple[str, Mapping[str, Any]]) -> None:
+    def _move(self, execution: Execution, step: Step, *events: Happened) -> None:
         """Move the head to the checkpoint that a step created. events: (kind, data); without, that it was created."""
         made, joined = step.checkpoint, step.joined
         execution.head = made
@@ -266,7 +268,7 @@ class Runner:
         task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
         made = self._with_room(partial(self.code.score, task))
         if waiting := head.position.arrived:
-            self._record(execution, [("join.unmet", {"joins": dict(waiting)})], severity="warning")
+            self._record(execution, [Happened("join.unmet", {"joins": dict(waiting)})], severity="warning")
         scores = {score.metric: score.value if score.error is None else score.error for score in made}
         self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)
 
@@ -295,10 +297,10 @@ class Runner:
             execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
         cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
         about = {"cells": len(execution.combinations)} if execution.combinations else cell
-        each = [(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
+        each = [Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
         self._record(
             execution,
-            [(f"execution.{status}", about), *each],
+            [Happened(f"execution.{status}", about), *each],
             severity="error" if failure else "info",
             change=records.ended(status, failure=failure, reason=data.get("reason")),
             outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
@@ -311,7 +313,7 @@ class Runner:
     def _record(
         self,
         execution: Execution,
-        events: Iterable[tuple[str, Mapping[str, Any]]] = (),
+        events: Iterable[Happened] = (),
         *,
         severity: str = "info",
         appended: Appended | None = None,

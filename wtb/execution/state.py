@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from wtb.core.stop import Disk, Stop
 from wtb.core.tree.grouping import Choices, agreed, groups
@@ -19,6 +18,7 @@ from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.runtime.node_limits import Permits
 from wtb.planning.binding import Bound
 from wtb.store.database import Database
+from wtb.store.runs.queue import Notification
 
 
 def ended_cells(counts: Mapping[str, int]) -> dict[str, int]:
@@ -124,20 +124,14 @@ class Combinations:
         column = self._columns.get(node)
         return self._default[node] if column is None else column[combination]
 
-    def describe(self, execution: Execution) -> dict[str, Any]:
+    def describe(self, execution: Execution) -> Notification:
         """Describe an execution for people: its sweep, its case, and the variants that all its cells choose."""
         chosen = [
             {node: self._columns[node][number] for node in self._varied} for number in execution.combinations[:1000]
         ]
         if execution.choices is not None:
             chosen = [dict(execution.choices)]
-        return {
-            "execution": execution.id,
-            "queue": execution.queue,
-            "sweep": self._bound.spec.sweep,
-            "case": execution.case.id,
-            "choices": agreed(chosen),
-        }
+        return Notification(execution.id, execution.queue, self._bound.spec.sweep, execution.case.id, agreed(chosen))
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _path_of(spec: SweepSpec) -> str | None:
         return None
 
 
-def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, Any]) -> str | None:
+def _tie(recipe: Recipe, workflows: Mapping[str, Workflow], evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
     """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
     for path, thing in {**workflows, **evaluators}.items():
         module, _, name = path.partition(":")

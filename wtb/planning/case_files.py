@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from wtb.core.errors import InputError, describe
+from wtb.core.values import Json
 
 MAX_LINE = 64 * 1024 * 1024
 
@@ -28,6 +29,7 @@ class Wrong(Exception):
 
 # A place such as FILE:LINE, and what stands there; a Wrong if it could not be read.
 Row = tuple[str, Any]
+CsvCase = dict[str, str | list[str] | dict[str, str]]  # a text, the entries of a list, or the columns below a key
 
 
 def _open(path: Path) -> BinaryIO:
@@ -131,26 +133,27 @@ def _check_columns(columns: list[tuple[str, str | None]]) -> None:
         seen.add(column)
 
 
-def _row(columns: list[tuple[str, str | None]], values: list[str]) -> dict[str, Any] | Wrong:
+def _row(columns: list[tuple[str, str | None]], values: list[str]) -> CsvCase | Wrong:
     """The case of a CSV row, or what is wrong with it."""
     if len(values) != len(columns):
         return Wrong(f"{len(values)} values; expected {len(columns)}, one for each column")
-    row: dict[str, Any] = {"input": {}}
+    nested: dict[str, dict[str, str]] = {"input": {}}
+    row: CsvCase = {}
     for (key, inner), value in zip(columns, values, strict=True):
         if inner is not None:
-            row.setdefault(key, {})[inner] = value
+            nested.setdefault(key, {})[inner] = value
         elif key == "tags":
             row["tags"] = re.split(r"[\s;]+", value.strip(" ;")) if value.strip(" ;") else []
         elif key == "files":
             row["files"] = [name.strip() for name in value.split(";") if name.strip()]
         elif value or key not in ("id", "cluster"):
             row[key] = value
-    return row
+    return {**nested, **row}
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """Make a JSON object. Raises Wrong for a key that comes twice."""
-    found: dict[str, Any] = {}
+    found: dict[str, Json] = {}
     for name, value in pairs:
         if name in found:
             raise Wrong(f"key {describe(name)} a second time; expected each key once")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, fetch_row, insert_missing
+from wtb.store.bulk import fetch_record, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows import ListeningSweep, StalledRow, UndeliveredAlert
+from wtb.store.rows import AlertRow, ListeningSweep, StalledRow, UndeliveredAlert
 from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, is_visible, now, sweeps
 
 MOST_TRIES = 5
@@ -65,7 +64,7 @@ def _is_due(sweep_id: str) -> tuple[sa.ColumnElement[bool], ...]:
     return alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.tries < MOST_TRIES, free
 
 
-def claim(database: Database, sweep_id: str) -> Row | None:
+def claim(database: Database, sweep_id: str) -> AlertRow | None:
     """Claim the oldest alert that nobody is sending, for the time of a lease. Returns it with its event, or None."""
     due = sa.select(alerts.c.event_id, alerts.c.target).where(*_is_due(sweep_id))
     with database.read() as connection:
@@ -79,18 +78,20 @@ def claim(database: Database, sweep_id: str) -> Row | None:
         mine = (alerts.c.event_id == row.event_id, alerts.c.target == row.target)
         changes = {"tries": alerts.c.tries + 1, "lease_until": now() + LEASE_S}
         connection.execute(alerts.update().where(*mine).values(changes))
-        both = sa.select(alerts.c.target, alerts.c.tries, events).join(events, events.c.id == alerts.c.event_id)
-        return fetch_row(connection, both.where(*mine))
+        event = (events.c.id, events.c.execution_id, events.c.kind, events.c.severity, events.c.at, events.c.data)
+        both = sa.select(*event, alerts.c.target, alerts.c.tries).join(events, events.c.id == alerts.c.event_id)
+        return fetch_record(connection, AlertRow, both.where(*mine))
 
 
-def settle(database: Database, alert: Mapping[str, Any], error: str | None = None, again_in_s: float = 0.0) -> None:
+def settle(database: Database, alert: AlertRow, error: str | None = None, again_in_s: float = 0.0) -> None:
     """Record that an alert was sent, or why that was not possible and when to try again."""
-    outcome: Row = {"sent_at": now(), "error": None, "lease_until": None}
-    if error is not None:
-        outcome = {"error": error, "lease_until": now() + again_in_s}
+    mine = alerts.update().where(alerts.c.event_id == alert.event_id, alerts.c.target == alert.target)
+    if error is None:
+        settled = mine.values(sent_at=now(), error=None, lease_until=None)
+    else:
+        settled = mine.values(error=error, lease_until=now() + again_in_s)
     with database.write() as connection:
-        mine = (alerts.c.event_id == alert["id"], alerts.c.target == alert["target"])
-        connection.execute(alerts.update().where(*mine).values(outcome))
+        connection.execute(settled)
 
 
 def stalled(database: Database, sweep_id: str) -> list[StalledRow]:

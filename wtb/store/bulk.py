@@ -67,7 +67,7 @@ def fetch_among(
         yield from connection.execute(query.where(column.in_(part)))
 
 
-def equal(wanted: Mapping[sa.ColumnElement[Any], Any]) -> list[sa.ColumnElement[bool]]:
+def equal(wanted: Mapping[sa.ColumnElement[Any], str | int | float | None]) -> list[sa.ColumnElement[bool]]:
     """Return conditions that columns have these values; one whose value is None is left out."""
     return [column == value for column, value in wanted.items() if value is not None]
 

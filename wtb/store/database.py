@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
 from wtb.store.log import adopt_log, is_of_another_server
-from wtb.store.tables.schema import REVISION, metadata, sessions
+from wtb.store.tables.schema import REVISION, metadata, now, sessions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -379,20 +379,21 @@ def _problem_of_postgresql(url: sa.URL) -> str | None:
 def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
     """Create the engine. Raises InputError for a URL that the driver cannot read."""
     # Errors must not show the values of users' states.
-    options: dict[str, Any] = {"hide_parameters": True}
-    options |= {"json_serializer": _dumps, "json_deserializer": orjson.loads}
+    create = partial(
+        sa.create_engine, url, hide_parameters=True, json_serializer=_dumps, json_deserializer=orjson.loads
+    )
     if not is_sqlite:
         given = url.normalized_query.get("options", ())
         arguments = {"connect_timeout": 5, "options": " ".join((_TIMEOUTS, *given))}
         try:
-            return sa.create_engine(url, pool_pre_ping=True, pool_size=5, connect_args=arguments, **options)
+            return create(pool_pre_ping=True, pool_size=5, connect_args=arguments)
         except (sa.exc.ArgumentError, ValueError):  # of hosts and ports that stand among the options
             problem = "has a host or port that cannot be read"
             raise _bad_url(url.render_as_string(hide_password=False), problem) from None
     arguments = {"timeout": 30.0, "check_same_thread": False}
     if url.database in (None, "", ":memory:"):
-        options["poolclass"] = sa.StaticPool
-    engine = sa.create_engine(url, connect_args=arguments, **options)
+        create = partial(create, poolclass=sa.StaticPool)
+    engine = create(connect_args=arguments)
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -429,3 +430,8 @@ def _dumps(value: Any) -> str:
 
 def _first_line(error: DBAPIError) -> str:
     return str(error.orig).strip().partition("\n")[0]
+
+
+def clock(connection: sa.Connection) -> float:
+    """Return the time of the database within a transaction, in seconds since the epoch."""
+    return float(connection.scalar(sa.select(now())) or 0.0)

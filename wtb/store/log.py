@@ -73,7 +73,7 @@ DERIVED = (
     ),
 )
 # What a derived event is made of, beside the columns of `events`.
-_COLUMNS: dict[str, Any] = {
+_COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
     "data": Json,
     "node": sa.String(),
     "task": sa.String(),

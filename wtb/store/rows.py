@@ -18,6 +18,7 @@ from wtb.core.questions import Kind
 from wtb.core.scoring.measure import Better
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
 from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.values import Json
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
@@ -101,6 +102,16 @@ class OpenSweep(SweepRow):
     running_s: float | None
 
 
+class StoredProcess(TypedDict):
+    """The identity of a process, as `ProcessIdentity` has it."""
+
+    id: str
+    host: str
+    boot: str
+    pid: int
+    process_started_at: float
+
+
 class UnfinishedRollback(TypedDict):
     """A rollback that has begun and has not come to its end.
 
@@ -112,7 +123,7 @@ class UnfinishedRollback(TypedDict):
     redoes: str | None
     was: str
     superseded: list[str]
-    holder: dict[str, Any] | None
+    holder: StoredProcess | None
     until: float
 
 
@@ -184,7 +195,7 @@ class NewEvent(Subject):
     kind: str
     severity: str
     at: float
-    data: dict[str, Any]
+    data: dict[str, Json]
 
 
 class EventRow(NewEvent):
@@ -648,6 +659,36 @@ class ListeningSweep:
     id: str
     name: str
     notify: Sequence[Target]
+
+
+@dataclass(frozen=True, slots=True)
+class TallyRow:
+    """The scores of a combination by a metric.
+
+    Attributes:
+        n: How many cells have one.
+        total: The sum of them.
+    """
+
+    sweep_id: str
+    metric: str
+    combination: int
+    n: int
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """An alert that is being sent, with its event. tries: how often that was tried, this time included."""
+
+    event_id: int
+    execution_id: str | None
+    kind: str
+    severity: str
+    at: float
+    data: dict[str, Json]
+    target: int
+    tries: int
 
 
 @dataclass(frozen=True, slots=True)

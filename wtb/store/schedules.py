@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from wtb.core.cron import BAD, TRIES, Step, due, next_after, next_step, zone_of
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
-from wtb.store.bulk import Row, equal, fetch_row, fetch_rows, insert_missing
-from wtb.store.database import Database
+from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
+from wtb.store.database import Database, clock
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.schema import fires, is_visible, now, schedules, sessions, sweeps
 
@@ -201,14 +201,10 @@ def add_schedule(database: Database, new: NewSchedule) -> Schedule:
                 f"there is a schedule {new.name!r} already; `wtb schedule remove {new.name}` removes it"
             )
         session = sa.select(sessions.c.id).where(sessions.c.name == new.session).scalar_subquery()
-        values: Row = {key: value for key, value in vars(new).items() if key != "session"}
-        values |= {
-            "id": new_id(),
-            "session_id": session,
-            "status": "active",
-            "next_at": _next(connection, new.cron, new.tz),
-        }
-        connection.execute(schedules.insert().values(values))
+        given = {key: value for key, value in vars(new).items() if key != "session"}
+        insert = schedules.insert().values(given)
+        next_at = _next(connection, new.cron, new.tz)
+        connection.execute(insert.values(id=new_id(), session_id=session, status="active", next_at=next_at))
     return find_schedule(database, new.name)
 
 
@@ -255,7 +251,7 @@ def _set_status(database: Database, schedule_id: str, to: Literal["active", "pau
 
 
 def _next(connection: sa.Connection, cron: str, tz: str) -> float:
-    return next_after(cron, zone_of(tz), float(connection.scalar(sa.select(now())) or 0.0))
+    return next_after(cron, zone_of(tz), clock(connection))
 
 
 def remove_schedule(database: Database, schedule_id: str) -> int:
@@ -344,18 +340,19 @@ def claim(database: Database, fire: Fire) -> Claim | None:
         *_key(fire.schedule_id, fire.fire_at), fires.c.token == fire.token, fires.c.status == fire.status, free
     )
     if fire.tries >= TRIES:
-        database.execute(found.values(_given_up(fire, step)))
+        database.execute(_given_up(found, fire, step))
         return None
-    values: Row = {"token": fires.c.token + 1, "lease_until": now() + LEASE_S, "tries": fires.c.tries + 1}
+    taken = found.values(token=fires.c.token + 1, lease_until=now() + LEASE_S, tries=fires.c.tries + 1)
     if step == "submit":
-        values["status"] = "starting"
+        taken = taken.values(status="starting")
     with database.write() as connection:
-        if not connection.execute(found.values(values)).rowcount:
+        if not connection.execute(taken).rowcount:
             return None
     return Claim(fire.schedule_id, fire.fire_at, fire.token + 1)
 
 
-def _given_up(fire: Fire, step: str) -> Row:
+def _given_up(found: sa.Update, fire: Fire, step: str) -> sa.Update:
+    """Have the statement that finds a fire end it."""
     doing = {
         "submit": "began its sweep",
         "run": "ran its sweep",
@@ -364,11 +361,11 @@ def _given_up(fire: Fire, step: str) -> Row:
     }
     why = f"its process died {TRIES} times while it {doing[step]}"
     if step == "notify":
-        return {"lease_until": None, "notify_error": why}
+        return found.values(lease_until=None, notify_error=why)
     until = now() if fire.notify else None
     reasons = [*(fire.why or []), why]
-    ended = {"status": "failed", "verdict": "failed", "why": reasons, "finished_at": now()}
-    return {**ended, "lease_until": until, "tries": 0}
+    ended = found.values(status="failed", verdict="failed", why=reasons, finished_at=now())
+    return ended.values(lease_until=until, tries=0)
 
 
 def find_fire(database: Database, claimed: Claim) -> Fire | None:
@@ -420,9 +417,10 @@ def count_notification_try(database: Database, claimed: Claim) -> bool:
 
 def record_notification(database: Database, claimed: Claim, error: str | None, *, again: bool = False) -> None:
     """Record that a notification was sent, or why it was not. again: it is to be tried once more."""
-    ends: Row = {} if again else {"lease_until": None}
-    outcome: Row = {"notified_at": now(), "notify_error": None} if error is None else {"notify_error": error}
-    _change(database, claimed, **ends, **outcome)
+    tried = fires.update().where(*_of(claimed)).values(notify_error=error)
+    if error is None:
+        tried = tried.values(notified_at=now())
+    database.execute(tried if again else tried.values(lease_until=None))
 
 
 def _change(database: Database, claimed: Claim, **values: Any) -> bool:

@@ -11,6 +11,7 @@ from tests.support.cluster import Cluster
 from tests.support.invariants import CELLS, GATED, expected_trails, noted, trail_is_complete, write_trail
 from tests.support.project import Project
 from wtb.core.ids import new_id
+from wtb.store.runs.queue import Notification
 from wtb_workers.broker_notifier import BrokerNotifier
 
 ONE_NODE = (
@@ -159,6 +160,6 @@ def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_doe
 
 def test_one_notifier_sends_as_often_as_it_is_asked(cluster: Cluster) -> None:
     notifier = BrokerNotifier(cluster.valkey.url)
-    row = {"execution": new_id(), "sweep": "s", "case": "c", "choices": {}, "queue": None}
+    row = Notification(new_id(), None, "s", "c", {})
     assert [notifier.notify([row]) for _ in range(3)] == [None] * 3
     assert cluster.messages() == 3

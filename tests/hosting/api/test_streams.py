@@ -245,7 +245,7 @@ def test_who_comes_with_a_position_that_is_not_yet_is_told_to_begin_anew(sweep: 
 
 
 def test_a_stream_ends_with_its_sweep(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes again is told that there is none; without that a deleted sweep would be one in which nothing happens."""
+    """Who comes again is told that there is none."""
     monkeypatch.setattr(streams, "_ENDED_S", 0.01)
 
     async def follow() -> None:

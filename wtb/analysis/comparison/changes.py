@@ -61,7 +61,7 @@ def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange
 
     Versions of Python and packages are among it, as `environment.python`, where both sweeps recorded them.
     """
-    was, now = (_flatten(_comparable(one, other)) for one, other in ((before, after), (after, before)))
+    was, now = (dict(_settings(one, other)) for one, other in ((before, after), (after, before)))
     return [
         {"key": key, "before": was.get(key), "after": now.get(key)}
         for key in {**was, **now}
@@ -69,19 +69,21 @@ def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange
     ]
 
 
-def _comparable(settings: StoredSpec, others: StoredSpec) -> dict[str, Any]:
-    left_out = _NOT_SETTINGS if "environment" in others else (*_NOT_SETTINGS, "environment")
-    return {key: value for key, value in settings.items() if key not in left_out}
+def _settings(spec: StoredSpec, other: StoredSpec) -> Iterator[tuple[str, object]]:
+    """The settings of a spec by their path, of those that both specs can have."""
+    left_out = _NOT_SETTINGS if "environment" in other else (*_NOT_SETTINGS, "environment")
+    for key, value in spec.items():
+        if key not in left_out:
+            yield from _leaves(key, value)
 
 
-def _flatten(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            found |= _flatten(value, f"{path}{key}.")
-        elif value not in ({}, []):  # as where the key is not there
-            found[path + key] = value
-    return found
+def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
+    """What is in nested mappings, by its path."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{path}.{key}", inner)
+    elif value not in ({}, []):  # as where the key is not there
+        yield path, value
 
 
 def graph_changed(before: WorkflowDocument, after: WorkflowDocument) -> bool:

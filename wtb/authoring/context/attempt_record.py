@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wtb.authoring.boundary import report
+from wtb.authoring.boundary import CallReport, report
 from wtb.core.serialization.codec import decode
 
 
@@ -58,7 +58,7 @@ class Record:
     usd: float = 0.0
     tokens_in: int = 0
     tokens_out: int = 0
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[CallReport] = field(default_factory=list)
     events: list[tuple[str, float, dict[str, Any]]] = field(default_factory=list)
     suggestions: list[str] = field(default_factory=list)
     output: str | None = None

@@ -432,7 +432,7 @@ def _duration(seconds: float) -> float:
     return duration
 
 
-def _words(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _words(fields: Mapping[str, object]) -> dict[str, str | float | bool | None]:
     plain = (int, float, bool, type(None))
     return {
         name: value if isinstance(value, plain) else storable(value if isinstance(value, str) else repr(value))

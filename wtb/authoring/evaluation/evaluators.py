@@ -74,11 +74,17 @@ def evaluator(
         7
     """
 
-    declared: dict[str, Any] = {"better": better, "name": name, "compare": compare}
-    declared |= {"timeout": timeout, "scale": scale, "on_failure": on_failure}
+    declared = (
+        ("better", better),
+        ("name", name),
+        ("compare", compare),
+        ("timeout", timeout),
+        ("scale", scale),
+        ("on_failure", on_failure),
+    )
 
     def declare(fn: Fn) -> Fn:
-        for key, value in declared.items():
+        for key, value in declared:
             setattr(fn, f"wtb_{key}", value)
         return fn
 

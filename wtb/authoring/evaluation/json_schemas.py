@@ -16,6 +16,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from wtb.core.errors import InputError, describe
+from wtb.core.values import Json
 
 _META = Draft202012Validator(
     Draft202012Validator.META_SCHEMA, registry=REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER
@@ -34,7 +35,7 @@ def check_schema(schema: object) -> None:
         raise InputError("'schema' is nested too deeply; expected a flatter schema") from None
 
 
-def fits(schema: Mapping[str, Any], value: object) -> bool:
+def fits(schema: Mapping[str, Json], value: object) -> bool:
     """Return whether a value fits a schema that was checked."""
     return Draft202012Validator(schema, registry=REGISTRY).is_valid(value)
 
@@ -46,7 +47,7 @@ def _check_shape(schema: object, name: str) -> None:
         raise InputError(f"'{at}' is not a JSON schema of draft 2020-12: {problem.message[:200]}")
 
 
-def _check_references(schema: Mapping[str, Any]) -> None:
+def _check_references(schema: Mapping[str, Json]) -> None:
     root = DRAFT202012.create_resource(schema)
     try:
         todo = [(root, REGISTRY.resolver_with_root(root))]

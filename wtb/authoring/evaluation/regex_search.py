@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from wtb.core.errors import NodeTimeout, WTBError
 from wtb.core.stop import Stopped
+from wtb.core.values import Json
 
 _PATTERNS = ('"pattern"', '"patternProperties"')
 
@@ -168,7 +169,7 @@ def search(pattern: str, text: str) -> bool:
     return searchers.ask("search", pattern, text, _seconds.get())
 
 
-def fits(schema: dict[str, Any], value: Any) -> bool:
+def fits(schema: Mapping[str, Json], value: Any) -> bool:
     """Return whether a value fits a JSON schema, which may have patterns. Raises NodeTimeout."""
     searchers = _apart.get()
     if searchers is not None and _may_search(schema, value):
@@ -178,7 +179,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
     return fits(schema, value)
 
 
-def _may_search(schema: dict[str, Any], value: Any) -> bool:
+def _may_search(schema: Mapping[str, Json], value: Any) -> bool:
     """Return whether a schema has patterns, and the value can be handed on as it is."""
     try:
         plain = json.loads(json.dumps(value)) == value

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wtb.cli.console import say
-from wtb.core.texts import clock, event_text
+from wtb.core.documents.events.texts import event_text
+from wtb.core.texts import clock
 from wtb.store.read import queries
 
 if TYPE_CHECKING:

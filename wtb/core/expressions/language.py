@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from wtb.core.errors import describe
+from wtb.core.values import Json
 
 MAX_LENGTH = 1_000
 MAX_DEPTH = 50
 
 NameT = TypeVar("NameT")
-Evaluate = Callable[[Mapping[str, Any]], Any]  # from values by name; raises UnknownValue
+Evaluate = Callable[[Mapping[str, Json]], Any]  # from values by name; raises UnknownValue
 
 _SIGNS: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
 ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -126,7 +127,7 @@ class Reader(ABC, Generic[NameT]):
         """An operation on numbers; division by zero and overflow make the result unknown."""
         operands = [self._read(part) for part in parts]
 
-        def calculate(values: Mapping[str, Any]) -> Any:
+        def calculate(values: Mapping[str, Json]) -> Any:
             numbers = [self.number(operand(values), part) for operand, part in zip(operands, parts, strict=True)]
             try:
                 return function(*numbers)
@@ -141,13 +142,13 @@ class Reader(ABC, Generic[NameT]):
         """A comparison, which may be chained. An unknown operand matters only if no known part decides."""
         operands = [self._read(part) for part in (node.left, *node.comparators)]
 
-        def compare(op: ast.cmpop, left: Any, right: Any, values: Mapping[str, Any]) -> bool:
+        def compare(op: ast.cmpop, left: Any, right: Any, values: Mapping[str, Json]) -> bool:
             for side in (left, right):
                 if isinstance(side, UnknownValue):
                     raise side
             return self.compare(node, op, left, right)
 
-        def chain(values: Mapping[str, Any]) -> bool:
+        def chain(values: Mapping[str, Json]) -> bool:
             # Each operand is evaluated once, though two comparisons use it: nested chains would take exponential time.
             sides = [_value_or_reason(operand, values) for operand in operands]
             pairs = zip(node.ops, sides, sides[1:], strict=False)
@@ -161,14 +162,14 @@ def refused(node: ast.AST, expected: str) -> ValueError:
     return ValueError(f"{describe(ast.unparse(node))} is not allowed here; expected {expected}")
 
 
-def _value_or_reason(evaluate: Evaluate, values: Mapping[str, Any]) -> Any:
+def _value_or_reason(evaluate: Evaluate, values: Mapping[str, Json]) -> Any:
     try:
         return evaluate(values)
     except UnknownValue as error:
         return error
 
 
-def _decide(decisive: bool, operands: Sequence[Evaluate], values: Mapping[str, Any]) -> bool:
+def _decide(decisive: bool, operands: Sequence[Evaluate], values: Mapping[str, Json]) -> bool:
     """`or` if True decides, `and` if False does. Raises the first UnknownValue if no operand decides."""
     unknown: UnknownValue | None = None
     for operand in operands:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from wtb.core.expressions.language import ARITHMETIC, COMPARISONS, Evaluate, Reader, UnknownValue, refused
+from wtb.core.values import Json
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class StateCondition:
     keys: tuple[str, ...]
     _evaluate: Evaluate = field(repr=False, compare=False)
 
-    def holds(self, state: Mapping[str, Any]) -> bool:
+    def holds(self, state: Mapping[str, Json]) -> bool:
         """Evaluate the condition.
 
         Args:
@@ -117,7 +118,7 @@ class _Reader(Reader[str]):
             raise UnknownValue(f"{ast.unparse(node)} compares {_kind(left)} with {_kind(right)}") from None
 
 
-def _value(key: str, state: Mapping[str, Any]) -> Any:
+def _value(key: str, state: Mapping[str, Json]) -> Any:
     if key not in state:
         raise UnknownValue(f"the state has no key {key!r} yet")
     return state[key]

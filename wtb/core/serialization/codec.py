@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from wtb.core.errors import StateError
-from wtb.core.serialization.object_tags import BY_CLASS, OBJECT_TAGS, is_listed, is_model
+from wtb.core.serialization.object_tags import BY_CLASS, OBJECT_TAGS, Payload, is_listed, is_model
 from wtb.core.serialization.type_tags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_text
 
 _INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1  # what orjson writes and reads back as an int
@@ -179,7 +179,11 @@ def _part(key: object) -> str:
 
 
 def _object(
-    tag: str, payload_of: Callable[[Any], dict[str, Any]], known: dict[Any, Any], value: Any, room: Room
+    tag: str,
+    payload_of: Callable[[Any], Payload],
+    known: dict[frozenset[str], tuple[Any, int]],
+    value: Any,
+    room: Room,
 ) -> Any:
     """An object of a class of BY_CLASS. known: the encoded sets of names of fields, which are few and repeat."""
     payload = payload_of(value)

@@ -98,8 +98,8 @@ class LazyState(dict[str, Any]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[type, tuple[object]]:
         return dict, (dict(self),)
 
-    def __reduce_ex__(self, protocol: object) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+    def __reduce_ex__(self, protocol: object) -> tuple[type, tuple[object]]:
         return self.__reduce__()

@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Collection
 from functools import cached_property
-from typing import Any
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 from wtb.core.serialization.type_tags import LISTED, Refused, Tag, found
 
@@ -44,7 +44,20 @@ def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
     return found
 
 
-def _complete(kind: type, names: Collection[str], payload: dict[str, Any]) -> dict[str, Any]:
+NamesT = TypeVar("NamesT", bound=Collection[str])
+
+
+class Payload(TypedDict):
+    """What is stored of an object: its class and its attributes, and of a pydantic model what else it keeps."""
+
+    type: str
+    fields: dict[str, Any]
+    set: NotRequired[set[str] | None]
+    extra: NotRequired[object]
+    private: NotRequired[object]
+
+
+def _complete(kind: type, names: Collection[str], payload: NamesT) -> NamesT:
     """`payload`, the attributes of an object of the class `kind`, which must have all of `names`."""
     if missing := ", ".join([name for name in names if name not in payload]):
         raise Refused(f"{kind.__module__}.{kind.__qualname__} has no value for {missing}; give it one")
@@ -61,7 +74,7 @@ def _enum_of(payload: Any) -> Any:
     return kind[payload["name"]] if "name" in payload else kind(payload["value"])
 
 
-def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
+def _dataclass(kind: Any) -> Callable[[Any], Payload]:
     """Return the encoder for a dataclass; it takes attributes that are no fields, too."""
     try:
         object.__new__(kind)  # what decoding will do; Python refuses it for subclasses of built-in types
@@ -69,7 +82,7 @@ def _dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
         raise found(kind) from None
     name, names = _class_name(kind), tuple(f.name for f in dataclasses.fields(kind))
 
-    def payload(value: Any) -> dict[str, Any]:
+    def payload(value: Any) -> Payload:
         own = getattr(value, "__dict__", {})
         if tuple(own) == names:
             return {"type": name, "fields": own}
@@ -94,14 +107,14 @@ def is_model(kind: type) -> bool:
     return pydantic is not None and issubclass(kind, pydantic.BaseModel)
 
 
-def _pydantic(kind: Any) -> Callable[[Any], dict[str, Any]]:
+def _pydantic(kind: Any) -> Callable[[Any], Payload]:
     """Return the encoder for a pydantic model."""
     name, names, unset = _class_name(kind), kind.__pydantic_fields__, sys.modules["pydantic_core"].PydanticUndefined
 
     def is_cached(key: str) -> bool:  # what a model only remembers: `cached_property` makes that again
         return key not in names and isinstance(getattr(kind, key, None), cached_property)
 
-    def payload(value: Any) -> dict[str, Any]:
+    def payload(value: Any) -> Payload:
         fields, private = value.__dict__, value.__pydantic_private__
         if fields.keys() != names.keys():
             fields = _complete(kind, names, {key: item for key, item in fields.items() if not is_cached(key)})

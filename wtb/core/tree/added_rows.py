@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.tree.stored_spec import StoredAddition, StoredSpec
 
 KEY: Final = "added_rows"  # of a stored spec
 
@@ -42,11 +42,39 @@ class Addition:
     added_at: float
     final: bool
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> StoredAddition:
         """As it is stored: plain JSON."""
-        return {**asdict(self), "changed": dict(self.changed), "left_out": list(self.left_out)}
+        return {
+            "combination": self.combination,
+            "base": self.base,
+            "changed": dict(self.changed),
+            "case": self.case,
+            "left_out": list(self.left_out),
+            "execution": self.execution,
+            "at": self.at,
+            "by": self.by,
+            "reason": self.reason,
+            "added_at": self.added_at,
+            "final": self.final,
+        }
 
 
 def additions(spec: StoredSpec) -> list[Addition]:
     """Return the rows that were added to a sweep, given its stored spec, in the order of their numbers."""
-    return [Addition(**{**one, "left_out": tuple(one["left_out"])}) for one in spec.get(KEY, ())]
+    return [_read(one) for one in spec.get(KEY, ())]
+
+
+def _read(stored: StoredAddition) -> Addition:
+    return Addition(
+        stored["combination"],
+        stored["base"],
+        stored["changed"],
+        stored["case"],
+        tuple(stored["left_out"]),
+        stored["execution"],
+        stored["at"],
+        stored["by"],
+        stored["reason"],
+        stored["added_at"],
+        stored["final"],
+    )

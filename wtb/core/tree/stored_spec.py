@@ -46,6 +46,22 @@ class Best(TypedDict, total=False):
     indifferent: float | None
 
 
+class StoredAddition(TypedDict):
+    """A row that was added to a sweep, as `Addition` describes it."""
+
+    combination: int
+    base: int
+    changed: dict[str, str]
+    case: str
+    left_out: list[int]
+    execution: str
+    at: str | None
+    by: str
+    reason: str | None
+    added_at: float
+    final: bool
+
+
 class StoredSpec(TypedDict, total=False):
     """What a sweep was submitted with.
 
@@ -81,4 +97,4 @@ class StoredSpec(TypedDict, total=False):
     folder: str
     environment: Environment
     final: bool
-    added_rows: list[Any]
+    added_rows: list[StoredAddition]

@@ -53,8 +53,9 @@ def _series(events: Iterable[EventRow]) -> list[SeriesDocument]:
     for event in events:
         data = event["data"]
         measured = event["kind"] == SAMPLE
-        values = {key: data[key] for key in MEASURED if key in data} if measured else {data["name"]: data["value"]}
+        values = {key: data[key] for key in MEASURED if key in data} if measured else {str(data["name"]): data["value"]}
         for name, value in values.items():
+            assert isinstance(value, int | float), "a figure is a number"
             key = (str(data.get("node_run")), f"{event['kind']} {name}")
             first.setdefault(key, (event, name))
             points.setdefault(key, []).append((iso(event["at"]), value))
@@ -66,11 +67,11 @@ def _one(event: EventRow, name: str, points: list[tuple[str, float]]) -> SeriesD
     data, measured = event["data"], event["kind"] == SAMPLE
     values = [value for _, value in points]
     return {
-        "node_run": data.get("node_run"),
+        "node_run": None if data.get("node_run") is None else str(data["node_run"]),
         "execution": event["execution_id"],
         "case": None,
-        "node": data["node"],
-        "variant": data["variant"],
+        "node": str(data["node"]),
+        "variant": str(data["variant"]),
         "name": name,
         "measured": measured,
         "unit": MEASURED[name] if measured else None,

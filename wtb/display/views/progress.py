@@ -186,7 +186,7 @@ def warnings(database: Database, row: SweepRow, crew_rows: list[WorkerDocument])
         return reasons
     refused = workers.last_refusal(database, row.id)
     if refused is not None:
-        reasons.append(f"refused by {refused['data']['worker']}: {refused['data']['reason']}")
+        reasons.append(f"refused by {refused.worker}: {refused.reason}")
     pending = workers.waiting(database, row.id)
     for queue in without_worker(pending, crew_rows):
         count = pending[DEFAULT_QUEUE if queue == "default" else queue]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from wtb.authoring.boundary import CheckpointReport
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
 from wtb.core.ids import new_id
@@ -154,7 +155,7 @@ class Attempt:
         self.visit.number += 1
         self._run.append(invocations=[row])
 
-    def _checkpoint(self, taken: Mapping[str, Any]) -> None:
+    def _checkpoint(self, taken: CheckpointReport) -> None:
         """Record a checkpoint that the attempt took, or log that the disk quota has no room for its files."""
         ids, head = self._run.ids, self._run.execution.at
         saved = {name: _value(text) for name, text in taken["saved"].items()}
@@ -178,12 +179,15 @@ class Attempt:
             inside=self._run.inside(saved),
         )
         self.visit.saved, self.visit.workspace = saved, taken["workspace"]
-        data: dict[str, Any] = {"checkpoint": made.id, "step": made.step, "next": made.position.next, "name": made.name}
+        position = made.position
+        event = self._run.event(
+            "checkpoint.created", checkpoint=made.id, step=position.step, next=position.next, name=made.name
+        )
         self._run.record(
             values=saved.values(),
             files=rows.files(ids, files),
             checkpoints=[rows.checkpoint(ids, self._run.execution.id, made)],
-            appended={"events": [self._run.event("checkpoint.created", **data)]},
+            appended={"events": [event]},
         )
 
     def _of_tool(self) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.attempt_record import CaseView, OnEvent, Previous, Record
@@ -25,13 +25,17 @@ from wtb.core.values import Values
 BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
 
 
+T = TypeVar("T")
+Params = Mapping[str, Any]  # of a workflow: name -> what its users give
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """The execution to begin, or whose step is to be joined. params: of the workflow, overridden by the sweep."""
 
     case: CaseView
     repeat: int = 0
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     seed: int = 0
 
 
@@ -115,7 +119,7 @@ class Joined:
     decisions: tuple[Decision, ...] = ()
     dropped: tuple[str, ...] = ()
 
-    def after(self, state: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    def after(self, state: Mapping[str, T], changed: Mapping[str, T]) -> dict[str, T]:
         """A state with what changed of it, and without what was dropped: values, or the hashes of them."""
         found = {**state, **changed}
         for name in self.dropped:

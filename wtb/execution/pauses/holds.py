@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.authoring.breakpoints import Breakpoint, parse_breakpoint
 from wtb.core.questions import Hold
@@ -13,24 +13,25 @@ from wtb.execution.pauses.approval_modes import ApprovalMode
 if TYPE_CHECKING:
     from wtb.execution.execution import Execution
     from wtb.planning.binding import Bound
+    from wtb.store.control.executions import Request
 
 
 class Holds:
     """Decides before every step whether an execution goes on.
 
-    requests: what people ask of executions that run in this process, by execution: to (the status), by, reason, token.
+    requests: what people ask of executions that run in this process, by execution.
     `refresh` brings requests and breakpoints up to date, once a second.
     """
 
     def __init__(self, bound: Bound, breakpoints: Iterable[str] = ()) -> None:
         self.bound = bound
         self.approvals = ApprovalMode(bound)
-        self.requests: Mapping[str, Mapping[str, Any]] = {}
+        self.requests: Mapping[str, Request] = {}
         self._texts: tuple[str, ...] = ()
         self._breakpoints: tuple[Breakpoint, ...] = ()
         self.refresh({}, breakpoints)
 
-    def refresh(self, requests: Mapping[str, Mapping[str, Any]], breakpoints: Iterable[str]) -> None:
+    def refresh(self, requests: Mapping[str, Request], breakpoints: Iterable[str]) -> None:
         """Replace requests and breakpoints. Breakpoints are texts that were checked when they were set."""
         self.requests = requests
         if (texts := tuple(breakpoints)) != self._texts:
@@ -41,18 +42,21 @@ class Holds:
     def before_step(self, execution: Execution) -> Hold | None:
         """Why an execution does not go on from its head; None if it does."""
         if (self.requests or execution.asked) and (request := self.requested(execution)):
-            return Hold(request["to"], request["reason"], by=request["by"])
+            return request
         if self._breakpoints and execution.at.id != execution.passed:
             stopped = self._stopped_at(execution)
             if stopped is not None:
                 return stopped
         return self.approvals.before_step(execution) if self.approvals.asks_before_steps else None
 
-    def requested(self, execution: Execution) -> Mapping[str, Any] | None:
-        """What a person asked for: to (the status), by and reason."""
+    def requested(self, execution: Execution) -> Hold | None:
+        """What a person asked for."""
         request = self.requests.get(execution.id)
         # A request with another token was made, and carried out, under an earlier claim.
-        return request if request is not None and request["token"] == execution.token else execution.asked
+        asked = request.asked if request is not None and request.token == execution.token else execution.asked
+        if asked is None:
+            return None
+        return Hold("cancelled" if asked["to"] == "cancelled" else "paused", asked["reason"], by=asked["by"])
 
     def _stopped_at(self, execution: Execution) -> Hold | None:
         """Return the hold of the first breakpoint that applies at the head, if any."""

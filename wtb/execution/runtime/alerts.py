@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from wtb.core.errors import StoreError
 from wtb.core.serialization.plain_json import iso
+from wtb.core.values import Json
 from wtb.store import alerts as store
 from wtb.store.database import Database
-from wtb.store.rows import ListeningSweep
+from wtb.store.rows import AlertRow, ListeningSweep
 
 KINDS: Final[Mapping[str, Sequence[str]]] = {
     "stalled": ("execution.stalled",),
@@ -26,7 +27,24 @@ KINDS: Final[Mapping[str, Sequence[str]]] = {
 }
 _PAUSES_S = (10.0, 30.0, 90.0, 270.0)  # before it is tried again
 
-Row = Mapping[str, Any]
+
+class AlertedSweep(TypedDict):
+    """The sweep of an event that is sent."""
+
+    id: str
+    name: str
+
+
+class AlertMessage(TypedDict):
+    """What is sent of an event."""
+
+    sweep: AlertedSweep
+    execution: str | None
+    event: str
+    severity: str
+    at: str
+    text: str
+    data: Mapping[str, Json]
 
 
 class Alerts:
@@ -88,11 +106,11 @@ def send_alerts(database: Database, sweep: ListeningSweep) -> int:
     store.note(database, sweep.id, wanted)
     sent = 0
     while (alert := store.claim(database, sweep.id)) is not None:
-        target = sweep.notify[alert["target"]]
+        target = sweep.notify[alert.target]
         try:
-            send(target, _message(sweep, alert), f"{sweep.id}-{alert['id']}-{alert['target']}")
+            send(target, _message(sweep, alert), f"{sweep.id}-{alert.event_id}-{alert.target}")
         except NotificationError as error:
-            pause = _PAUSES_S[min(alert["tries"], len(_PAUSES_S)) - 1]
+            pause = _PAUSES_S[min(alert.tries, len(_PAUSES_S)) - 1]
             store.settle(database, alert, str(error), pause)
         else:
             store.settle(database, alert)
@@ -100,15 +118,15 @@ def send_alerts(database: Database, sweep: ListeningSweep) -> int:
     return sent
 
 
-def _message(sweep: ListeningSweep, event: Row) -> dict[str, Any]:
-    from wtb.core.texts import event_text
+def _message(sweep: ListeningSweep, event: AlertRow) -> AlertMessage:
+    from wtb.core.documents.events.texts import event_text
 
     return {
         "sweep": {"id": sweep.id, "name": sweep.name},
-        "execution": event["execution_id"],
-        "event": event["kind"],
-        "severity": event["severity"],
-        "at": iso(event["at"]),
-        "text": event_text(event["kind"], event["data"]),
-        "data": event["data"],
+        "execution": event.execution_id,
+        "event": event.kind,
+        "severity": event.severity,
+        "at": iso(event.at),
+        "text": event_text(event.kind, event.data),
+        "data": event.data,
     }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import StoreError
 from wtb.core.stop import Disk
+from wtb.core.tree import stored_spec
 from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.execution import Execution
@@ -68,15 +68,15 @@ class SweepContext:
         progress: Progress,
         room: Room | NoRoom,
         *,
-        limits: Mapping[str, Any] | None = None,
+        limits: stored_spec.Limits | None = None,
     ) -> None:
         self._database = database
         self._session = row.session_id
         stop = room.stop
         self._quota = quota_of(database, self._session)
         check_nodes(bound.workflow, (limits or {}).get("nodes") or (), Located(where="limits"))
-        open_budgets(database, row, self._quota.budgets(self._session), limits or {})
-        wall = {"wall": bound.spec.limits.wall, **(limits or {})}["wall"]
+        open_budgets(database, row, self._quota.budgets(self._session), limits or stored_spec.Limits())
+        wall = limits["wall"] if limits and "wall" in limits else bound.spec.limits.wall
         used = _disk_used(database, self._session, self._quota)
         limited = Limits(
             stop,

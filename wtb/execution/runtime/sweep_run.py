@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from wtb.analysis.early_stop import Stopping
 from wtb.authoring.code.calling import Caller, Debugged
 from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
+from wtb.core.tree.stored_spec import Limits
 from wtb.execution.execution import Execution
 from wtb.execution.load import load_executions
 from wtb.execution.runtime.alerts import Alerts
@@ -71,7 +71,7 @@ class SweepRun:
         bound: Bound,
         *,
         workspaces: Workspaces,
-        limits: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         pdb: bool = False,
         only: str | None = None,
     ) -> None:

@@ -24,50 +24,63 @@ from wtb.core.questions import Answer, Question
 from wtb.core.scoring.measure import Measure, Score
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.serialization.codec import decode, digest, encode
-from wtb.core.tree.checkpoints import Position, Totals
+from wtb.core.tree.checkpoints import Position, StoredPosition, Totals
 from wtb.core.units import LONGEST_S
 from wtb.core.values import Value, Values
-from wtb.execution.engine.protocol import Joined, Result, Root, Settings, Task, Writes
+from wtb.execution.engine.protocol import Joined, Params, Result, Root, Settings, Task, Writes
 from wtb.execution.sandbox.framing import Frame
+from wtb.execution.sandbox.heads import (
+    Beginning,
+    ReadCase,
+    ReadFailure,
+    ReadPrevious,
+    ReadQuestion,
+    ReadResult,
+    ReadValues,
+    Scoring,
+    SentCase,
+    SentValues,
+    StepToJoin,
+)
 
 T = TypeVar("T")
 MOST_TASKS = 100_000  # of a node in one step
 MOST_SCORE = sys.float_info.max
 
 
-def _case(case: CaseView) -> list[Any]:
-    return [case.id, case.tags, case.encoded]
+def _case(case: CaseView) -> SentCase:
+    return case.id, case.tags, case.encoded
 
 
-def _as_case(listed: Sequence[Any], blobs: Sequence[bytes]) -> CaseView:
+def _as_case(listed: ReadCase, blobs: Sequence[bytes]) -> CaseView:
     case, tags, encoded = listed
     return CaseView(case, tuple(tags), {name: blobs[number] for name, number in encoded.items()})
 
 
-def _root(root: Root) -> list[Any]:
+def _root(root: Root) -> Sequence[object]:
     return [_case(root.case), root.repeat, root.seed]
 
 
-def _as_root(listed: Sequence[Any], blobs: Sequence[bytes], params: Mapping[str, Any]) -> Root:
+def _as_root(listed: Sequence[Any], blobs: Sequence[bytes], params: Params) -> Root:
     case, repeat, seed = listed
     return Root(_as_case(case, blobs), repeat, params, seed)
 
 
-def _values(values: Values) -> dict[str, list[Any]]:
-    return {name: [value.digest, value.data] for name, value in values.items()}
+def _values(values: Values) -> SentValues:
+    return {name: (value.digest, value.data) for name, value in values.items()}
 
 
-def _as_values(sent: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Value]:
+def _as_values(sent: ReadValues, blobs: Sequence[bytes]) -> dict[str, Value]:
     return {name: Value(digest, blobs[number]) for name, (digest, number) in sent.items()}
 
 
-def _sent_fields(record: type[Any], *omitted: str) -> dict[str, Any]:
+def _sent_fields(record: type[Any], *omitted: str) -> Sequence[tuple[str, object]]:
     """The fields of a dataclass that travel, with their defaults: a field that has its default does not travel."""
-    return {
-        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+    return [
+        (field.name, field.default if field.default_factory is MISSING else field.default_factory())
         for field in fields(record)
         if field.name not in omitted
-    }
+    ]
 
 
 # The root goes without its parameters, which a node process has; neither the claim nor who listens concerns it.
@@ -76,13 +89,9 @@ _TASK = _sent_fields(Task, "root", "execution", "token", "on_event")
 _RESULT = _sent_fields(Result, "record", "stdout", "stderr")
 
 
-def _head(record: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, default in names.items() if (value := getattr(record, name)) != default}
-
-
-def task(given: Task) -> dict[str, Any]:
+def task(given: Task) -> object:
     """The head of a frame for an attempt."""
-    head = _head(given, _TASK)
+    head = {name: value for name, default in _TASK if (value := getattr(given, name)) != default}
     head["root"], head["state"] = _root(given.root), _values(given.state)
     if given.saved:
         head["saved"] = _values(given.saved)
@@ -91,23 +100,32 @@ def task(given: Task) -> dict[str, Any]:
     return head
 
 
-def as_task(frame: Frame, params: Mapping[str, Any]) -> Task:
+def as_task(frame: Frame, params: Params) -> Task:
     """Read an attempt; `params` are those of the sweep."""
     # The names of fields, not the equal keys of the head: Python finds parameters faster by the same string object.
-    sent = {name: frame.head[name] for name in _TASK if name in frame.head}
+    sent = {name: frame.head[name] for name, _ in _TASK if name in frame.head}
     for name, read in _READ_TASK.items():
         if name in sent:
             sent[name] = read(sent[name], frame.blobs)
     return Task(root=_as_root(frame.head["root"], frame.blobs, params), **sent)
 
 
-def _as_previous(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Previous:
-    return Previous(**{**data, "output": decode(blobs[data["output"]]), "suggestions": tuple(data["suggestions"])})
+def _as_previous(data: ReadPrevious, blobs: Sequence[bytes]) -> Previous:
+    output, suggestions = decode(blobs[data["output"]]), tuple(data["suggestions"])
+    return Previous(data["attempt"], data["limit"], data["error"], output, suggestions, data["feedback"])
 
 
-def _as_question(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
-    context = None if data["context"] is None else blobs[data["context"]]
-    return Question(**{**data, "options": tuple(data["options"]), "context": context})
+def _as_question(data: ReadQuestion, blobs: Sequence[bytes]) -> Question:
+    return Question(
+        data["kind"],
+        data["node"],
+        data["text"],
+        data["number"],
+        tuple(data["options"]),
+        None if data["context"] is None else blobs[data["context"]],
+        data["timeout"],
+        data["default"],
+    )
 
 
 _READ_TASK: Mapping[str, Callable[[Any, Sequence[bytes]], Any]] = {
@@ -122,9 +140,9 @@ _READ_TASK: Mapping[str, Callable[[Any, Sequence[bytes]], Any]] = {
 }
 
 
-def result(given: Result) -> dict[str, Any]:
+def result(given: Result) -> object:
     """The head of a frame for what an attempt came to."""
-    head = _head(given, _RESULT)
+    head = {name: value for name, default in _RESULT if (value := getattr(given, name)) != default}
     if given.writes is not None:
         head["writes"] = _data(given.writes)
     if given.joined is not None:
@@ -155,7 +173,7 @@ def as_result(frame: Frame, record: Record) -> Result:
     return _read(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
 
 
-def _as_result(head: Mapping[str, Any], blobs: Sequence[bytes], record: Record) -> Result:
+def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Result:
     made = Result(
         boundary.number(head["started_at"]),
         boundary.number(head["duration_s"]),
@@ -180,7 +198,7 @@ def _read(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) ->
     return boundary.shaped(lambda: read(frame.head, frame.blobs))
 
 
-def _written(sent: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Value]:
+def _written(sent: Mapping[str, int], blobs: Sequence[bytes]) -> dict[str, Value]:
     """Values that a node process made: their hashes are not trusted."""
     values = {}
     for name, number in sent.items():
@@ -192,7 +210,7 @@ def _written(sent: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Value
 _FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk")
 
 
-def _as_failure(data: Mapping[str, Any]) -> Failure:
+def _as_failure(data: ReadFailure) -> Failure:
     if data["kind"] not in _FAILURES:
         raise Malformed(f"a failure of kind {data['kind']!r:.20}")
     return Failure(
@@ -206,7 +224,7 @@ def _as_failure(data: Mapping[str, Any]) -> Failure:
     )
 
 
-def _asked(data: Mapping[str, Any], blobs: Sequence[bytes]) -> Question:
+def _asked(data: ReadQuestion, blobs: Sequence[bytes]) -> Question:
     """A question that a node process asks."""
     if data["kind"] not in ("ask", "action"):
         raise Malformed(f"a question of kind {data['kind']!r:.20}")
@@ -233,7 +251,7 @@ def _as_joined(data: Any, blobs: Sequence[bytes]) -> Joined | Failure:
     )
 
 
-def _position(data: Mapping[str, Any]) -> Position:
+def _position(data: StoredPosition) -> Position:
     """Where a step leads to. That the next nodes are there is for those who know the workflow."""
     names = [boundary.name(node) for node in data["next"]]
     fan_out = {node: boundary.count(data.get("fan_out", {})[node], MOST_TASKS) for node in data.get("fan_out", {})}
@@ -253,23 +271,23 @@ def _decision(node: Any, to: Any, key: Any, why: Any) -> Decision:
     return Decision(boundary.name(node), boundary.name(to), boundary.optional(boundary.text, key), boundary.text(why))
 
 
-def beginning(state: Values, root: Root) -> dict[str, Any]:
+def beginning(state: Values, root: Root) -> Beginning:
     """The head of a frame for a case to begin with."""
     return {"state": _values(state), "root": _root(root)}
 
 
-def as_beginning(frame: Frame, params: Mapping[str, Any]) -> tuple[Values, Root]:
+def as_beginning(frame: Frame, params: Params) -> tuple[Values, Root]:
     head, blobs = frame.head, frame.blobs
     return _as_values(head["state"], blobs), _as_root(head["root"], blobs, params)
 
 
-def step(state: Values, position: Position, writes: Writes, root: Root) -> dict[str, Any]:
+def step(state: Values, position: Position, writes: Writes, root: Root) -> StepToJoin:
     """The head of a frame for a step to be joined."""
     updates = [(task, _values(update)) for task, update in writes]
     return {"state": _values(state), "position": position.document(), "writes": updates, "root": _root(root)}
 
 
-def as_step(frame: Frame, params: Mapping[str, Any]) -> tuple[Values, Position, Writes, Root]:
+def as_step(frame: Frame, params: Params) -> tuple[Values, Position, Writes, Root]:
     head, blobs = frame.head, frame.blobs
     writes: list[tuple[str, Values]] = [(task, _as_values(update, blobs)) for task, update in head["writes"]]
     root = _as_root(head["root"], blobs, params)
@@ -281,7 +299,7 @@ def as_joined(frame: Frame) -> Joined | Failure:
     return _read(frame, "joined", _as_joined)
 
 
-def evaluation(given: EvaluationTask, first: int) -> dict[str, Any]:
+def evaluation(given: EvaluationTask, first: int) -> Scoring:
     """The head of a frame for a cell to be scored by the evaluators from number `first` on."""
     sent = {name: getattr(given, name) for name in EvaluationTask.__slots__}
     head = sent | {"input": _values(given.input), "state": _values(given.state)}
@@ -348,7 +366,7 @@ def as_returned(frame: Frame) -> str | Failure:
 
 
 def _returned(head: Any) -> str | Failure:
-    if isinstance(head, dict):
+    if not isinstance(head, str):
         return _as_failure(head)
     text: str = boundary.typed_json(head)
     return text

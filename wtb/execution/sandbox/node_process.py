@@ -27,6 +27,7 @@ from wtb.core.serialization.plain_json import storable
 from wtb.execution.sandbox import reaper
 from wtb.execution.sandbox.deadlines import Clock
 from wtb.execution.sandbox.framing import Frame, Inbox, packed
+from wtb.execution.sandbox.heads import SetupHead
 from wtb.execution.sandbox.process_tags import PROCESS, RUNNER, kill_process, limit_of
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
@@ -68,7 +69,7 @@ class Setup:
     directory: where it works; its workspaces lie below. files: the store that it adds to.
     """
 
-    head: Mapping[str, Any]
+    head: SetupHead
     environment: Mapping[str, str]
     limits: Mapping[str, int | None]
     folder: Path

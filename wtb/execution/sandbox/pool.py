@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -31,6 +31,7 @@ from wtb.execution.journal import Lost
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import JOIN_S, Clock
 from wtb.execution.sandbox.framing import Frame
+from wtb.execution.sandbox.heads import CodeHead, SetupHead
 from wtb.execution.sandbox.isolation import Isolation, RunKey
 from wtb.execution.sandbox.node_process import (
     NO_MESSAGE,
@@ -241,7 +242,7 @@ class InProcesses:
         engine: Engine | None,
         evaluators: Sequence[Evaluator],
         recipe: Recipe,
-        code: Mapping[str, Any],
+        code: CodeHead,
         run: Run,
         workspaces: Workspaces,
         owner: str,
@@ -251,8 +252,15 @@ class InProcesses:
         self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
         self._evaluators = list(evaluators)
         self._tries = run.set_aside_after
-        head = {"recipe": recipe.text(), **code, "files": workspaces.files.place(), "growth": run.recycle.memory}
-        head |= {"bounds": asdict(workspaces.bounds), "places": 1}
+        head: SetupHead = {
+            "recipe": recipe.text(),
+            "fingerprints": code["fingerprints"],
+            "outline": code["outline"],
+            "files": workspaces.files.place(),
+            "growth": run.recycle.memory,
+            "bounds": asdict(workspaces.bounds),
+            "places": 1,
+        }
         inherited = environment(run.env, owner)
         setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
         self._isolation = Isolation()
@@ -276,7 +284,7 @@ class InProcesses:
             pass
 
     def _start_shared(self, setup: Setup, shape: Shape) -> SharedProcess:
-        head = {**setup.head, "places": shape.places, "async": shape.is_async}
+        head: SetupHead = {**setup.head, "places": shape.places, "async": shape.is_async}
         return SharedProcess(replace(setup, head=head), self._isolation)
 
     def begin(self, state: Values, root: Root) -> Joined | Failure:

@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import time
-from typing import Any
+from typing import TypedDict
 
 with contextlib.suppress(ModuleNotFoundError):  # on Windows, where no node runs
     import resource
@@ -28,8 +28,25 @@ RESTING_S = 0.5  # the same, once the worker has used no CPU for a while
 AWAKE = 20  # counts without any, until it rests
 
 
+class WorkerOptions(TypedDict):
+    """What a reaper starts with: its ends of the leash and of the channel, and what the node process gets."""
+
+    leash: int
+    channel: int
+    mark: list[int]
+    limits: dict[str, int | None]
+    path: list[str]
+
+
+class Ended(TypedDict):
+    """How a node process ended: its exit code, and how many processes it had where those were too many."""
+
+    code: int | None
+    processes: int | None
+
+
 def main() -> None:
-    options = json.loads(sys.argv[1])
+    options: WorkerOptions = json.loads(sys.argv[1])
     leash = options["leash"]
     os.set_inheritable(leash, False)
     os.set_inheritable(options["channel"], False)
@@ -54,7 +71,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _become_worker(options: dict[str, Any], reaper_pid: int, closed: tuple[int, ...]) -> None:
+def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, ...]) -> None:
     """Turn this fork into the node process: it dies with its reaper, and has the limits of the run."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -76,7 +93,7 @@ def _become_worker(options: dict[str, Any], reaper_pid: int, closed: tuple[int, 
     worker.main(options["channel"])
 
 
-def _watch(leash: int, woken: int, worker: int, most: int | None) -> dict[str, Any]:
+def _watch(leash: int, woken: int, worker: int, most: int | None) -> Ended:
     """Wait until the worker ends, the runner closes the leash, or there are too many processes; then end all."""
     ready = select.poll()
     for descriptor in (leash, woken):

@@ -44,6 +44,7 @@ from wtb.store.files.workspaces import Bounds, Workspaces
 if TYPE_CHECKING:
     from wtb.authoring.code.calling import Caller
     from wtb.authoring.workflow import Workflow
+    from wtb.execution.sandbox.heads import SetupHead
 
 
 def main(descriptor: int) -> None:
@@ -79,7 +80,7 @@ def main(descriptor: int) -> None:
 class Worker:
     """What a node process holds while it lives."""
 
-    def __init__(self, channel: Channel, setup: Mapping[str, Any]) -> None:
+    def __init__(self, channel: Channel, setup: SetupHead) -> None:
         recipe = Recipe.read(setup["recipe"])
         workflow, self._evaluators = assemble(recipe)
         self._workflow = workflow
@@ -141,7 +142,7 @@ class Worker:
         return "result", messages.result(self._engine.run(task, self._surroundings))
 
 
-def _compare(setup: Mapping[str, Any], workflow: Workflow) -> None:
+def _compare(setup: SetupHead, workflow: Workflow) -> None:
     """Raises WTBError where the code here is not what the runner has."""
     recorded: Mapping[str, Mapping[str, str]] = setup["fingerprints"]
     nodes = workflow.nodes

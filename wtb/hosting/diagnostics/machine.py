@@ -127,8 +127,10 @@ def _workers(url: str, broker: str) -> Iterator[CheckDocument]:
 def _sizes(database: Database) -> Iterator[CheckDocument]:
     """What takes room, and what `wtb gc` looks after."""
     stored = stored_amounts(database)
-    for name, noun in (("values", "value"), ("outputs", "attempt")):
-        count, total = stored[name]
+    for name, noun, (count, total) in (
+        ("values", "value", stored["values"]),
+        ("outputs", "attempt", stored["outputs"]),
+    ):
         yield check(name, f"{bytes_of(total)} in {plural(count, noun)}" if count else "none", ok=True)
     for session, (count, total) in stored["files"].items():
         yield check(f"files of {session}", f"{bytes_of(total)} in {plural(count, 'stored file')}", ok=True)

@@ -301,9 +301,10 @@ def _new_row(
     known = {**defaults, **every[draft.base], **changed}
     choices = {node: known[node] for node in bound.vary}
     _check_code(sweep, bound, changed)
-    spec = {**sweep.spec, "vary": bound.spec.model_dump(mode="json", include={"vary"})["vary"]}
-    if spec.get("baseline_row") is not None:
-        spec["baseline_row"] = {**defaults, **spec["baseline_row"]}
+    spec = sweep.spec.copy()
+    spec["vary"] = bound.spec.model_dump(mode="json", include={"vary"})["vary"]
+    if (baseline := spec.get("baseline_row")) is not None:
+        spec["baseline_row"] = {**defaults, **baseline}
     recorded = sweep.fingerprints
     return NewRow(
         addition=_addition(context, sweep, draft, len(every), changed, reason),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.tool_replay import ToolCall, call_tool
@@ -18,7 +17,7 @@ from wtb.execution.sandbox.pool import InProcesses
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
 from wtb.store.control.rollback import Leaving
-from wtb.store.control.tool_calls import turn
+from wtb.store.control.tool_calls import CallOfTool, no_calls, turn
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import identity
@@ -44,28 +43,28 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
     """
     database, execution = context.database, leaving.execution
     shared = [_call(call) for call in leaving.shared]
-    outcomes: CompensationDocument = {"undone": [], "redone": [], "irreversible": [], "failed": [], "shared": shared}
+    outcomes: CompensationDocument = {**no_calls(), "shared": shared}
     if not leaving.undo and not leaving.again:
         return outcomes
     if bound is None:
         raise InputError("tools are to be undone, and the workflow's code is not given")
     tools = bound.workflow.tools
-    reversible = [call for call in leaving.undo if call["tool"] in tools and tools[call["tool"]].reverse is not None]
+    reversible = [call for call in leaving.undo if call.tool in tools and tools[call.tool].reverse is not None]
     outcomes["irreversible"] = [_call(call) for call in leaving.undo if call not in reversible]
     if not reversible and not leaving.again:
         return outcomes
     with _calling(context, bound) as calling:
         for call in reversible:
             turn(database, execution, call, "done")
-            answer = calling(ToolCall(call["tool"], "reverse", call["arguments"], call["result"]))
+            answer = calling(ToolCall(call.tool, "reverse", call.arguments, call.result))
             if isinstance(answer, Failure):
                 outcomes["failed"].append({**_call(call), "error": str(answer)})
                 continue
             turn(database, execution, call, "undone")
-            outcomes["undone"].append(_call(call) if call["undone_at"] is None else {**_call(call), "again": True})
+            outcomes["undone"].append(_call(call) if call.undone_at is None else {**_call(call), "again": True})
         for call in leaving.again:
             turn(database, execution, call, "undone")
-            answer = calling(ToolCall(call["tool"], "forward", call["arguments"]))
+            answer = calling(ToolCall(call.tool, "forward", call.arguments))
             if isinstance(answer, Failure):
                 outcomes["failed"].append({**_call(call), "error": str(answer)})
                 continue
@@ -74,8 +73,8 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
     return outcomes
 
 
-def _call(call: Mapping[str, Any]) -> ToolCallDocument:
-    return {"tool": call["tool"], "node": call["node"], "arguments": readable(call["arguments"].encode())}
+def _call(call: CallOfTool) -> ToolCallDocument:
+    return {"tool": call.tool, "node": call.node, "arguments": readable(call.arguments.encode())}
 
 
 @contextmanager

@@ -123,13 +123,13 @@ def undo_rollback(
         raise finish_first(execution, "taken forward again")
     last = last_rollback(database, execution)
     with database.read() as connection:
-        found = marks(connection, [last["from_id"]])
-    if last["from_id"] not in found:
+        found = marks(connection, [last.from_id])
+    if last.from_id not in found:
         raise InputError(f"the line that execution {execution.id} left is gone: `wtb gc` removed it")
-    target = _named(found[last["from_id"]])
+    target = _named(found[last.from_id])
     because = f"its rollback was undone {context.because(reason)}"
     bound = bound or _code(database, execution)
-    ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound), last["id"])
+    ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound), last.id)
     return _move(context, execution, target, bound, ending)
 
 

@@ -215,9 +215,9 @@ def count_events(
     only = None if execution is None else queries.find_execution(context.database, execution).id
     rows = details.event_counts(context.database, sweep_id, only)
     return [
-        {"kind": row["kind"], "severity": row["severity"], "count": row["count"]}
+        {"kind": row.kind, "severity": row.severity, "count": row.number}
         for row in rows
-        if _matches(row["kind"], row["severity"], severities, kinds)
+        if _matches(row.kind, row.severity, severities, kinds)
     ]
 
 

@@ -108,16 +108,16 @@ def resume(
         InputError: If there is none, or a value or limit does not fit.
         ConflictError: If it is cancelled, its code has changed, or others run it and the limits would change.
     """
-    checked_limits = None if limits is None else read_limits(limits)
+    changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
     if target.kind == "execution":
-        going = _going(context, target, checked_limits, code or progress)
+        going = _going(context, target, changed, code or progress)
         return _resume_execution(going, target, set or {}, allow_code_change)
     if set:
         raise InputError(
             f"only the state of one execution can be changed, and {ref!r} is a sweep (`wtb show {ref} --cells`)"
         )
-    return _resume_sweep(context, target, checked_limits or {}, allow_code_change, code or progress)
+    return _resume_sweep(context, target, changed or Limits(), allow_code_change, code or progress)
 
 
 def _resume_sweep(
@@ -223,12 +223,12 @@ def retry(
         InputError: If there is none, or a limit does not fit.
         ConflictError: If it is cancelled, others run it, or, of an execution, nothing of it has failed.
     """
-    checked_limits = None if limits is None else read_limits(limits)
+    changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
     if target.kind == "execution":
-        return _retry_execution(_going(context, target, checked_limits, code or progress), target, failed_only)
+        return _retry_execution(_going(context, target, changed, code or progress), target, failed_only)
     _check_not_cancelled(target.row)
-    going = _going(context, target, checked_limits, code or progress)
+    going = _going(context, target, changed, code or progress)
     queued = target.row.queued
     if queued:
         _check_released(context.database, target)
@@ -278,7 +278,7 @@ def _going(context: Context, target: Target, limits: Limits | None, how: Code | 
     if limits:
         check_nodes(bound.workflow, limits.get("nodes") or (), Located(where="limits"))
         check_limits(context.database, sweep.id, limits)
-    return _Going(context, sweep, bound, limits or {}, code.run)
+    return _Going(context, sweep, bound, limits or Limits(), code.run)
 
 
 def _run_sweep(going: _Going) -> Continued:

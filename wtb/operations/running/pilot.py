@@ -60,10 +60,10 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
     found: PilotEstimate = {
-        "usd": _interval([case["usd"] for case in totals], times),
-        "tokens": _interval([case["tokens"] for case in totals], times),
-        "node_runs": _interval([case["node_runs"] for case in totals], times),
-        "work_s": _interval([case["work_s"] for case in totals], times),
+        "usd": _interval([case.usd for case in totals], times),
+        "tokens": _interval([case.tokens for case in totals], times),
+        "node_runs": _interval([case.node_runs for case in totals], times),
+        "work_s": _interval([case.work_s for case in totals], times),
     }
     slots = min(spec.run.concurrency, times * len(prepared.choices))
     return {
@@ -76,7 +76,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
         "failed_cells": failed,
         "method": METHOD,
         "estimate": found,
-        "wall_s": _interval([case["work_s"] for case in totals], times / slots),
+        "wall_s": _interval([case.work_s for case in totals], times / slots),
         "concurrency": spec.run.concurrency,
     }
 

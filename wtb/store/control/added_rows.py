@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
+from wtb.core.failures import StoredFailure
 from wtb.core.fault_points import point
 from wtb.core.ids import new_ids
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.added_rows import KEY, Addition
 from wtb.core.tree.run_order import case_order
-from wtb.store.bulk import Row, fetch_rows, insert_rows, parts, update_rows
-from wtb.store.database import Database
+from wtb.core.tree.stored_spec import StoredSpec
+from wtb.store.bulk import fetch_records, insert_rows, parts, update_rows
+from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read.lineage import line, marks
 from wtb.store.rows import Mark, SweepRow
 from wtb.store.runs.leases import try_move
-from wtb.store.tables.schema import cases, cells, combinations, executions, now, sweeps
+from wtb.store.runs.records import CellChange, NewCell, NewExecution
+from wtb.store.tables.schema import cases, cells, combinations, executions, sweeps
 
 CHUNK = 1_000  # cells whose lines are read at once
 _ENDED = {
@@ -30,7 +33,30 @@ _ENDED = {
     "cancelled": "cancelled",
     "skipped": "cancelled",
 }  # cell: execution
-_SPENT = ("elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs")
+
+
+@dataclass(frozen=True, slots=True)
+class _BaseCell:
+    """A cell of the combination that a row is made from, with the head of the execution of its outcome."""
+
+    case_number: int
+    repeat: int
+    status: str
+    failure: StoredFailure | None
+    elapsed_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    node_runs: int | None
+    head_id: str | None
+    edited: bool | None
+
+
+class _Continued(NamedTuple):
+    """What a cell of a row begins as, with its execution."""
+
+    execution: NewExecution
+    cell: CellChange
 
 
 @dataclass(frozen=True)
@@ -48,7 +74,7 @@ class NewRow:
 
     addition: Addition
     choices: Mapping[str, str]
-    spec: Mapping[str, Any]
+    spec: StoredSpec
     fingerprints: Mapping[str, Mapping[str, str]]
     defaults: Mapping[str, str]
     queue_for: Callable[[Sequence[str]], str | None]
@@ -103,8 +129,8 @@ def insert_added_row(database: Database, sweep: SweepRow, new: NewRow) -> Begun:
         _add_defaults(connection, sweep.id, new.defaults)
         count = len(begun.pending) + begun.failed
         spec = {**new.spec, KEY: [*sweep.spec.get(KEY, ()), addition.document()]}
-        changed: Row = {"spec": spec, "fingerprints": dict(new.fingerprints), "cells": sweeps.c.cells + count}
-        connection.execute(sweeps.update().where(sweeps.c.id == sweep.id).values(changed))
+        grown = sweeps.update().values(spec=spec, fingerprints=dict(new.fingerprints), cells=sweeps.c.cells + count)
+        connection.execute(grown.where(sweeps.c.id == sweep.id))
         data = {"combination": dict(new.choices), "cells": count, "from": addition.execution, "case": addition.case}
         add_event(
             connection, of_sweep(sweep), "sweep.row_added", {**data, "by": addition.by, "reason": addition.reason}
@@ -118,30 +144,30 @@ def insert_added_row(database: Database, sweep: SweepRow, new: NewRow) -> Begun:
 def _locked(connection: sa.Connection, sweep: SweepRow) -> str:
     """The status of a sweep, locked, if it is as it was read."""
     query = sa.select(sweeps.c.status, sweeps.c.spec, sweeps.c.cells).where(sweeps.c.id == sweep.id)
-    rows = fetch_rows(connection, query.with_for_update())
-    if not rows:
+    row = connection.execute(query.with_for_update()).one_or_none()
+    if row is None:
         raise StoreError(f"sweep {sweep.id} is gone: it was deleted")
-    (row,) = rows
-    if row["status"] == "cancelled":
+    if row.status == "cancelled":
         raise ConflictError(f"sweep {sweep.name} ({sweep.id}) is cancelled for good: nothing of it runs any more")
-    if (row["spec"], row["cells"]) != (sweep.spec, sweep.cells):
+    if (row.spec, row.cells) != (sweep.spec, sweep.cells):
         raise ConflictError(f"sweep {sweep.id} was changed by somebody else just now: try again")
-    return str(row["status"])
+    return str(row.status)
 
 
-def _base_cells(connection: sa.Connection, sweep: SweepRow, base: int) -> list[Row]:
+def _base_cells(connection: sa.Connection, sweep: SweepRow, base: int) -> list[_BaseCell]:
     """The cells of the combination that a row is made from, each with the execution of its outcome."""
     query = (
         sa.select(
-            *(cells.c[name] for name in ("case_number", "repeat", "status", "failure", *_SPENT)),
+            *(cells.c[name] for name in ("case_number", "repeat", "status", "failure")),
+            *(cells.c[name] for name in ("elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs")),
             executions.c.head_id,
             executions.c.edited,
         )
         .outerjoin(executions, executions.c.id == cells.c.execution_id)
         .where(cells.c.sweep_id == sweep.id, cells.c.combination == base)
     )
-    found = fetch_rows(connection, query)
-    if still := sum(row["status"] not in FINAL_CELLS for row in found):
+    found = fetch_records(connection, _BaseCell, query)
+    if still := sum(row.status not in FINAL_CELLS for row in found):
         many = "1 cell" if still == 1 else f"{still:,} cells"
         raise ConflictError(
             f"{many} of the combination that the row is made from {'has' if still == 1 else 'have'} no outcome yet, so "
@@ -150,61 +176,118 @@ def _base_cells(connection: sa.Connection, sweep: SweepRow, base: int) -> list[R
     return found
 
 
-def _in_order(connection: sa.Connection, sweep: SweepRow, found: list[Row]) -> list[Row]:
+def _in_order(connection: sa.Connection, sweep: SweepRow, found: list[_BaseCell]) -> list[_BaseCell]:
     """Cells in the order in which the cases of the sweep begin, which is that of the ids of what runs."""
     query = sa.select(cases.c.number, cases.c.cluster).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number)
     rows = connection.execute(query).all()
     order = case_order([row.cluster for row in rows], sweep.spec.get("seed", 0))
     places = {rows[index].number: place for place, index in enumerate(order)}
-    return sorted(found, key=lambda row: (places[row["case_number"]], row["repeat"]))
+    return sorted(found, key=lambda row: (places[row.case_number], row.repeat))
 
 
-def _add_cells(connection: sa.Connection, sweep: SweepRow, new: NewRow, part: Sequence[Row], begun: Begun) -> None:
-    ids, at = new_ids(len(part)), connection.scalar(sa.select(now()))
-    lines = marks(connection, (row["head_id"] for row in part))
+def _add_cells(
+    connection: sa.Connection, sweep: SweepRow, new: NewRow, part: Sequence[_BaseCell], begun: Begun
+) -> None:
+    ids, at = new_ids(len(part)), clock(connection)
+    lines = marks(connection, (row.head_id for row in part))
     number, changed = new.addition.combination, frozenset(new.addition.changed)
-    rows, of_cells = [], []
+    rows: list[NewExecution] = []
+    of_cells: list[NewCell] = []
     for place, base in enumerate(part):
-        way = line(lines, base["head_id"])
+        way = line(lines, base.head_id)
         _check_whole(way, base, sweep)
         start = next((index for index, mark in enumerate(way) if changed.intersection(mark.position["next"])), None)
-        if start is None and base["status"] != "succeeded":
-            execution, outcome = _failed_alike(base, at)
+        if start is None and base.status != "succeeded":
+            ended = _failed_alike(base, at)
             begun.failed += 1
         else:
             # From its end where its way led elsewhere: what a person changed further on was typed for the other row.
             before, after = (way, []) if start is None else (way[: start + 1], way[start + 1 :])
-            execution, outcome = _pending(base, before, new)
+            ended = _pending(base, before, new)
             begun.pending.append(ids[place])
             begun.node_runs += _count_node_runs(after, changed)
-        where = {"sweep_id": sweep.id, "case_number": base["case_number"], "repeat": base["repeat"]}
-        whose = {"id": ids[place], "session_id": sweep.session_id, "origin": "fork", "combinations": [number]}
-        rows.append({**where, **whose, "created_at": at, **execution})
-        kept = {"combination": number, "execution_id": ids[place], "edited": execution["edited"]}
-        of_cells.append({**where, **kept, **outcome})
+        rows.append(
+            {
+                "id": ids[place],
+                "session_id": sweep.session_id,
+                "sweep_id": sweep.id,
+                "origin": "fork",
+                "case_number": base.case_number,
+                "repeat": base.repeat,
+                "combinations": [number],
+                "created_at": at,
+                **ended.execution,
+            }
+        )
+        of_cells.append(
+            {
+                "sweep_id": sweep.id,
+                "case_number": base.case_number,
+                "repeat": base.repeat,
+                "combination": number,
+                "execution_id": ids[place],
+                **ended.cell,
+            }
+        )
     insert_rows(connection, executions, rows)
     insert_rows(connection, cells, of_cells)
 
 
-def _failed_alike(base: Row, at: float | None) -> tuple[Row, Row]:
+def _failed_alike(base: _BaseCell, at: float) -> _Continued:
     """An execution and a cell that ended as those of the base did, before they came to what differs."""
-    ended = {"failure": base["failure"], "finished_at": at}
-    execution = {"status": _ENDED[base["status"]], "head_id": base["head_id"], "queue": None, "edited": base["edited"]}
-    return {**execution, **ended}, {"status": base["status"], **ended, **{name: base[name] for name in _SPENT}}
+    return _Continued(
+        {
+            "status": _ENDED[base.status],
+            "head_id": base.head_id,
+            "queue": None,
+            "edited": bool(base.edited),
+            "failure": base.failure,
+            "finished_at": at,
+        },
+        {
+            "status": base.status,
+            "elapsed_s": base.elapsed_s,
+            "usd": base.usd,
+            "tokens_in": base.tokens_in,
+            "tokens_out": base.tokens_out,
+            "node_runs": base.node_runs,
+            "failure": base.failure,
+            "edited": bool(base.edited),
+            "finished_at": at,
+        },
+    )
 
 
-def _pending(base: Row, before: Sequence[Mark], new: NewRow) -> tuple[Row, Row]:
+def _pending(base: _BaseCell, before: Sequence[Mark], new: NewRow) -> _Continued:
     """An execution and a cell that go on from the end of a line."""
     head = before[-1]
-    execution: Row = {"status": "pending", "head_id": head.id, "queue": new.queue_for(head.position["next"])}
-    execution["edited"] = base["edited"] and any(_is_manual(mark) for mark in before)
-    ended = {"failure": None, "finished_at": None}
-    return {**execution, **ended}, {"status": "pending", **ended, **dict.fromkeys(_SPENT)}
+    edited = bool(base.edited) and any(_is_manual(mark) for mark in before)
+    return _Continued(
+        {
+            "status": "pending",
+            "head_id": head.id,
+            "queue": new.queue_for(head.position["next"]),
+            "edited": edited,
+            "failure": None,
+            "finished_at": None,
+        },
+        {
+            "status": "pending",
+            "elapsed_s": None,
+            "usd": None,
+            "tokens_in": None,
+            "tokens_out": None,
+            "node_runs": None,
+            "failure": None,
+            "edited": edited,
+            "finished_at": None,
+        },
+    )
 
 
-def _check_whole(way: Sequence[Mark], base: Row, sweep: SweepRow) -> None:
+def _check_whole(way: Sequence[Mark], base: _BaseCell, sweep: SweepRow) -> None:
     """Refuse a line whose beginning was collected: where it came to what differs is not known any more."""
-    if base["head_id"] is not None and (not way or way[0].parent_id is not None):
+    if base.head_id is not None and (not way or way[0].parent_id is not None):
         raise ConflictError(f"checkpoints of sweep {sweep.id} are gone, where the row would begin: run it again")
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import fetch_record, fetch_records, fetch_row, insert_rows, insert_values
+from wtb.store.bulk import fetch_record, fetch_records, insert_rows, insert_values
 from wtb.store.events import add_execution_event
-from wtb.store.rows import ExecutionRow
-from wtb.store.runs.leases import RELEASED, move_cells
+from wtb.store.rows import CheckpointRow, ExecutionRow
+from wtb.store.runs.leases import move_cells, releasing
+from wtb.store.runs.records import NewCheckpoint
 from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows
 
 
@@ -34,10 +34,8 @@ def edited_head(
     """
     parent = parent_id or execution.head_id or make_root(connection, execution)
     made = manual_checkpoint(connection, execution, parent, changes)
-    columns: dict[str, Any] = {"head_id": made}
-    if mark and changes:
-        columns["edited"] = True
-    connection.execute(executions.update().where(executions.c.id == execution.id).values(columns))
+    moved = executions.update().where(executions.c.id == execution.id).values(head_id=made)
+    connection.execute(moved.values(edited=True) if mark and changes else moved)
     return made
 
 
@@ -45,17 +43,28 @@ def manual_checkpoint(
     connection: sa.Connection, execution: ExecutionRow, parent_id: str, changes: Mapping[str, Value] | None = None
 ) -> str:
     """A checkpoint below another that no node wrote. What one inside a node keeps of its visit is kept on."""
-    parent = fetch_row(connection, sa.select(checkpoints).where(checkpoints.c.id == parent_id))
+    parent = fetch_record(connection, CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == parent_id))
     if parent is None:
         raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution.id}` lists those that are there")
     changes = changes or {}
     insert_values(connection, sorted({value.digest: value.data for value in changes.values()}.items()))
-    made = {name: parent[name] for name in ("sweep_id", "position", "workspace", "totals", "inside")}
-    made |= {"id": new_id(), "execution_id": execution.id, "parent_id": parent_id, "writers": []}
-    made |= {"state": {**parent["state"], **{name: value.digest for name, value in changes.items()}}}
-    made |= {"trigger": "manual", "name": None, "created_at": time.time()}
+    made: NewCheckpoint = {
+        "id": new_id(),
+        "sweep_id": parent.sweep_id,
+        "execution_id": execution.id,
+        "parent_id": parent_id,
+        "position": parent.position,
+        "state": {**parent.state, **{name: value.digest for name, value in changes.items()}},
+        "writers": [],
+        "workspace": parent.workspace,
+        "totals": parent.totals,
+        "trigger": "manual",
+        "name": None,
+        "inside": parent.inside,
+        "created_at": time.time(),
+    }
     insert_rows(connection, checkpoints, [made])
-    return str(made["id"])
+    return made["id"]
 
 
 def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequence[str] | None = None) -> str:
@@ -68,7 +77,7 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
     )
     input, workspace, graph = connection.execute(query).one()
     entries = [node["name"] for node in graph["nodes"] if node["name"] in graph["entries"]]
-    made = {
+    made: NewCheckpoint = {
         "id": new_id(),
         "sweep_id": execution.sweep_id,
         "execution_id": execution.id,
@@ -84,7 +93,7 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
         "created_at": time.time(),
     }
     insert_rows(connection, checkpoints, [made])
-    return str(made["id"])
+    return made["id"]
 
 
 def locked(connection: sa.Connection, execution_id: str) -> ExecutionRow:
@@ -110,7 +119,7 @@ def grant(connection: sa.Connection, ids: Sequence[str]) -> None:
 def pause_at_once(connection: sa.Connection, row: ExecutionRow, *, reason: str, by: str) -> None:
     """Pause an execution, whose row is locked. Its runner loses it, with whatever is not committed."""
     token = executions.c.token + (1 if row.status == "running" else 0)
-    changes = {**RELEASED, "status": "paused", "reason": reason, "asked": None, "token": token}
-    connection.execute(executions.update().where(executions.c.id == row.id).values(changes))
+    paused = releasing().values(status="paused", reason=reason, asked=None, token=token)
+    connection.execute(paused.where(executions.c.id == row.id))
     move_cells(connection, row, "pending")
     add_execution_event(connection, row, "execution.paused", reason=reason, by=by)

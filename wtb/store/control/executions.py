@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,13 +16,13 @@ from wtb.core.errors import ConflictError
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
-from wtb.store.bulk import Row, fetch_among, fetch_records
+from wtb.store.bulk import fetch_among, fetch_records
 from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
-from wtb.store.rows import ExecutionRow, NodeRunUnderWay, QuestionRow, SweepRow
+from wtb.store.rows import AskedRow, ExecutionRow, NodeRunUnderWay, QuestionRow, SweepRow
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.schema import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
 
@@ -196,15 +196,21 @@ def _end_if_done(connection: sa.Connection, sweep_id: str, by: str) -> None:
         try_move(connection, sweep_id, "completed", by=by)
 
 
+class Request(NamedTuple):
+    """What a person wants of an execution, which had this token then."""
+
+    asked: AskedRow
+    token: int
+
+
 @dataclass(frozen=True)
 class Requests:
     """Requests of people for a sweep that this process runs.
 
-    asked: what they want of executions that a runner holds: to, by, reason and token, by execution. pending: whether
-    some could be claimed.
+    asked: what they want of executions that a runner holds, by execution. pending: whether some could be claimed.
     """
 
-    asked: Mapping[str, Mapping[str, Any]]
+    asked: Mapping[str, Request]
     breakpoints: Sequence[str]
     pending: bool
 
@@ -217,7 +223,7 @@ def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests
     )
     pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, executions.c.status == "pending")
     with database.read() as connection:
-        wanted = {row.id: {**row.asked, "token": row.token} for row in connection.execute(asked)}
+        wanted = {row.id: Request(row.asked, row.token) for row in connection.execute(asked)}
         texts = connection.scalar(sa.select(sweeps.c.breakpoints).where(sweeps.c.id == sweep_id))
         return Requests(wanted, texts or (), connection.execute(pending.limit(1)).first() is not None)
 
@@ -334,10 +340,17 @@ def questions_of(database: Database, execution_id: str) -> list[QuestionRow]:
     return database.records(QuestionRow, query)
 
 
-def last_change(database: Database, execution_id: str) -> Row | None:
-    """The last event by which an execution got the status that it has: kind, at and data."""
+class Change(NamedTuple):
+    """When an execution got the status that it has, in seconds since the epoch, and who gave it that, if anybody."""
+
+    at: float
+    by: str | None
+
+
+def last_change(database: Database, execution_id: str) -> Change | None:
+    """The last event by which an execution got the status that it has."""
     query = (
-        sa.select(events.c.kind, events.c.at, events.c.data)
+        sa.select(events.c.at, events.c.data["by"].as_string())
         .where(
             events.c.execution_id == execution_id,
             events.c.kind.in_([f"execution.{word}" for word in (*EXECUTION, "started", "resumed", "rolled_back")]),
@@ -345,4 +358,4 @@ def last_change(database: Database, execution_id: str) -> Row | None:
         .order_by(events.c.transaction.desc(), events.c.id.desc())
         .limit(1)
     )
-    return database.row(query)
+    return database.record(Change, query)

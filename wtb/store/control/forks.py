@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.documents.events.executions import ForkMadeData
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
-from wtb.store.bulk import Row, insert_rows
+from wtb.store.bulk import insert_rows
 from wtb.store.control.edits import edited_head, locked
-from wtb.store.database import Database
+from wtb.store.database import Database, clock
 from wtb.store.events import add_execution_event
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows import ExecutionRow
 from wtb.store.runs.leases import claim_rows, try_move
-from wtb.store.tables.schema import executions, now, sweeps
+from wtb.store.runs.records import NewExecution
+from wtb.store.tables.schema import executions, sweeps
 
 
 def insert_fork(
@@ -36,22 +37,43 @@ def insert_fork(
 
     Raises ConflictError where the sweep is cancelled.
     """
-    row: Row = {key: getattr(origin, key) for key in ("session_id", "sweep_id", "case_number", "repeat")}
-    row |= {"id": new_id(), "parent_id": origin.id, "origin": "manual", "combinations": [], "choices": dict(choices)}
-    row |= {"status": "paused" if paused else "pending", "head_id": None, "queue": queue}
-    row |= {"edited": origin.edited, "token": 0, "reason": f"forked by {by}" if paused else None}
+    row: NewExecution = {
+        "id": new_id(),
+        "session_id": origin.session_id,
+        "sweep_id": origin.sweep_id,
+        "parent_id": origin.id,
+        "origin": "manual",
+        "case_number": origin.case_number,
+        "repeat": origin.repeat,
+        "combinations": [],
+        "choices": dict(choices),
+        "status": "paused" if paused else "pending",
+        "reason": f"forked by {by}" if paused else None,
+        "head_id": None,
+        "token": 0,
+        "queue": queue,
+        "edited": origin.edited,
+    }
     with database.write() as connection:
-        row["created_at"] = connection.scalar(sa.select(now()))
-        query = sa.select(sweeps.c.status).where(sweeps.c.id == row["sweep_id"])
+        row["created_at"] = clock(connection)
+        query = sa.select(sweeps.c.status).where(sweeps.c.id == origin.sweep_id)
         status = connection.scalar(query.with_for_update(key_share=True))  # who cancels it finds this one
         if status == "cancelled":
-            raise ConflictError(f"sweep {row['sweep_id']} is cancelled for good: nothing of it runs any more")
+            raise ConflictError(f"sweep {origin.sweep_id} is cancelled for good: nothing of it runs any more")
         insert_rows(connection, executions, [row])
         fork = locked(connection, row["id"])
         head = edited_head(connection, fork, changes, parent_id=at)
         connection.execute(executions.update().where(executions.c.id == fork.id).values(passed_id=head))
-        data: dict[str, Any] = {"from": origin.id, "at": at, "head": head, "set": sorted(changes)}
-        add_execution_event(connection, fork, "fork.made", **data, variants=dict(choices), by=by, reason=reason)
+        data: ForkMadeData = {
+            "from": origin.id,
+            "at": at,
+            "head": head,
+            "set": sorted(changes),
+            "variants": dict(choices),
+            "by": by,
+            "reason": reason,
+        }
+        add_execution_event(connection, fork, "fork.made", **data)
     return fork.id
 
 

@@ -6,15 +6,14 @@ Such an execution is paused, and its `asked` holds the rollback: to_id, redoes, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.store.database import Database
+from wtb.store.database import Database, clock
 from wtb.store.process_identity import ProcessIdentity, identity, may_live
-from wtb.store.rows import ExecutionRow, UnfinishedRollback
-from wtb.store.tables.schema import executions, now
+from wtb.store.rows import ExecutionRow, StoredProcess, UnfinishedRollback
+from wtb.store.tables.schema import executions
 
 LEASE_S = 600.0  # how long somebody on another machine is believed to be at one reverse
 
@@ -53,7 +52,7 @@ def find_resumable(
     if pending is None or asked is None:
         return None
     holder = pending["holder"]
-    if holder is not None and may_live(ProcessIdentity(**holder), expired=pending["until"] < _clock(connection)):
+    if holder is not None and may_live(ProcessIdentity(**holder), expired=pending["until"] < clock(connection)):
         raise ConflictError(
             f"execution {row.id} is {asked['to']} {asked['reason']} just now (process "
             f"{holder['pid']} on {holder['host']}); wait until that is done, or cancel the execution"
@@ -72,8 +71,19 @@ def start(
         "redoes": redoes,
         "was": was,
         "superseded": superseded,
-        "holder": asdict(identity()),
-        "until": _clock(connection) + LEASE_S,
+        "holder": _this_process(),
+        "until": clock(connection) + LEASE_S,
+    }
+
+
+def _this_process() -> StoredProcess:
+    me = identity()
+    return {
+        "id": me.id,
+        "host": me.host,
+        "boot": me.boot,
+        "pid": me.pid,
+        "process_started_at": me.process_started_at,
     }
 
 
@@ -81,7 +91,7 @@ def renew(connection: sa.Connection, execution: ExecutionRow) -> None:
     """Whoever is at the rollback of an execution still is."""
     asked = execution.asked
     assert asked is not None, "it is in a rollback"
-    rollback = {**asked["rollback"], "until": _clock(connection) + LEASE_S}
+    rollback = {**asked["rollback"], "until": clock(connection) + LEASE_S}
     mine = executions.c.id == execution.id
     connection.execute(executions.update().where(mine).values(asked={**asked, "rollback": rollback}))
 
@@ -99,7 +109,3 @@ def release(database: Database, execution: ExecutionRow) -> None:
 def superseded_by(found: UnfinishedRollback | None, ids: Sequence[str]) -> list[str]:
     """What a rollback supersedes, with what it did before it was interrupted."""
     return list(dict.fromkeys([*(found["superseded"] if found else ()), *ids]))
-
-
-def _clock(connection: sa.Connection) -> float:
-    return float(connection.scalar(sa.select(now())) or 0.0)

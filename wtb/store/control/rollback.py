@@ -7,26 +7,29 @@ must be finished before it goes on. Where there are no tools `begin` does both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from wtb.core.documents.events.executions import Rollback as RollbackData
+from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.ids import new_id
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
-from wtb.store.bulk import Row, fetch_rows, insert_rows, parts, update_rows
+from wtb.store.bulk import fetch_record, fetch_records, insert_rows, parts, update_rows
 from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.control.pending_rollbacks import command, find_resumable, start, superseded_by
 from wtb.store.control.sweeps import cancel_executions
-from wtb.store.control.tool_calls import CALL_OUTCOMES, calls_between
+from wtb.store.control.tool_calls import CallOfTool, calls_between, no_calls
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
-from wtb.store.rows import AskedRow, ExecutionRow, Mark
-from wtb.store.runs.leases import RELEASED, stop_nodes, try_move
+from wtb.store.rows import AskedRow, ExecutionRow, Mark, RollbackRow
+from wtb.store.runs.leases import releasing, stop_nodes, try_move
+from wtb.store.runs.records import NewRollback
 from wtb.store.tables.schema import (
     cells,
     combinations,
@@ -38,6 +41,9 @@ from wtb.store.tables.schema import (
     sweeps,
     workflows,
 )
+
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import WorkflowDocument
 
 SUPERSEDED = "superseded by a rollback"
 _CELL = ("sweep_id", "case_number", "repeat", "combination")
@@ -58,9 +64,9 @@ class Leaving:
     to_id: str
     nodes: list[str]
     superseded: list[str] = field(default_factory=list)
-    undo: list[Row] = field(default_factory=list)
-    again: list[Row] = field(default_factory=list)
-    shared: list[Row] = field(default_factory=list)
+    undo: Sequence[CallOfTool] = ()
+    again: Sequence[CallOfTool] = ()
+    shared: Sequence[CallOfTool] = ()
     head: str | None = None
 
 
@@ -107,18 +113,17 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         superseded = superseded_by(found_begun, [one.id for one in gone])
         rolled = {one.head_id for one in past}  # what ran before a rollback was left by that one
         left_before = {one.parent_id for one in here if one.id in rolled and one.parent_id is not None}
-        calls = calls_between(connection, row, sweep, here, there, below, over, superseded, left_before)
+        calls = calls_between(connection, row, sweep.graph, here, there, below, over, superseded, left_before)
         by, was = ending.by, found_begun["was"] if found_begun else row.status
         why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
         begun = start(connection, to_id=to_id, redoes=ending.redoes, was=was, superseded=superseded)
         going = "having its rollback undone" if ending.redoes else f"being rolled back to {to_id}"
         asked: AskedRow | None = None
-        if any(calls.values()):
+        if any(calls):
             asked = {"to": going, "by": by, "reason": why, "rollback": begun}
         status_reason = f"{going} {why}; until that is done: {command(execution_id, begun)}"
-        changed: Row = {**RELEASED, "status": "paused", "reason": status_reason, "asked": asked}
-        changed |= {"failure": None, "finished_at": None}
-        connection.execute(executions.update().where(executions.c.id == execution_id).values(changed))
+        paused = releasing().values(status="paused", reason=status_reason, asked=asked, failure=None, finished_at=None)
+        connection.execute(paused.where(executions.c.id == execution_id))
         stop_nodes(connection, [execution_id])
         withdraw(connection, [execution_id])
         _cancel(connection, row, [one.id for one in gone if one.status in OPEN_EXECUTIONS])
@@ -133,17 +138,17 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
             to_id,
             [writer[0] for mark in reversed(undone) for writer in reversed(mark.writers)],
             superseded,
-            calls.get("undo", []),
-            calls.get("again", []),
-            calls.get("shared", []),
+            calls.undo,
+            calls.again,
+            calls.shared,
         )
         if asked is not None:
             return leaving
-        return replace(leaving, head=_move_head(connection, leaving, ending, {key: [] for key in CALL_OUTCOMES}))
+        return replace(leaving, head=_move_head(connection, leaving, ending, no_calls()))
 
 
-def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
-    """Move the head to a new checkpoint below the target. Returns its id. event_data: more data for the event.
+def end(database: Database, leaving: Leaving, ending: Ending, outcomes: CompensationDocument) -> str:
+    """Move the head to a new checkpoint below the target. Returns its id. outcomes: what became of calls of tools.
 
     Raises ConflictError if another process try_move it first.
     """
@@ -155,44 +160,73 @@ def end(database: Database, leaving: Leaving, ending: Ending, event_data: Mappin
                 f"execution {row.id} is {row.status}: somebody else went on with it meanwhile, so its head was "
                 f"not try_move; roll it back again if that is still wanted"
             )
-        return _move_head(connection, leaving, ending, event_data)
+        return _move_head(connection, leaving, ending, outcomes)
 
 
-def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, event_data: Mapping[str, Any]) -> str:
+def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, outcomes: CompensationDocument) -> str:
     """Move an execution to a new head at the checkpoint, and record the rollback, or its undoing. Returns the head."""
     row, by, reason = leaving.execution, ending.by, ending.reason
     head = edited_head(connection, row, {}, parent_id=leaving.to_id, mark=False)
-    changed = {
-        "passed_id": head,
-        "reason": ending.status_reason,
-        "queue": ending.queue,
-        "kills": 0,
-        "losses": 0,
-        "asked": None,
+    at_head = executions.update().values(passed_id=head, reason=ending.status_reason, queue=ending.queue)
+    connection.execute(at_head.values(kills=0, losses=0, asked=None).where(executions.c.id == row.id))
+    data: RollbackData = {
+        "from": leaving.from_id,
+        "to": leaving.to_id,
+        "head": head,
+        "nodes": leaving.nodes,
+        "words": ending.words,
+        "by": by,
+        "reason": reason,
+        "undone": outcomes["undone"],
+        "redone": outcomes["redone"],
+        "irreversible": outcomes["irreversible"],
+        "failed": outcomes["failed"],
+        "shared": outcomes["shared"],
     }
-    connection.execute(executions.update().where(executions.c.id == row.id).values(changed))
-    data: dict[str, Any] = {"from": leaving.from_id, "to": leaving.to_id, "head": head, "nodes": leaving.nodes}
-    data |= {"words": ending.words, "by": by, "reason": reason, **event_data}
     if ending.redoes is None:
-        made: Row = {"id": new_id(), "sweep_id": row.sweep_id, "execution_id": row.id, "from_id": leaving.from_id}
-        made |= {"to_id": leaving.to_id, "head_id": head, "status": leaving.status, "nodes": leaving.nodes}
-        insert_rows(connection, rollbacks, [{**made, "superseded": leaving.superseded, "by": by, "reason": reason}])
-        add_execution_event(connection, row, "execution.rolled_back", superseded=leaving.superseded, **data)
+        insert_rows(connection, rollbacks, [_new_rollback(leaving, head, by, reason)])
+        add_execution_event(connection, row, "execution.rolled_back", **data, superseded=leaving.superseded)
     else:
         connection.execute(rollbacks.update().where(rollbacks.c.id == ending.redoes).values(redone_at=now()))
         add_execution_event(connection, row, "execution.redone", **data)
     return head
 
 
-def _sweep(connection: sa.Connection, execution: ExecutionRow) -> Row:
+def _new_rollback(leaving: Leaving, head: str, by: str, reason: str | None) -> NewRollback:
+    return {
+        "id": new_id(),
+        "sweep_id": leaving.execution.sweep_id,
+        "execution_id": leaving.execution.id,
+        "from_id": leaving.from_id,
+        "to_id": leaving.to_id,
+        "head_id": head,
+        "status": leaving.status,
+        "nodes": leaving.nodes,
+        "superseded": leaving.superseded,
+        "by": by,
+        "reason": reason,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """The sweep of an execution that is rolled back."""
+
+    id: str
+    name: str
+    status: str
+    queued: bool
+    graph: WorkflowDocument
+
+
+def _sweep(connection: sa.Connection, execution: ExecutionRow) -> _Sweep:
     """Lock the sweep against its end and its cancellation. All executions are locked before it."""
     query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.status, sweeps.c.queued, workflows.c.graph)
     query = query.join(workflows, workflows.c.id == sweeps.c.workflow_id).where(sweeps.c.id == execution.sweep_id)
-    (found,) = fetch_rows(connection, query.with_for_update(of=sweeps, key_share=True))
-    if found["status"] == "cancelled":
+    (found,) = fetch_records(connection, _Sweep, query.with_for_update(of=sweeps, key_share=True))
+    if found.status == "cancelled":
         raise ConflictError(
-            f"sweep {found['name']} ({found['id']}) is cancelled for good: nothing of it can be rolled back; start it "
-            f"anew"
+            f"sweep {found.name} ({found.id}) is cancelled for good: nothing of it can be rolled back; start it anew"
         )
     return found
 
@@ -224,9 +258,9 @@ def _check(connection: sa.Connection, row: ExecutionRow, below: Sequence[Executi
         return  # whoever is open has its cells; they name an ancestor until there is an outcome
     family = {row.id, *(one.id for one in below)}
     if row.status == "forked":
-        holders = {one["id"] for one in _open_beside(connection, row) if not mine.isdisjoint(one["combinations"])}
+        holders = {id for id, its in _open_beside(connection, row) if not mine.isdisjoint(its)}
     else:
-        holders = {cell["execution_id"] for cell in _cells(connection, row)}
+        holders = _holders(connection, row)
     for other in sorted(holders - family):
         raise _shared(row, other)
 
@@ -238,24 +272,24 @@ def _shared(row: ExecutionRow, other: str) -> ConflictError:
     )
 
 
-def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[Row]:
-    """Find the open executions of the same case and repeat: repairs join what had forked from several."""
+def _open_beside(connection: sa.Connection, row: ExecutionRow) -> list[tuple[str, list[int]]]:
+    """The open executions of the same case and repeat with their combinations: repairs join what had forked."""
     query = sa.select(executions.c.id, executions.c.combinations).where(
         executions.c.status.in_(OPEN_EXECUTIONS),
         *(executions.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")),
     )
-    return fetch_rows(connection, query)
+    return [(id, mine) for id, mine in connection.execute(query)]
 
 
-def _cells(connection: sa.Connection, row: ExecutionRow) -> list[Row]:
-    """The cells that an execution stands for, whoever holds them now."""
+def _holders(connection: sa.Connection, row: ExecutionRow) -> set[str]:
+    """Those that hold the cells now for which an execution stands."""
     mine = set(row.combinations)
-    query = sa.select(cells.c.combination, cells.c.execution_id, cells.c.status).where(
+    query = sa.select(cells.c.combination, cells.c.execution_id).where(
         cells.c.sweep_id == row.sweep_id,
         cells.c.case_number == row.case_number,
         cells.c.repeat == row.repeat,
     )
-    return [cell for cell in fetch_rows(connection, query) if cell["combination"] in mine]
+    return {holder for combination, holder in connection.execute(query) if combination in mine}
 
 
 def _forked_by_people(
@@ -300,9 +334,9 @@ def _count(connection: sa.Connection, row: ExecutionRow) -> int:
     return connection.scalar(query) or 0
 
 
-def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: Row, ending: Ending) -> None:
+def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: _Sweep, ending: Ending) -> None:
     """Reopen an ended sweep whose cells run again: workers continue it; one without workers is paused until resumed."""
-    if sweep["status"] not in ("completed", "failed") or not row.combinations:
+    if sweep.status not in ("completed", "failed") or not row.combinations:
         return
     how = "rolled back" if ending.redoes is None else "taken forward again"
     status_reason = f"execution {row.id} was {how}"
@@ -313,36 +347,35 @@ def _reopen(connection: sa.Connection, row: ExecutionRow, sweep: Row, ending: En
         reason=f"open again, so that it can go on: {status_reason}",
         by=ending.by,
     )
-    if not sweep["queued"]:
+    if not sweep.queued:
         try_move(connection, row.sweep_id, "paused", reason=f"{status_reason}: wtb resume {row.id}", by=ending.by)
 
 
-def last_rollback(database: Database, row: ExecutionRow) -> Row:
+def last_rollback(database: Database, row: ExecutionRow) -> RollbackRow:
     """The last rollback of an execution that was not undone. Raises ConflictError where that cannot be."""
     of = (rollbacks.c.execution_id == row.id, rollbacks.c.redone_at.is_(None))
     query = sa.select(rollbacks).where(*of).order_by(rollbacks.c.at.desc(), rollbacks.c.id.desc()).limit(1)
     with database.read() as connection:
-        found = fetch_rows(connection, query)
-        if not found:
+        last = fetch_record(connection, RollbackRow, query)
+        if last is None:
             raise ConflictError(f"execution {row.id} ({row.status}) has no rollback to undo")
-        (last,) = found
         since = _since(connection, row, last)
     if since is not None or row.status != "paused":
         why = since or f"it is {row.status}, not paused"
         raise ConflictError(
-            f"execution {row.id}: the rollback to {last['to_id']} can no longer be undone: {why}; go back to "
-            f"the line that it left with: wtb rollback {row.id} --to {last['from_id']}"
+            f"execution {row.id}: the rollback to {last.to_id} can no longer be undone: {why}; go back to "
+            f"the line that it left with: wtb rollback {row.id} --to {last.from_id}"
         )
     return last
 
 
-def _since(connection: sa.Connection, row: ExecutionRow, last: Row) -> str | None:
+def _since(connection: sa.Connection, row: ExecutionRow, last: RollbackRow) -> str | None:
     """What happened since a rollback, where anything did."""
     way = line(marks(connection, [row.head_id]), row.head_id)
     ids = [mark.id for mark in way]
-    if last["head_id"] not in ids:
+    if last.head_id not in ids:
         return "the execution went on since"
-    since = way[ids.index(last["head_id"]) :]
+    since = way[ids.index(last.head_id) :]
     ran = sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_([mark.id for mark in since])).limit(1)
     if any(mark.writers for mark in since) or connection.execute(ran).first() is not None:
         return "nodes ran since"

@@ -5,17 +5,17 @@ Executions are locked before the sweep, as claims and flushes do, so that they n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 
 from wtb.core.status import CELL, EXECUTION, sources
+from wtb.core.tree.stored_spec import Limits
 from wtb.store.bulk import parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
 from wtb.store.limits.budgets import set_limits
-from wtb.store.runs.leases import RELEASED, move, stop_nodes, sweep_status, try_move
+from wtb.store.runs.leases import move, releasing, stop_nodes, sweep_status, try_move
 from wtb.store.tables.schema import cells, checkpoints, events, executions, now, sweeps
 
 _PART = 5_000
@@ -86,9 +86,9 @@ def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, 
 def cancel_executions(connection: sa.Connection, ids: list[str], reason: str) -> None:
     """End executions, whose rows are locked, and the node runs that they are in."""
     connection.execute(
-        executions.update()
+        releasing()
         .where(executions.c.id.in_(ids), executions.c.status.in_(sources(EXECUTION, "cancelled")))
-        .values({**RELEASED, "status": "cancelled", "reason": reason, "asked": None, "finished_at": now()})
+        .values(status="cancelled", reason=reason, asked=None, finished_at=now())
     )
     stop_nodes(connection, ids)
     withdraw(connection, ids)
@@ -99,7 +99,7 @@ def go_on(
     sweep_id: str,
     *,
     by: str,
-    limits: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
 ) -> None:
     """Let workers claim a sweep again, with new limits if given, and clear the reason of its pause.
 

@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import Row, fetch_rows
+from wtb.store.bulk import fetch_records
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
 from wtb.store.read.lineage import marks
-from wtb.store.rows import ExecutionRow, Mark
+from wtb.store.rows import ExecutionRow, InvocationRow, Mark
 from wtb.store.tables.schema import cells, combinations, executions, invocations, node_runs, now
 
-CALL_OUTCOMES = ("undone", "redone", "irreversible", "failed", "shared")  # what became of calls
+if TYPE_CHECKING:
+    from wtb.core.documents.plan import WorkflowDocument
+
+
+@dataclass(frozen=True, slots=True)
+class CallOfTool(InvocationRow):
+    """A call of a declared tool, with the node that made it and its variant."""
+
+    node: str
+    variant: str
+
+
+class Calls(NamedTuple):
+    """What a rollback has to do about calls of tools.
+
+    undo: to take back, the newest first. again: to make again, since an earlier rollback took them back, the oldest
+    first. shared: left alone, since others stand on them.
+    """
+
+    undo: Sequence[CallOfTool] = ()
+    again: Sequence[CallOfTool] = ()
+    shared: Sequence[CallOfTool] = ()
+
+
+def no_calls() -> CompensationDocument:
+    """What became of calls where there are none."""
+    return {"undone": [], "redone": [], "irreversible": [], "failed": [], "shared": []}
 
 
 def calls_between(
     connection: sa.Connection,
     row: ExecutionRow,
-    sweep: Row,
+    graph: WorkflowDocument,
     here: Sequence[Mark],
     there: Sequence[Mark],
     below: Sequence[ExecutionRow],
     over: set[str],
     superseded: Sequence[str],
     left_before: set[str],
-) -> dict[str, list[Row]]:
-    """The calls of tools on the way from one line to another: to take back, to make again, and shared ones.
+) -> Calls:
+    """The calls of tools on the way from one line to another.
 
     over: executions that earlier rollbacks superseded. superseded: those that this one does. left_before: checkpoints
     from which earlier rollbacks went on; what else had started from them is theirs.
     """
     if not _has_calls(connection, row.sweep_id):
-        return {}
+        return Calls()
     target = there[-1]
     from_here = {mark.id for mark in here} - {mark.id for mark in there} | {target.id}
     if target.inside is not None and target.parent_id is not None:
@@ -48,23 +76,23 @@ def calls_between(
         node_runs.c.execution_id.in_(list(superseded)),
     )
     made = _invocations(connection, row, started)
-    chosen = _chosen(connection, row, sweep["graph"])
-    made = [one for one in made if one["variant"] in chosen(one["node"])]
+    chosen = _chosen(connection, row, graph)
+    made = [one for one in made if one.variant in chosen(one.node)]
     if target.inside is not None:
         kept_of = target.inside["node_run"]
-        made = [one for one in made if one["node_run_id"] != kept_of or one["at"] > target.created_at]
+        made = [one for one in made if one.node_run_id != kept_of or one.at > target.created_at]
     theirs = _stood_on(connection, row, below, over)
-    undo = [one for one in made if one["status"] == "done"]
-    undo.sort(key=lambda one: (one["at"], one["attempt"], one["number"]), reverse=True)
+    undo = [one for one in made if one.status == "done"]
+    undo.sort(key=lambda one: (one.at, one.attempt, one.number), reverse=True)
     back = {mark.id for mark in here}
     ahead = [writer[2] for mark in there if mark.id not in back for writer in mark.writers]
-    again = [one for one in _invocations(connection, row, node_runs.c.id.in_(ahead)) if one["status"] == "undone"]
-    again.sort(key=lambda one: (one["at"], one["attempt"], one["number"]))
-    return {
-        "undo": [one for one in undo if one["node_run_id"] not in theirs],
-        "shared": [one for one in undo if one["node_run_id"] in theirs],
-        "again": again,
-    }
+    again = [one for one in _invocations(connection, row, node_runs.c.id.in_(ahead)) if one.status == "undone"]
+    again.sort(key=lambda one: (one.at, one.attempt, one.number))
+    return Calls(
+        undo=[one for one in undo if one.node_run_id not in theirs],
+        again=again,
+        shared=[one for one in undo if one.node_run_id in theirs],
+    )
 
 
 def has_calls(database: Database, sweep_id: str) -> bool:
@@ -78,17 +106,17 @@ def _has_calls(connection: sa.Connection, sweep_id: str) -> bool:
     return connection.execute(query.where(node_runs.c.sweep_id == sweep_id).limit(1)).first() is not None
 
 
-def _invocations(connection: sa.Connection, row: ExecutionRow, condition: sa.ColumnElement[bool]) -> list[Row]:
+def _invocations(connection: sa.Connection, row: ExecutionRow, condition: sa.ColumnElement[bool]) -> list[CallOfTool]:
     query = sa.select(invocations, node_runs.c.node, node_runs.c.variant)
     query = query.join(node_runs, node_runs.c.id == invocations.c.node_run_id)
-    return fetch_rows(connection, query.where(node_runs.c.sweep_id == row.sweep_id, condition))
+    return fetch_records(connection, CallOfTool, query.where(node_runs.c.sweep_id == row.sweep_id, condition))
 
 
-def _chosen(connection: sa.Connection, row: ExecutionRow, graph: Mapping[str, Any]) -> Any:
+def _chosen(connection: sa.Connection, row: ExecutionRow, graph: WorkflowDocument) -> Callable[[str], set[str | None]]:
     """A function that gives the variants which the cells of an execution choose for a node."""
     defaults = {node["name"]: node["default"] for node in graph["nodes"]}
-    if row.choices is not None:
-        return lambda node: {row.choices.get(node, defaults.get(node))}
+    if (own := row.choices) is not None:
+        return lambda node: {own.get(node, defaults.get(node))}
     query = sa.select(combinations.c.number, combinations.c.choices)
     mine = set(row.combinations)
     every = [
@@ -114,13 +142,11 @@ def _stood_on(connection: sa.Connection, row: ExecutionRow, below: Sequence[Exec
     return {writer[2] for mark in marks(connection, heads).values() for writer in mark.writers}
 
 
-def _same(call: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
-    return [invocations.c[name] == call[name] for name in ("node_run_id", "attempt", "number")]
+def _same(call: CallOfTool) -> list[sa.ColumnElement[bool]]:
+    return [invocations.c[name] == getattr(call, name) for name in ("node_run_id", "attempt", "number")]
 
 
-def turn(
-    database: Database, execution: ExecutionRow, call: Mapping[str, Any], to: str, result: str | None = None
-) -> None:
+def turn(database: Database, execution: ExecutionRow, call: CallOfTool, to: str, result: str | None = None) -> None:
     """Note that a call is about to be taken back or made again (`to` is its present status), or was.
 
     What was about to be has `undone_at` and is still done. Raises ConflictError where somebody went on with the
@@ -135,7 +161,7 @@ def turn(
                 f"roll it back again if that is still wanted"
             )
         renew(connection, execution)
-        changed: dict[str, Any] = {"status": to, "undone_at": now()}
-        if to == "done" and call["status"] == "undone":
-            changed |= {"undone_at": None, "result": result}
-        connection.execute(invocations.update().where(*_same(call)).values(changed))
+        turned = invocations.update().where(*_same(call)).values(status=to, undone_at=now())
+        if to == "done" and call.status == "undone":
+            turned = turned.values(undone_at=None, result=result)
+        connection.execute(turned)

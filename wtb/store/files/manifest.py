@@ -6,7 +6,7 @@ Stored as JSON, `path -> [sha256, size in bytes, mode]`. Paths are relative, wit
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -98,7 +98,7 @@ def new_contents(after: Manifest, before: Manifest) -> dict[str, int]:
     return {entry.digest: entry.size for entry in after.values() if entry.digest not in known}
 
 
-def check_folders(paths: Mapping[str, object], author: Mapping[str, str]) -> None:
+def check_folders(paths: Collection[str], author: Mapping[str, str]) -> None:
     """Raise StateError where one path is a file, and a folder of another."""
     for path in paths:
         folder = path

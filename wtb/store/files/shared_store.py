@@ -6,14 +6,13 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from wtb.core.errors import OutOfReach, StoreError, WTBError
 from wtb.store.files.cache import FileCache
-from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, opened_by, write_all
+from wtb.store.files.store import BLOCK, Adding, CachePlace, FileStore, Place, digest_of, opened_by, write_all
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -59,8 +58,8 @@ class SharedFiles(FileStore):
         self.cache.clean_up()
         return super().remove_leftovers(older_than_s)
 
-    def place(self) -> Mapping[str, Any]:
-        cache = {"root": str(self.cache.root), "most": self.cache.most}
+    def place(self) -> Place:
+        cache: CachePlace = {"root": str(self.cache.root), "most": self.cache.most}
         return {**super().place(), "cache": cache, "was_there": self.root.is_dir()}
 
     def make(self) -> None:
@@ -168,7 +167,7 @@ class _CachedAdding(Adding):
             return super()._stage(read)
 
 
-def store_at(place: Mapping[str, Any], owner: str = "") -> FileStore:
+def store_at(place: Place, owner: str = "") -> FileStore:
     """The store that `FileStore.place` describes, of another process of this machine."""
     root = Path(place["root"])
     if "cache" not in place:

@@ -8,11 +8,11 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import NotRequired, Self, TypedDict
 
 from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
@@ -31,6 +31,24 @@ _FICLONE = 0x40049409
 _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 _READ = open_flags("O_RDONLY", "O_CLOEXEC")
 _CREATE = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
+
+
+class CachePlace(TypedDict):
+    """Where the cache of a shared store is, and how many bytes it may have."""
+
+    root: str
+    most: int
+
+
+class Place(TypedDict):
+    """Where a store is, for another process of this machine.
+
+    cache, was_there: of one in a shared directory, and whether that has had the store's folder.
+    """
+
+    root: str
+    cache: NotRequired[CachePlace]
+    was_there: NotRequired[bool]
 
 
 class FileStore:
@@ -188,7 +206,7 @@ class FileStore:
         """Make the directory of the store."""
         os.makedirs(self._root, exist_ok=True)
 
-    def place(self) -> Mapping[str, Any]:
+    def place(self) -> Place:
         """Where it is, for another process of this machine; see `sharedfiles.store_at`."""
         return {"root": self._root}
 

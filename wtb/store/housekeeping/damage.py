@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.core.ids import new_id
 from wtb.core.serialization.codec import digest
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
-from wtb.store.bulk import Row, fetch_among, insert_rows, parts
+from wtb.store.bulk import fetch_among, insert_rows, parts
 from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_execution
@@ -18,6 +18,7 @@ from wtb.store.log import keep_events
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.rows import CellsOfExecution, ExecutionRow, OpenHead, SweepRow
 from wtb.store.runs.leases import of_cells
+from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
 from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, sweeps, values
 
@@ -97,13 +98,24 @@ def _replace(
     combinations = sorted(number for row in members for number in row.combinations)
     made_id = new_id() if members[0].choices is not None else next_id(connection, sweep.id)
     first, paused = members[0], all(row.status == "paused" for row in members)
-    made: Row = {"session_id": sweep.session_id, "sweep_id": sweep.id, "id": made_id, "parent_id": first.id}
-    made |= {"choices": first.choices, "queue": first.queue}
-    made |= {"origin": "retry" if first.choices is None else "manual", "head_id": checkpoint}
-    made |= {"status": "paused" if paused else "pending", "reason": first.reason if paused else None}
-    made |= {"case_number": case, "repeat": repeat, "combinations": combinations}
-    made |= {"edited": any(row.edited for row in members)}
-    insert_rows(connection, executions, [{**made, "created_at": time.time()}])
+    made: NewExecution = {
+        "id": made_id,
+        "session_id": sweep.session_id,
+        "sweep_id": sweep.id,
+        "parent_id": first.id,
+        "origin": "retry" if first.choices is None else "manual",
+        "case_number": case,
+        "repeat": repeat,
+        "combinations": combinations,
+        "status": "paused" if paused else "pending",
+        "reason": first.reason if paused else None,
+        "head_id": checkpoint,
+        "queue": first.queue,
+        "choices": first.choices,
+        "edited": any(row.edited for row in members),
+        "created_at": time.time(),
+    }
+    insert_rows(connection, executions, [made])
     ids = [row.id for row in members]
     connection.execute(
         executions.update()
@@ -114,6 +126,6 @@ def _replace(
     new = CellsOfExecution(made_id, sweep.session_id, sweep.id, case, repeat, combinations)
     mine = of_cells(cells, new)
     connection.execute(cells.update().where(*mine, cells.c.status == "waiting").values(status="pending"))
-    connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made["id"]))
+    connection.execute(cells.update().where(*mine, cells.c.status.not_in(FINAL_CELLS)).values(execution_id=made_id))
     data = {"checkpoint": checkpoint, "executions": len(members), "cells": len(combinations)}
     add_event(connection, of_execution(new), "execution.rewound", data, "warning")

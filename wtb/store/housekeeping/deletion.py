@@ -23,7 +23,7 @@ from wtb.store.process_identity import Owner
 from wtb.store.read.baselines import check_no_baseline
 from wtb.store.read.queries import usd_spent
 from wtb.store.rows import OwnerRow, SlotHolder
-from wtb.store.runs.leases import RELEASED, owners_of
+from wtb.store.runs.leases import owners_of, releasing
 from wtb.store.runs.slots import slot_holders
 from wtb.store.tables.schema import (
     baselines,
@@ -106,8 +106,7 @@ def begin_deletion(database: Database, sweep_id: str, *conditions: sa.ColumnElem
 def _hide(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
     """Have sweeps be gone for all who look for them, and for who still has executions of them."""
     ids = sa.select(sweeps.c.id).where(which)
-    held = executions.update().where(executions.c.sweep_id.in_(ids), executions.c.status == "running")
-    connection.execute(held.values(RELEASED))
+    connection.execute(releasing().where(executions.c.sweep_id.in_(ids), executions.c.status == "running"))
     connection.execute(sweeps.update().where(which).values(status="deleting", notify=None))
 
 

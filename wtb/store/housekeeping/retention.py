@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.store.bulk import Row, fetch_record
+from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.read.queries import select_sweeps
@@ -95,8 +95,9 @@ def pin_checkpoint(
     """Keep a checkpoint with the line that leads to it, or no longer. Raises ConflictError where it is gone."""
     with database.write() as connection:
         row = locked_sweep(connection, sweep_id)
-        change: Row = {"pinned": pinned} | ({"name": name} if name is not None else {})
-        query = checkpoints.update().where(checkpoints.c.id == checkpoint_id).values(change)
+        query = checkpoints.update().where(checkpoints.c.id == checkpoint_id).values(pinned=pinned)
+        if name is not None:
+            query = query.values(name=name)
         if row is None or not connection.execute(query).rowcount:
             raise ConflictError(f"checkpoint {checkpoint_id} was removed meanwhile")
         kind = "checkpoint.pinned" if pinned else "checkpoint.unpinned"

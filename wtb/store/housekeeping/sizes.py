@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
@@ -54,8 +54,16 @@ def size(database: Database) -> dict[str, int]:
     return {"bytes": used, **rows}
 
 
-def stored_amounts(database: Database) -> dict[str, Any]:
-    """How much is stored: (count, bytes) of `values` and `outputs`; `files` by the name of each session."""
+class StoredAmounts(TypedDict):
+    """How much is stored: (count, bytes) of values and outputs; of files by the name of each session."""
+
+    values: tuple[int, int]
+    outputs: tuple[int, int]
+    files: dict[str, tuple[int, int]]
+
+
+def stored_amounts(database: Database) -> StoredAmounts:
+    """How much is stored in a database, and noted in it of files."""
     count = sa.func.count()
     stored = sa.select(count, total(octets(values.c.data)))
     outputs = sa.select(count, total(output_size)).where(has_output)
@@ -67,7 +75,12 @@ def stored_amounts(database: Database) -> dict[str, Any]:
     )
     with database.read(long=True) as connection:
         return {
-            "values": tuple(connection.execute(stored).one()),
-            "outputs": tuple(connection.execute(outputs).one()),
+            "values": _pair(connection, stored),
+            "outputs": _pair(connection, outputs),
             "files": {name: (number, size) for name, number, size in connection.execute(noted)},
         }
+
+
+def _pair(connection: sa.Connection, query: sa.Select[int, int]) -> tuple[int, int]:
+    count, size = connection.execute(query).one()
+    return count, size

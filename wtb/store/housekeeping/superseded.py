@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.documents.events.sweeps import SweepCollectedData
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.store.bulk import parts, update_rows
 from wtb.store.database import Database
@@ -67,7 +68,7 @@ def superseded(sweep_id: str, before: float) -> sa.Select[Any]:
 
 
 def has_superseded(database: Database, sweep_id: str, before: float) -> bool:
-    return database.row(superseded(sweep_id, before).limit(1), long=True) is not None
+    return bool(database.tuples(superseded(sweep_id, before).limit(1), long=True))
 
 
 def remove_superseded(database: Database, sweep_id: str, before: float) -> Removed:
@@ -100,7 +101,7 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
                 collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
             )
         )
-        add_event(connection, of_sweep(sweep), "sweep.collected", {"checkpoints": len(ids), **spent})
+        add_event(connection, of_sweep(sweep), "sweep.collected", spent)
     return Removed(len(ids), spent["node_runs"])
 
 
@@ -117,8 +118,8 @@ def imagine_superseded_gone(connection: sa.Connection, sweep_id: str, before: fl
     return Removed(connection.scalar(noted) or 0, connection.scalar(runs) or 0)
 
 
-def _spent(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Any]:
-    """What the node runs from these checkpoints have spent, failed attempts included."""
+def _spent(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedData:
+    """How many checkpoints these are, and what the node runs from them have spent, failed attempts included."""
     runs = sa.select(sa.func.count()).where(node_runs.c.checkpoint_id.in_(ids))
     tried = (
         sa.select(
@@ -130,7 +131,15 @@ def _spent(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Any]:
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
         .where(node_runs.c.checkpoint_id.in_(ids))
     )
-    return {"node_runs": connection.scalar(runs) or 0, **connection.execute(tried).one()._asdict()}
+    (made, usd, tokens_in, tokens_out) = connection.execute(tried).one()
+    return {
+        "checkpoints": len(ids),
+        "node_runs": connection.scalar(runs) or 0,
+        "attempts": made,
+        "usd": usd,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+    }
 
 
 def _move_back(connection: sa.Connection, parents: dict[str, str | None]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wtb.core.errors import InputError
+from wtb.core.tree.stored_spec import Limits, NodeLimits
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows import BudgetRow, ListedBudget, SweepRow
@@ -28,13 +29,17 @@ _ROUNDING = 1e-9  # of sums of money
 _EARLIER = 5  # sweeps of the same workflow that are asked what a node costs
 
 
-def keys_of_limits(sweep_id: str, limits: Mapping[str, Any]) -> dict[Key, float | None]:
+def keys_of_limits(sweep_id: str, limits: Limits) -> dict[Key, float | None]:
     """The budgets that the limits of a sweep ask for; None lifts one."""
+    of_nodes: Mapping[str, NodeLimits] = limits.get("nodes") or {}
     found: dict[Key, float | None] = {}
-    for node, given in {"": limits, **(limits.get("nodes") or {})}.items():
-        for kind in KINDS:
-            if kind in given:
-                found["sweep", sweep_id, node, kind] = given[kind]
+    for node, given in [("", limits), *of_nodes.items()]:
+        if "usd" in given:
+            found["sweep", sweep_id, node, "usd"] = given["usd"]
+        if "tokens" in given:
+            found["sweep", sweep_id, node, "tokens"] = given["tokens"]
+        if "node_runs" in given:
+            found["sweep", sweep_id, node, "node_runs"] = given["node_runs"]
     return found
 
 
@@ -78,9 +83,7 @@ class _Checked(Exception):
     """Ends a transaction that is not to be committed."""
 
 
-def open_budgets(
-    database: Database, row: SweepRow, session: Mapping[Key, float | None], limits: Mapping[str, Any]
-) -> None:
+def open_budgets(database: Database, row: SweepRow, session: Mapping[Key, float | None], limits: Limits) -> None:
     """Create the budgets that the limits of a sweep and the quota of its session ask for, unless they exist.
 
     Args:
@@ -103,7 +106,7 @@ def open_budgets(
         create_budgets(connection, {**wanted, **wanted_of_session})
 
 
-def set_limits(connection: sa.Connection, sweep_id: str, limits: Mapping[str, Any]) -> None:
+def set_limits(connection: sa.Connection, sweep_id: str, limits: Limits) -> None:
     """Give a sweep other limits; those that are not named stay, null lifts one.
 
     Raises InputError where one is below what is spent.
@@ -119,7 +122,7 @@ def set_limits(connection: sa.Connection, sweep_id: str, limits: Mapping[str, An
     connection.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(spec={**spec, "limits": merged}))
 
 
-def check_limits(database: Database, sweep_id: str, limits: Mapping[str, Any]) -> None:
+def check_limits(database: Database, sweep_id: str, limits: Limits) -> None:
     """Refuse what `set_limits` would refuse, and write nothing. Raises InputError."""
     with suppress(_Checked), database.write() as connection:
         set_limits(connection, sweep_id, limits)

@@ -15,7 +15,7 @@ from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count, Money, Whole
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
-from wtb.store.bulk import Row, fetch_record, fetch_records
+from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
 from wtb.store.rows import SessionRow
@@ -50,7 +50,7 @@ class Quota:
         """Those of its limits that are on the ledger."""
         return {("session", session_id, "", "usd"): self.usd, ("session", session_id, "", "tokens"): self.tokens}
 
-    def stored(self) -> dict[str, Any] | None:
+    def stored(self) -> dict[str, float] | None:
         """The value of its column, without keys that have no limit."""
         return {key: value for key, value in asdict(self).items() if value is not None} or None
 
@@ -114,15 +114,16 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
 def create(database: Database, name: str, quota: Quota | None = None) -> SessionRow:
     """Make a session. Raises InputError for a bad name, ConflictError where there is one of that name."""
     check_name(name)
-    made: Row = {"id": new_id(), "name": name, "quota": (quota or Quota()).stored()}
+    id, quota = new_id(), quota or Quota()
     # Directories of names that differ only in case would be one on some disks.
     same = sa.select(sessions.c.name).where(sa.func.lower(sessions.c.name) == name.lower())
     try:
         with database.write() as connection:
             there = connection.scalar(same)
             if there is None:
-                create_budgets(connection, Quota.of(made["quota"]).budgets(made["id"]))
-                return fetch_records(connection, SessionRow, sessions.insert().values(made).returning(sessions))[0]
+                create_budgets(connection, quota.budgets(id))
+                insert = sessions.insert().values(id=id, name=name, quota=quota.stored())
+                return fetch_records(connection, SessionRow, insert.returning(sessions))[0]
     except IntegrityError:  # another process made it between the two statements
         there = name
     if there == name:

@@ -52,7 +52,9 @@ def _usages(
 ) -> dict[str, Usage]:
     """Usage by session, of one or of all of them."""
 
-    def by_session(source: sa.FromClause, column: sa.Column[Any], *figures: sa.ColumnElement[Any]) -> dict[str, Any]:
+    def by_session(
+        source: sa.FromClause, column: sa.Column[Any], *figures: sa.ColumnElement[Any]
+    ) -> dict[str, list[Any]]:
         query = sa.select(column, *figures).select_from(source).group_by(column).where(*equal({column: session_id}))
         if column is sweeps.c.session_id:
             query = query.where(is_visible)
@@ -72,8 +74,8 @@ def _usages(
         slots[runner.session_id] += runner.slots
     usages = {}
     for session, (deleted,) in by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd)).items():
-        (disk_bytes,), (count, cells, collected) = disk.get(session, (0,)), had.get(session, (0, 0, 0.0))
-        usd, tokens = tried.get(session, (0.0, 0))
+        (disk_bytes,), (count, cells, collected) = disk.get(session, [0]), had.get(session, [0, 0, 0.0])
+        usd, tokens = tried.get(session, [0.0, 0])
         usages[session] = Usage(disk_bytes, slots[session], deleted + collected + usd, count, cells, tokens)
     return usages
 

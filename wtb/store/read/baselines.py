@@ -104,11 +104,11 @@ def set_baseline(
         mine = _named(sweep.session_id, name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
         dialect = sqlite if database.is_sqlite else postgresql
-        changed: Row = {"sweep_id": sweep_id, "set_at": now()}
-        if noise_floor is not None or before != sweep_id:
-            changed["noise_floor"] = noise_floor
-        insert = dialect.insert(baselines).values(session_id=sweep.session_id, name=name, **changed)
-        connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changed))
+        insert = dialect.insert(baselines).values(session_id=sweep.session_id, name=name, sweep_id=sweep_id)
+        insert = insert.values(set_at=now(), noise_floor=noise_floor)
+        changed = ["sweep_id", "set_at", *(["noise_floor"] if noise_floor is not None or before != sweep_id else [])]
+        changes = {column: insert.excluded[column] for column in changed}
+        connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changes))
         if before != sweep_id:
             add_event(connection, of_sweep(sweep), "baseline.set", {"name": name})
     return before

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, fetch_rows
+from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.schema import attempts, calls, executions, is_visible, node_runs, sessions, sweeps, workflows
@@ -114,8 +114,17 @@ def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Row]
     return [_unknown(row, by, DELETED) for row in rows]
 
 
-def case_totals(database: Database, sweep_id: str) -> list[Row]:
-    """usd, tokens, node_runs (accepted) and work_s (seconds of all attempts) of each case that anything ran of."""
+class CaseTotal(NamedTuple):
+    """What was spent for a case. work_s: seconds of all attempts. node_runs: those that were accepted."""
+
+    usd: float
+    tokens: int
+    work_s: float
+    node_runs: int
+
+
+def case_totals(database: Database, sweep_id: str) -> list[CaseTotal]:
+    """What was spent for each case that anything ran of, in the order of their numbers."""
     mine = node_runs.c.sweep_id == sweep_id
     runs = node_runs.join(executions, executions.c.id == node_runs.c.execution_id)
     accepted = (
@@ -138,8 +147,8 @@ def case_totals(database: Database, sweep_id: str) -> list[Row]:
     )
     with database.read() as connection:
         counts = {row[0]: row[1] for row in connection.execute(accepted)}
-        rows = fetch_rows(connection, tried)
-    return [{**row, "node_runs": counts.get(row["case_number"], 0)} for row in rows]
+        rows = connection.execute(tried).all()
+    return [CaseTotal(usd, tokens, work_s, counts.get(number, 0)) for number, usd, tokens, work_s in rows]
 
 
 def _unknown(row: Row, by: Sequence[str], word: str) -> Row:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.documents.events.common import Severity
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.tree.checkpoints import Checkpoint
-from wtb.store.bulk import Row, equal, fetch_among, fetch_rows
+from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.log import derived_counts
 from wtb.store.read.queries import as_checkpoint, the_one
@@ -130,8 +132,16 @@ def check_case(database: Database, sweep_id: str, case: str) -> None:
             raise InputError(f"the sweep has no case {case!r}{meant_or_known(case, known)}")
 
 
-def event_counts(database: Database, sweep_id: str, execution: str | None = None) -> list[Row]:
-    """How many events there are of each kind and severity: kind, severity, count."""
+class CountedEvents(NamedTuple):
+    """How many events there are of a kind and severity."""
+
+    kind: str
+    severity: Severity
+    number: int
+
+
+def event_counts(database: Database, sweep_id: str, execution: str | None = None) -> list[CountedEvents]:
+    """How many events there are of each kind and severity."""
     query = (
         sa.select(events.c.kind, events.c.severity, sa.func.count().label("count"))
         .where(events.c.sweep_id == sweep_id)
@@ -140,10 +150,10 @@ def event_counts(database: Database, sweep_id: str, execution: str | None = None
     )
     query = query.where(*equal({events.c.execution_id: execution}))
     with database.read() as connection:
-        counts = {(row["kind"], row["severity"]): row["count"] for row in fetch_rows(connection, query)}
+        counts = {(kind, severity): count for kind, severity, count in connection.execute(query)}
         for kind, count in derived_counts(connection, sweep_id, execution).items():
             counts[kind, "info"] = counts.get((kind, "info"), 0) + count
-    return [{"kind": kind, "severity": severity, "count": counts[kind, severity]} for kind, severity in sorted(counts)]
+    return [CountedEvents(*key, counts[key]) for key in sorted(counts)]
 
 
 def belongings(database: Database, sweep_id: str) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 
+from wtb.core.documents.events.common import Scores
 from wtb.store.bulk import Row, equal, fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.rows import ExecutionRow, Mark, RollbackRow
@@ -113,7 +114,7 @@ def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[s
     return found
 
 
-def scores_told(database: Database, execution_id: str) -> Row:
+def scores_told(database: Database, execution_id: str) -> Scores:
     """Return metric -> value of an execution that owns no cell, from the event of its end."""
     query = (
         sa.select(events.c.data)

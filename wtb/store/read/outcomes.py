@@ -7,12 +7,13 @@ Cells whose state a person edited are left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, fetch_rows
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
 from wtb.store.rows import SweepRow
@@ -83,8 +84,25 @@ def ends(database: Database, ids: Iterable[str]) -> dict[str, End]:
     return {id: (head, failure) for id, head, failure in database.tuples(query.where(executions.c.id.in_(set(ids))))}
 
 
-def earlier_sweeps(database: Database, sweep: SweepRow) -> list[Row]:
-    """The sweeps of a workflow that were submitted before one: id, fingerprints, baseline, choices and final.
+@dataclass(frozen=True)
+class TriedSweep:
+    """What was tried in a sweep.
+
+    Attributes:
+        baseline: The combination that it compared others with.
+        final: Whether its cases are to be used once.
+        choices: Its combinations.
+    """
+
+    id: str
+    fingerprints: Mapping[str, Mapping[str, str]]
+    baseline: Mapping[str, str] | None
+    final: bool | None
+    choices: list[Mapping[str, str]] = field(default_factory=list)
+
+
+def earlier_sweeps(database: Database, sweep: SweepRow) -> list[TriedSweep]:
+    """The sweeps of a workflow that were submitted before one.
 
     Of its project where it has one, else of its session.
     """
@@ -111,10 +129,10 @@ def earlier_sweeps(database: Database, sweep: SweepRow) -> list[Row]:
         .limit(MOST)
     )
     with database.read() as connection:
-        found = {row["id"]: {**row, "choices": []} for row in fetch_rows(connection, query)}
+        found = {row.id: row for row in fetch_records(connection, TriedSweep, query)}
         chosen = sa.select(combinations.c.sweep_id, combinations.c.choices)
         for id, choices in connection.execute(chosen.where(combinations.c.sweep_id.in_(list(found)))):
-            found[id]["choices"].append(choices)
+            found[id].choices.append(choices)
     return list(found.values())
 
 

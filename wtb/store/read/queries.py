@@ -13,7 +13,7 @@ from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Totals, Writer
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, StoredPosition, Totals, Writer
 from wtb.core.values import Value
 from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records
 from wtb.store.database import Database
@@ -278,7 +278,7 @@ def single_execution(database: Database, sweep_id: str) -> ExecutionRow:
     return row
 
 
-def heads(database: Database, sweep_id: str) -> list[tuple[str | None, Mapping[str, Any] | None]]:
+def heads(database: Database, sweep_id: str) -> list[tuple[str | None, StoredPosition | None]]:
     """For each execution that is not at its end: the id of its head and that head's position, or (None, None)."""
     query = (
         sa.select(executions.c.head_id, checkpoints.c.position)

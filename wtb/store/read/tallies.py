@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.store.database import Database
+from wtb.store.rows import TallyRow
 from wtb.store.tables.schema import cells, events, matrices, metrics, now, scores, sweeps, tallies
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def tally(database: Database, sweep_id: str) -> bool:
     return True
 
 
-def tally_rows(database: Database, sweep_id: str) -> list[Row]:
-    """What is tallied: metric, combination, n (cells with a score) and total (the sum of their scores)."""
+def tally_rows(database: Database, sweep_id: str) -> list[TallyRow]:
+    """What is tallied of a sweep, by metric and combination."""
     query = sa.select(tallies).where(tallies.c.sweep_id == sweep_id)
-    return database.rows(query.order_by(*tallies.primary_key))
+    return database.records(TallyRow, query.order_by(*tallies.primary_key))
 
 
 def tallied_at(database: Database, sweep_id: str) -> float | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import sqlalchemy as sa
 
@@ -23,12 +23,16 @@ from wtb.store.runs.records import (
     Appended,
     HeldCell,
     NewAttempt,
+    NewCall,
     NewCheckpoint,
+    NewDecision,
     NewExecution,
     NewFile,
+    NewInvocation,
     NewMetric,
     NewNodeRun,
     NewQuestion,
+    NewScore,
     Outcome,
 )
 from wtb.store.tables.schema import (
@@ -47,13 +51,7 @@ from wtb.store.tables.schema import (
     scores,
 )
 
-# Written in this order, each only for the executions that still hold their lease.
-_APPENDED = {
-    "calls": calls,
-    "invocations": invocations,
-    "decisions": decisions,
-    "scores": scores,
-}
+RowT = TypeVar("RowT")
 
 
 class Recorded(TypedDict, total=False):
@@ -99,9 +97,10 @@ class Batch:
     again: set[tuple[str, str, int]] = field(default_factory=set)
     happened: list[tuple[str, int, NewEvent]] = field(default_factory=list)
     settled: list[tuple[str, Settlement]] = field(default_factory=list)
-    appended: dict[str, list[tuple[str, Mapping[str, Any]]]] = field(
-        default_factory=lambda: {name: [] for name in _APPENDED}
-    )
+    calls: list[tuple[str, NewCall]] = field(default_factory=list)
+    invocations: list[tuple[str, NewInvocation]] = field(default_factory=list)
+    decisions: list[tuple[str, NewDecision]] = field(default_factory=list)
+    scores: list[tuple[str, NewScore]] = field(default_factory=list)
     released: set[str] = field(default_factory=set)
     events: int = 0
     size: int = 0
@@ -146,13 +145,10 @@ class Batch:
         for event in appended.get("events", ()):
             self.happened.append((execution, self._take_number(), event))
         self.settled += [(execution, row) for row in appended.get("settled", ())]
-        self._keep(execution, "calls", appended.get("calls", ()))
-        self._keep(execution, "invocations", appended.get("invocations", ()))
-        self._keep(execution, "decisions", appended.get("decisions", ()))
-        self._keep(execution, "scores", appended.get("scores", ()))
-
-    def _keep(self, execution: str, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        self.appended[table] += [(execution, row) for row in rows]
+        self.calls += [(execution, row) for row in appended.get("calls", ())]
+        self.invocations += [(execution, row) for row in appended.get("invocations", ())]
+        self.decisions += [(execution, row) for row in appended.get("decisions", ())]
+        self.scores += [(execution, row) for row in appended.get("scores", ())]
 
     def _take_number(self) -> int:
         """Number an event, or a row that says one, in the order in which they happened."""
@@ -256,10 +252,12 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             update_rows(connection, attempts, again, ("node_run_id", "number"))
             happened = [{**row, "id": places.ids[number]} for id, number, row in batch.happened if id not in gone]
             insert_rows(connection, events, happened)
-            for name, table in _APPENDED.items():
-                insert_rows(connection, table, [row for id, row in batch.appended[name] if id not in gone])
-            _finish_cells(connection, [row for id, row in batch.outcomes if id not in gone])
-            _hold_cells(connection, [row for id, row in batch.held if id not in gone])
+            insert_rows(connection, calls, _held(batch.calls, gone))
+            insert_rows(connection, invocations, _held(batch.invocations, gone))
+            insert_rows(connection, decisions, _held(batch.decisions, gone))
+            insert_rows(connection, scores, _held(batch.scores, gone))
+            _finish_cells(connection, _held(batch.outcomes, gone))
+            _hold_cells(connection, _held(batch.held, gone))
             _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
             sent()
         if questions := [(id, row) for id, row in batch.questions if id not in gone]:
@@ -275,6 +273,11 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
         point("journal.writing")
     point("journal.committed")
     return gone
+
+
+def _held(rows: Iterable[tuple[str, RowT]], gone: Collection[str]) -> list[RowT]:
+    """The rows of executions that still hold their lease."""
+    return [row for id, row in rows if id not in gone]
 
 
 def _renew(connection: sa.Connection, leases: dict[str, int], lease_s: float) -> dict[str, AskedRow | None]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
-from wtb.store.bulk import Row, fetch_among, fetch_records, parts
+from wtb.store.bulk import fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
@@ -19,8 +19,10 @@ from wtb.store.process_identity import ProcessIdentity, may_live
 from wtb.store.rows import ExecutionRow, OfExecution, OwnerRow, RunnerRow, SweepRow
 from wtb.store.tables.schema import cells, executions, is_visible, node_runs, now, runners, sweeps
 
-# What releases an execution. With another token its runner writes nothing more of it.
-RELEASED: Row = {"status": "pending", "owner_id": None, "lease_until": None, "token": executions.c.token + 1}
+
+def releasing() -> sa.Update:
+    """The statement that releases executions. With another token their runner writes nothing more of them."""
+    return executions.update().values(status="pending", owner_id=None, lease_until=None, token=executions.c.token + 1)
 
 
 def register(database: Database, runner: ProcessIdentity) -> None:
@@ -181,8 +183,8 @@ def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[
 def release_all(database: Database, runner_id: str) -> None:
     """Release all executions that a runner has claimed, of any sweep: they become pending."""
     with database.write() as connection:
-        mine = executions.update().where(executions.c.owner_id == runner_id, executions.c.status == "running")
-        connection.execute(mine.values(RELEASED))
+        mine = executions.c.owner_id == runner_id, executions.c.status == "running"
+        connection.execute(releasing().where(*mine))
         forget_reservations_of_lost(connection, [runner_id])
 
 
@@ -200,9 +202,7 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
         ids = list(connection.scalars(held))
         for part in parts(ids):
             connection.execute(
-                executions.update()
-                .where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
-                .values(RELEASED)
+                releasing().where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
             )
             connection.execute(
                 cells.update()

@@ -19,7 +19,7 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows import ExecutionRow, LostExecution, NewEvent, OpenSweep
-from wtb.store.runs.leases import RELEASED, move_cells, stop_nodes, try_move
+from wtb.store.runs.leases import move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
 from wtb.store.tables.schema import cases, executions, is_visible, matrices, node_runs, now, runners, sweeps, working
@@ -54,10 +54,9 @@ def reclaim(database: Database) -> list[LostExecution]:
         .exists()
     )
     query = (
-        executions.update()
+        releasing()
         .where(executions.c.id == gone.c.id, executions.c.sweep_id == sweeps.c.id, sweeps.c.queued, is_visible)
         .values(
-            **RELEASED,
             # Where the worker died before it could say that it was in a node, that is only suspected.
             losses=sa.case((in_a_node, executions.c.losses + 1), else_=sa.func.greatest(executions.c.losses, 1)),
         )

@@ -10,12 +10,12 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from wtb.core.tree.grouping import agreed
-from wtb.store.bulk import Row, fetch_rows
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import WorkerIdentity
@@ -48,6 +48,43 @@ class Slot:
     queues: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """An open sweep with the quota of its session."""
+
+    id: str
+    status: str
+    session_id: str
+    quota: Mapping[str, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """A pending execution that a slot could take."""
+
+    id: str
+    queue: str | None
+    sweep_id: str
+    case_number: int
+    combinations: list[int]
+    choices: Mapping[str, str] | None
+
+
+class Notification(NamedTuple):
+    """A pending execution that a free slot could take, with what the monitor of the queue shows of it.
+
+    sweep: its name. choices: the variants on which all its combinations agree. failed: why it failed, of one that did
+    so on a slot that no message woke.
+    """
+
+    execution: str
+    queue: str | None
+    sweep: str
+    case: str
+    choices: Mapping[str, str]
+    failed: str | None = None
+
+
 def claim_for(
     database: Database,
     slot: Slot,
@@ -75,18 +112,18 @@ def claim_for(
     """
     with database.write() as connection:
         turns = _turns(connection, slot, refused)
-        tries = [(turn, executions.c.id == wanted) for turn in turns if turn["id"] == _sweep_of(connection, wanted)]
-        tries += [(turn, executions.c.sweep_id == turn["id"]) for turn in turns]
+        tries = [(turn, executions.c.id == wanted) for turn in turns if turn.id == _sweep_of(connection, wanted)]
+        tries += [(turn, executions.c.sweep_id == turn.id) for turn in turns]
         for sweep, which in tries:
             if _room(connection, sweep, [slot]) < 1:
                 continue
             most = _share(connection, sweep, len(turns), free)
             if rows := _claim(connection, slot, lease_s, which, most):
                 if rows[0].id == wanted and most > 1 and not rows[0].losses:
-                    whole = executions.c.sweep_id == sweep["id"], executions.c.losses == 0
+                    whole = executions.c.sweep_id == sweep.id, executions.c.losses == 0
                     rows += _claim(connection, slot, lease_s, sa.and_(*whole), most - 1)
-                if sweep["status"] == "pending":
-                    _start(connection, sweep["id"])
+                if sweep.status == "pending":
+                    _start(connection, sweep.id)
                 _note(connection, {slot: rows[0].id}, sweep)
                 return sorted(rows, key=lambda row: (row.head_id is None, row.id))
         connection.execute(_of([slot], working.delete()))
@@ -132,7 +169,7 @@ def is_open() -> sa.ColumnElement[bool]:
     return sa.and_(sweeps.c.queued, sweeps.c.status.in_(("pending", "running")))
 
 
-def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[Row]:
+def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[_Turn]:
     """Open sweeps that have pending executions for a slot, in the order of their turns."""
     pending = (
         sa.select(sa.literal(1))
@@ -151,24 +188,24 @@ def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> l
         .where(is_open(), sweeps.c.id.not_in(list(refused)), pending)
         .order_by(sweeps.c.priority.desc(), busy, sweeps.c.created_at, sweeps.c.id)
     )
-    return fetch_rows(connection, query)
+    return fetch_records(connection, _Turn, query)
 
 
-def _room(connection: sa.Connection, sweep: Mapping[str, Any], slots: Collection[Slot]) -> int:
+def _room(connection: sa.Connection, sweep: _Turn, slots: Collection[Slot]) -> int:
     """For how many of these slots of a runner the quota of concurrent node runs of the session leaves room."""
-    if Quota.of(sweep["quota"]).node_runs is None:
+    if Quota.of(sweep.quota).node_runs is None:
         return len(slots)
-    most = Quota.of(locked_session(connection, sweep["session_id"]).quota).node_runs
-    used = sum(row.slots for row in slot_holders(connection, sweep["session_id"], but=_are(slots)))
+    most = Quota.of(locked_session(connection, sweep.session_id).quota).node_runs
+    used = sum(row.slots for row in slot_holders(connection, sweep.session_id, but=_are(slots)))
     return len(slots) if most is None else max(0, min(len(slots), most - used))
 
 
-def _share(connection: sa.Connection, sweep: Mapping[str, Any], turns: int, free: int) -> int:
+def _share(connection: sa.Connection, sweep: _Turn, turns: int, free: int) -> int:
     """How many executions to claim at once: few enough that all slots get some, and every sweep its turn.
 
     They are for `free` slots of one process, or for a single one where others wait for turns, or a quota is counted.
     """
-    if turns > 1 or Quota.of(sweep["quota"]).node_runs is not None:
+    if turns > 1 or Quota.of(sweep.quota).node_runs is not None:
         free = 1
     slots = connection.scalar(
         sa.select(sa.func.coalesce(sa.func.sum(runners.c.slots), 1)).where(runners.c.worker.is_not(None), is_fresh())
@@ -207,7 +244,7 @@ def _claim(
     return claim_rows(connection, which, slot.runner_id, lease_s)
 
 
-def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[Any]]:
+def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[*tuple[Any, ...]]]:
     """The pending executions to claim next: first those that have begun, so that reclaimed executions and forks do not
     wait behind roots, and the oldest of each kind first.
     """
@@ -218,14 +255,14 @@ def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> lis
     return begun + list(connection.execute(query.where(executions.c.head_id.is_(None)).limit(limit - len(begun))))
 
 
-def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: Mapping[str, Any]) -> None:
+def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: _Turn) -> None:
     """Mark slots as busy. begun: the execution of each."""
     connection.execute(_of(begun.keys(), working.delete()))
     rows = [
         {"runner_id": slot.runner_id, "slot": slot.number, "execution_id": execution_id}
         for slot, execution_id in begun.items()
     ]
-    whose = {"session_id": sweep["session_id"], "sweep_id": sweep["id"], "since": now()}
+    whose = {"session_id": sweep.session_id, "sweep_id": sweep.id, "since": now()}
     connection.execute(working.insert().values([row | whose for row in rows]))
 
 
@@ -241,12 +278,12 @@ def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list
         The slots that are busy now: all, or as many as the quota of the session leaves room for.
     """
     query = (
-        sa.select(sweeps.c.id, sweeps.c.session_id, sessions.c.quota)
+        sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.session_id, sessions.c.quota)
         .join(sessions, sessions.c.id == sweeps.c.session_id)
         .where(sweeps.c.id == sweep_id)
     )
     with database.write() as connection:
-        (sweep,) = fetch_rows(connection, query)
+        (sweep,) = fetch_records(connection, _Turn, query)
         allowed = list(begun)[: _room(connection, sweep, begun.keys())]
         if allowed:
             _note(connection, {slot: begun[slot] for slot in allowed}, sweep)
@@ -300,14 +337,10 @@ def _demand(connection: sa.Connection, elsewhere_than: str | None = None) -> dic
     }
 
 
-def pending_notifications(database: Database, limit: int = COUNTED) -> list[Row]:
-    """Pending executions that free slots could take now, at most `limit`, in the order of turns, with a description.
-
-    Returns one row per execution: execution, queue, sweep (its name), case and choices (the variants on which all its
-    combinations agree).
-    """
+def pending_notifications(database: Database, limit: int = COUNTED) -> list[Notification]:
+    """Pending executions that free slots could take now, at most `limit`, in the order of turns, with a description."""
     with database.read() as connection:
-        rows: list[Row] = []
+        rows: list[_Head] = []
         for queue, demand in _demand(connection).items():
             most = min(demand.free, demand.pending, limit - len(rows))
             if most:
@@ -315,39 +348,38 @@ def pending_notifications(database: Database, limit: int = COUNTED) -> list[Row]
     return _described(database, rows)
 
 
-def _heads(connection: sa.Connection, queue: str, limit: int) -> list[Row]:
+def _heads(connection: sa.Connection, queue: str, limit: int) -> list[_Head]:
     turns = _turns(connection, Slot("", 0, (queue,)), ())
-    heads: list[Row] = []
+    heads: list[_Head] = []
     each = max(1, limit // max(1, len(turns)))
     for place, turn in enumerate(turns):
         most = limit - len(heads) if place == len(turns) - 1 else min(each, limit - len(heads))
         query = (
             sa.select(executions.c.id, executions.c.queue, executions.c.sweep_id, executions.c.case_number)
             .add_columns(executions.c.combinations, executions.c.choices)
-            .where(executions.c.sweep_id == turn["id"], _mine((queue,)))
+            .where(executions.c.sweep_id == turn.id, _mine((queue,)))
         )
-        heads += [dict(row._mapping) for row in _firsts(connection, query, most)]
+        heads += [_Head(*row) for row in _firsts(connection, query, most)]
     return heads
 
 
-def _described(database: Database, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+def _described(database: Database, rows: Sequence[_Head]) -> list[Notification]:
     """Add what the monitor of the queue shows: names of sweep and case, and the choices."""
     described = []
     with database.read() as connection:
         for row in rows:
             name, case = connection.execute(
                 sa.select(sweeps.c.name, cases.c.id).where(
-                    sweeps.c.id == row["sweep_id"],
+                    sweeps.c.id == row.sweep_id,
                     cases.c.sweep_id == sweeps.c.id,
-                    cases.c.number == row["case_number"],
+                    cases.c.number == row.case_number,
                 )
             ).one()
             query = sa.select(combinations.c.choices).where(
-                combinations.c.sweep_id == row["sweep_id"], combinations.c.number.in_(list(row["combinations"])[:1000])
+                combinations.c.sweep_id == row.sweep_id, combinations.c.number.in_(row.combinations[:1000])
             )
-            chosen = agreed(list(connection.scalars(query))) if row["choices"] is None else row["choices"]
-            fields = {"sweep": name, "case": case, "choices": chosen}
-            described.append({"execution": row["id"], "queue": row["queue"], **fields})
+            chosen = agreed(list(connection.scalars(query))) if row.choices is None else row.choices
+            described.append(Notification(row.id, row.queue, name, case, chosen))
     return described
 
 

@@ -6,7 +6,7 @@ They are dictionaries, since statements are made of their columns. A type that i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, Required, TypedDict
 
 from wtb.core.failures import StoredFailure
 from wtb.core.questions import Kind
@@ -17,7 +17,7 @@ from wtb.store.rows import AskedRow, NewEvent, StoredDefault
 
 
 class NewExecution(TypedDict, total=False):
-    """An execution that a fork makes, or what changes of one."""
+    """An execution that begins, or what changes of one."""
 
     id: str
     session_id: str
@@ -61,8 +61,8 @@ class NewCheckpoint(TypedDict):
     name: str | None
     inside: StoredInside | None
     created_at: float
-    created_transaction: int | None
-    created_event: int | None
+    created_transaction: NotRequired[int | None]
+    created_event: NotRequired[int | None]
 
 
 class NewNodeRun(TypedDict, total=False):
@@ -129,6 +129,59 @@ class NewFile(TypedDict):
     session_id: str
     digest: str
     size: int
+
+
+class CaseColumns(TypedDict):
+    """A case of a sweep that is submitted. input: key of the state -> digest of its value."""
+
+    sweep_id: str
+    number: int
+    id: str
+    input: Mapping[str, str]
+    expected: str | None
+    tags: list[str]
+    workspace: str | None
+    cluster: str | None
+
+
+class CellChange(TypedDict, total=False):
+    """How a cell stands; what its execution has spent and how it failed is left out of one that is open."""
+
+    status: Required[str]
+    elapsed_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    node_runs: int | None
+    failure: StoredFailure | None
+    edited: bool
+    finished_at: float | None
+
+
+class NewCell(CellChange):
+    """A cell of a sweep."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    execution_id: str
+
+
+class NewRollback(TypedDict):
+    """A rollback that was made."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    from_id: str
+    to_id: str
+    head_id: str
+    status: str
+    nodes: list[str]
+    superseded: list[str]
+    by: str
+    reason: str | None
 
 
 class HeldCell(TypedDict):
@@ -208,12 +261,29 @@ class NewInvocation(TypedDict):
     status: str
 
 
+class NewCall(TypedDict):
+    """A call of a model or tool. prompt, response: typed JSON."""
+
+    id: str
+    node_run_id: str
+    attempt: int
+    model: str | None
+    tool: str | None
+    prompt: str | None
+    response: str | None
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    duration_s: float | None
+    at: float
+
+
 class Appended(TypedDict, total=False):
-    """Rows that no later ones change. calls: as reports of calls have their columns."""
+    """Rows that no later ones change."""
 
     attempts: Iterable[NewAttempt]
     events: Iterable[NewEvent]
-    calls: Iterable[Mapping[str, Any]]
+    calls: Iterable[NewCall]
     invocations: Iterable[NewInvocation]
     decisions: Iterable[NewDecision]
     scores: Iterable[NewScore]

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row, equal, fetch_rows, insert_rows
-from wtb.store.database import Database
+from wtb.store.bulk import equal, fetch_records, insert_rows
+from wtb.store.database import Database, clock
 from wtb.store.events import add_execution_event
 from wtb.store.rows import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
+from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.schema import cells, executions, now, scores, sweeps
+from wtb.store.tables.schema import cells, executions, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A cell that is tried again, with the execution of its outcome."""
+
+    case_number: int
+    repeat: int
+    combination: int
+    id: str
+    head_id: str | None
+    queue: str | None
+    edited: bool
 
 
 def retry(
@@ -46,22 +61,36 @@ def retry(
     )
     with database.write() as connection:
         # One at a time, or two would give the same cells an execution each.
-        session = connection.scalar(sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id).with_for_update())
-        rows = fetch_rows(connection, query)
-        groups: defaultdict[tuple[int, int, str], list[Row]] = defaultdict(list)
+        owner = sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id)
+        session = connection.scalar(owner.with_for_update()) or ""
+        rows = fetch_records(connection, _Again, query)
+        groups: defaultdict[tuple[int, int, str], list[_Again]] = defaultdict(list)
         for row in rows:
-            groups[row["case_number"], row["repeat"], row["head_id"] or row["id"]].append(row)
-        at = connection.scalar(sa.select(now()))  # answers of people are older, or newer, by the same clock
+            groups[row.case_number, row.repeat, row.head_id or row.id].append(row)
+        at = clock(connection)  # answers of people are older, or newer, by the same clock
         for members in groups.values():
             first = members[0]
-            made = {name: first[name] for name in ("case_number", "repeat", "head_id", "queue", "edited")}
-            made |= {"id": next_id(connection, sweep_id), "session_id": session, "sweep_id": sweep_id}
-            made |= {"parent_id": first["id"], "origin": "retry", "status": "pending", "created_at": at}
-            made |= {"combinations": [row["combination"] for row in members]}
+            mine = [row.combination for row in members]
+            id = next_id(connection, sweep_id)
+            retry = CellsOfExecution(id, session, sweep_id, first.case_number, first.repeat, mine)
+            made: NewExecution = {
+                "id": id,
+                "session_id": session,
+                "sweep_id": sweep_id,
+                "parent_id": first.id,
+                "origin": "retry",
+                "case_number": first.case_number,
+                "repeat": first.repeat,
+                "combinations": mine,
+                "status": "pending",
+                "head_id": first.head_id,
+                "queue": first.queue,
+                "edited": first.edited,
+                "created_at": at,
+            }
             insert_rows(connection, executions, [made])
-            retry = CellsOfExecution(*(made[name] for name in CellsOfExecution._fields))
             move_cells(connection, retry, "pending", failure=None, finished_at=None)
             connection.execute(scores.delete().where(*of_cells(scores, retry)))
-            data = {"cells": len(members), "from": first["id"]}
+            data = {"cells": len(members), "from": first.id}
             add_execution_event(connection, retry, "execution.retried", **data)
     return len(rows)

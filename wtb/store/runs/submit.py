@@ -6,7 +6,7 @@ and that `remove_hidden` removes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,7 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows import CaseRow, ExecutionRow, SweepRow
 from wtb.store.runs.submission import Batch, NewCase, NewSweep, batches
 from wtb.store.tables.schema import cases, cells, combinations, executions, metrics, now, sweeps, workflows
 
@@ -171,8 +171,9 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
     spec = sweep.spec.copy()
     if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
         spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
-    rows = database.rows(sa.select(cases).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number))
-    clusters = [row["cluster"] for row in rows]
+    query = sa.select(cases).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number)
+    rows = database.records(CaseRow, query)
+    clusters = [row.cluster for row in rows]
     new = NewSweep(
         id=short_id(),
         name=f"{sweep.name[:LONGEST]}-repeat",
@@ -192,15 +193,15 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
     return new.id
 
 
-def _stored_cases(database: Database, rows: Sequence[Mapping[str, Any]]) -> Iterator[NewCase]:
+def _stored_cases(database: Database, rows: Sequence[CaseRow]) -> Iterator[NewCase]:
     for part in parts(rows, 500):  # so many inputs are in memory at once
-        inputs = queries.load_values(database, (digest for row in part for digest in row["input"].values()))
+        inputs = queries.load_values(database, (digest for row in part for digest in row.input.values()))
         for row in part:
             yield NewCase(
-                row["id"],
-                {name: inputs[digest] for name, digest in row["input"].items()},
-                None if row["expected"] is None else row["expected"].encode(),
-                row["tags"],
-                row["workspace"],
-                cluster=row["cluster"],
+                row.id,
+                {name: inputs[digest] for name, digest in row.input.items()},
+                None if row.expected is None else row.expected.encode(),
+                row.tags,
+                row.workspace,
+                cluster=row.cluster,
             )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.log import last_times
 from wtb.store.rows import WorkerRow
@@ -55,16 +55,25 @@ def count_claimed(database: Database, sweep_id: str) -> int:
     return database.scalar(query) or 0
 
 
-def last_refusal(database: Database, sweep_id: str) -> Row | None:
-    """The last event by which a worker refused a sweep, unless the sweep was set going again since."""
+class Refusal(NamedTuple):
+    """Which worker refused a sweep, and why."""
+
+    worker: str
+    reason: str
+
+
+def last_refusal(database: Database, sweep_id: str) -> Refusal | None:
+    """The last refusal of a sweep by a worker, unless the sweep was set going again since."""
     query = (
-        sa.select(events.c.kind, events.c.at, events.c.data)
+        sa.select(events.c.kind, events.c.data["worker"].as_string(), events.c.data["reason"].as_string())
         .where(events.c.sweep_id == sweep_id, events.c.kind.in_(("worker.refused", "sweep.running")))
         .order_by(events.c.transaction.desc(), events.c.id.desc())
         .limit(1)
     )
-    found = database.row(query)
-    return found if found is not None and found["kind"] == "worker.refused" else None
+    for kind, worker, reason in database.tuples(query):
+        if kind == "worker.refused":
+            return Refusal(worker, reason)
+    return None
 
 
 def overdue(database: Database, queues: Collection[str], since_s: float) -> set[str]:

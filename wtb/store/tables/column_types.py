@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -65,7 +65,14 @@ def one_of(column: str, statuses: Any) -> sa.CheckConstraint:
     return sa.CheckConstraint(f"{column} IN ({names})", name=column)
 
 
-def where(condition: str) -> dict[str, Any]:
+class PartialIndex(TypedDict):
+    """Options of a partial index, for both databases."""
+
+    postgresql_where: sa.TextClause
+    sqlite_where: sa.TextClause
+
+
+def where(condition: str) -> PartialIndex:
     """Options of a partial index."""
     return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wtb.core import texts
 from wtb.core.documents.events import EventCountsDocument, EventDocument
+from wtb.core.documents.events.texts import event_text
 from wtb.display.tables import grid, wrapped
 
 
@@ -24,7 +25,7 @@ def lines(
             yield date
         front = f"{texts.clock(event['at'])}  {event['severity']:<7}  "
         case = f"{event['case']}: " if event.get("case") else ""
-        found = wrapped(case + texts.event_text(event["kind"], event["data"], choices), width, " " * len(front))
+        found = wrapped(case + event_text(event["kind"], event["data"], choices), width, " " * len(front))
         yield texts.colored(front, event["severity"], color) + found[0].lstrip()
         yield from found[1:]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wtb.core import texts
+from wtb.core.documents.events.texts import under
 from wtb.core.documents.executions import RunningNode, StandingDocument
 from wtb.core.texts import printable
 from wtb.display.tables import facts
@@ -59,4 +60,4 @@ def _chosen(combinations: Sequence[Mapping[str, str]]) -> str:
 
 def _run(run: RunningNode) -> str:
     attempt = f", attempt {run['attempt']}" if run["attempt"] > 1 else ""
-    return f"{texts.under(run)} for {texts.took(run['for_s'])}{attempt}"
+    return f"{under(run)} for {texts.took(run['for_s'])}{attempt}"

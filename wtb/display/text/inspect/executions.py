@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from wtb.core import texts as words
+from wtb.core.documents.events.texts import under
 from wtb.core.documents.executions import (
     CallDocument,
     ExecutionCell,
@@ -93,7 +94,7 @@ def _path(path: Sequence[ShownStep], width: int, color: bool) -> str:
     rows = [
         [
             str(run["step"]),
-            words.under(run),
+            under(run),
             str(run["visit"]),
             run["status"],
             str(run["attempts"]),
@@ -116,7 +117,7 @@ def _failures(document: ExecutionDocument, width: int) -> list[str]:
                 shown.add(attempt["error"])
                 took = words.took(attempt["duration_s"])
                 ended = "asked" if attempt["status"] == "waiting" else "failed"
-                title = f"{words.under(run)}, attempt {attempt['number']} {ended} after {took}"
+                title = f"{under(run)}, attempt {attempt['number']} {ended} after {took}"
                 parts.append(_failure(title, attempt["error"], attempt["trace"], width))
     if about["error"] and about["error"] not in shown:
         parts.append(_failure("failed", about["error"], about["trace"], width))
@@ -140,7 +141,7 @@ def _outputs(document: ExecutionDocument, width: int) -> list[str]:
                     lines = output.rstrip("\n").split("\n")
                     number = f", attempt {attempt['number']}" if len(run["tried"]) > 1 else ""
                     more = f" (its last {_LINES} lines of {len(lines):,}; all: --format json)"
-                    title = f"{words.under(run)}{number} {name}{more if len(lines) > _LINES else ''}"
+                    title = f"{under(run)}{number} {name}{more if len(lines) > _LINES else ''}"
                     shown = wrapped("\n".join(lines[-_LINES:]), width, "  ")
                     parts.append("\n".join([*wrapped(title, width), *shown]) + "\n")
     return parts
@@ -287,7 +288,7 @@ def _checkpoint_rows(checkpoint: CheckpointDocument) -> list[list[str]]:
     return [
         [
             *(front if number == 0 else ["", ""]),
-            words.under(run) + ("" if run["status"] == "succeeded" else f" ({run['status']})"),
+            under(run) + ("" if run["status"] == "succeeded" else f" ({run['status']})"),
             str(run["visit"]),
             words.took(run["duration_s"]),
             money(run["usd"]) if run["usd"] else "",

@@ -1,0 +1,281 @@
+"""What events say, in words for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from wtb.core.documents.events import executions, nodes, sweeps
+from wtb.core.documents.events.common import Scores
+from wtb.core.texts import chosen, cut, money, plural, printable, score, short, took
+
+D = TypeVar("D")
+
+_LONGEST_ERROR = 300
+
+
+def _of(shape: type[D], say: Callable[[D], str]) -> Callable[[Any], str]:
+    """What an event says whose data has a shape, which type checkers hold the words against."""
+    return say
+
+
+# What each kind of event says, given its data. Kinds that are not here say their data as it is.
+_SAYS: dict[str, Callable[[Any], str]] = {
+    "sweep.submitted": _of(
+        sweeps.SweepSubmittedData,
+        lambda d: (
+            f"sweep {d['name']} submitted: {plural(d['cells'], 'cell')} of {plural(d['combinations'], 'combination')}"
+        ),
+    ),
+    "sweep.row_added": _of(
+        sweeps.SweepRowAddedData,
+        lambda d: (
+            f"{d['by']} added a row of {plural(d['cells'], 'cell')}, which case {d['case']} suggested"
+            f"{_because(d.get('reason'))}"
+        ),
+    ),
+    "sweep.running": _of(sweeps.Decision, lambda d: f"sweep running{_because(d.get('reason'))}"),
+    "sweep.paused": _of(sweeps.Decision, lambda d: f"sweep paused{_because(d.get('reason'))}"),
+    "sweep.completed": _of(sweeps.Decision, lambda d: f"sweep completed{_because(d.get('reason'))}"),
+    "sweep.disk_full": _of(
+        sweeps.SweepDiskFullData, lambda d: f"waiting for room{_by_worker(d.get('worker'))}: {d['reason']}"
+    ),
+    "sweep.disk_has_room": _of(
+        sweeps.SweepDiskHasRoomData, lambda d: f"there is room again{_by_worker(d.get('worker'))}: continuing"
+    ),
+    "sweep.failed": _of(sweeps.Decision, lambda d: f"sweep failed{_because(d.get('reason'))}"),
+    "sweep.collected": _of(
+        sweeps.SweepCollectedData, lambda d: f"`wtb gc` removed {plural(d['checkpoints'], 'superseded checkpoint')}"
+    ),
+    "sweep.pinned": _of(sweeps.Nothing, lambda d: "sweep pinned: retention keeps it"),
+    "sweep.unpinned": _of(sweeps.Nothing, lambda d: "sweep unpinned"),
+    "baseline.set": _of(sweeps.BaselineSetData, lambda d: f"now the baseline {d['name']}: retention keeps it"),
+    "baseline.removed": _of(sweeps.BaselineSetData, lambda d: f"no longer the baseline {d['name']}"),
+    "checkpoint.pinned": _of(executions.CheckpointPinnedData, lambda d: "checkpoint pinned: retention keeps it"),
+    "checkpoint.unpinned": _of(executions.CheckpointUnpinnedData, lambda d: "checkpoint unpinned"),
+    "sweep.cancelled": _of(sweeps.Decision, lambda d: f"sweep cancelled{_because(d.get('reason'))}"),
+    "execution.started": _of(executions.ExecutionStartedData, lambda d: "execution started"),
+    "execution.forked": _of(
+        executions.ExecutionForkedData, lambda d: f"forked into {d['children']} by the variants of {_names(d['by'])}"
+    ),
+    "execution.completed": _of(
+        executions.ExecutionCompletedData,
+        lambda d: (
+            f"execution completed: {plural(d['cells'], 'cell')}"
+            if "cells" in d
+            else f"fork completed{_scored(d['scores'])}"
+        ),
+    ),
+    "execution.failed": _of(
+        executions.ExecutionFailedData,
+        lambda d: (
+            f"execution failed: {plural(d['cells'], 'cell')}" if "cells" in d else f"fork failed: {_error(d['error'])}"
+        ),
+    ),
+    "rollback.begun": _of(
+        executions.RollbackBegunData,
+        lambda d: (
+            f"{d['by']} undoes its last rollback"
+            if d.get("redo")
+            else f"{d['by']} rolls it back to checkpoint {d['to']}"
+        ),
+    ),
+    "execution.rolled_back": _of(
+        executions.Rollback,
+        lambda d: (
+            f"rolled back to {d['words']} by {d['by']}{_because(d.get('reason'))}"
+            + (f"; left: {_names(d['nodes'])}" if d["nodes"] else "")
+            + _tools(d)
+        ),
+    ),
+    "execution.redone": _of(
+        executions.Rollback, lambda d: f"its rollback was undone by {d['by']}{_because(d.get('reason'))}{_tools(d)}"
+    ),
+    "execution.superseded": _of(
+        executions.ExecutionSupersededData, lambda d: f"superseded by a rollback of execution {d['by_rollback_of']}"
+    ),
+    "fork.made": _of(
+        executions.ForkMadeData,
+        lambda d: (
+            f"forked by {d['by']} from execution {d['from']}{_because(d.get('reason'))}"
+            + (f"; changed: {_names(d['set'])}" if d["set"] else "")
+        ),
+    ),
+    "execution.retried": _of(executions.ExecutionRetriedData, lambda d: f"{plural(d['cells'], 'cell')} tried again"),
+    "execution.rewound": _of(
+        executions.ExecutionRewoundData,
+        lambda d: f"stored values were damaged: {plural(d['cells'], 'cell')} back at an earlier checkpoint",
+    ),
+    "execution.imported": _of(
+        executions.ExecutionImportedData,
+        lambda d: f"imported from an archive made on {printable(d['host'])} by {d['by']}",
+    ),
+    "execution.taken_back": _of(
+        executions.ExecutionTakenBackData, lambda d: "reclaimed: the lease of its worker expired"
+    ),
+    "execution.stalled": _of(
+        executions.ExecutionStalledData, lambda d: f"{under(d)} has reported nothing for {took(d['silent_s'])}"
+    ),
+    "execution.unstalled": _of(executions.ExecutionUnstalledData, lambda d: f"{under(d)} reports progress again"),
+    "execution.paused": _of(executions.ExecutionPausedData, lambda d: f"execution paused{_because(d.get('reason'))}"),
+    "execution.pausing": _of(
+        executions.ExecutionPausingData, lambda d: f"asked to pause before its next step{_because(d.get('reason'))}"
+    ),
+    "execution.resumed": _of(
+        executions.ExecutionResumedData,
+        lambda d: f"resumed by {d['by']}" + (f"; changed: {_names(d['changed'])}" if d["changed"] else ""),
+    ),
+    "sweep.breakpoints": _of(
+        sweeps.SweepBreakpointsData, lambda d: f"breakpoints set by {d['by']}: {'; '.join(d['breakpoints']) or 'none'}"
+    ),
+    "execution.waiting": _of(
+        executions.ExecutionWaitingData, lambda d: f"waits for a person{_because(d.get('reason'))}"
+    ),
+    "execution.cancelled": _of(
+        executions.ExecutionCancelledData,
+        lambda d: (
+            f"execution cancelled{_because(d.get('reason'))}"
+            + (f" ({plural(d['cells'], 'cell')})" if "cells" in d else "")
+        ),
+    ),
+    "cell.cancelled": _of(
+        sweeps.CellCancelledData,
+        lambda d: f"cell {d['combination']} cancelled: {_error(d['error']) if 'error' in d else d['reason']}",
+    ),
+    "approval.asked": _of(nodes.ApprovalAskedData, lambda d: f"question {d['approval']}: {d['question']}"),
+    "approval.answered": _of(
+        nodes.Answer,
+        lambda d: (
+            f"question {d['approval']} answered by {d['by']}: {d['choice'] or d['action']}"
+            + (f" ({_names(d['keys'])})" if d["keys"] else "")
+            + (f" with {d['value']}" if d.get("value") else "")
+            + (f": {d['feedback']}" if d["feedback"] else "")
+        ),
+    ),
+    "approval.expired": _of(
+        nodes.Answer,
+        lambda d: (
+            f"nobody answered question {d['approval']} in time" + (f": {d['choice']} counts" if d["choice"] else "")
+        ),
+    ),
+    "approval.withdrawn": _of(
+        nodes.ApprovalWithdrawnData, lambda d: f"question {d['approval']} withdrawn: nobody waits for it any more"
+    ),
+    "worker.refused": _of(sweeps.WorkerRefusedData, lambda d: f"refused by {d['worker']}: {d['reason']}"),
+    "cell.succeeded": _of(
+        sweeps.CellSucceededData, lambda d: f"cell {d['combination']} succeeded{_scored(d.get('scores'))}"
+    ),
+    "cell.failed": _of(sweeps.CellFailedData, lambda d: f"cell {d['combination']} failed: {_error(d['error'])}"),
+    "cell.set_aside": _of(sweeps.CellFailedData, lambda d: f"cell {d['combination']} set aside: {_error(d['error'])}"),
+    "checkpoint.created": _of(
+        executions.CheckpointCreatedData,
+        lambda d: (
+            f"{under(d)}: checkpoint inside it, {d['name']}"
+            if "node" in d
+            else f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}"
+        ),
+    ),
+    "join.unmet": _of(
+        executions.JoinUnmetData, lambda d: f"ended while {_names(d['joins'])} still waited for some of its sources"
+    ),
+    "node_run.started": _of(nodes.NodeRunStartedData, lambda d: f"{under(d)} started"),
+    "node_run.succeeded": _of(nodes.NodeRunEnd, lambda d: f"{under(d)} done in {_spent(d)}"),
+    "node_run.failed": _of(
+        nodes.NodeRunEnd,
+        lambda d: f"{under(d)} failed in attempt {d['attempt']} after {_spent(d)}: {_error(d['error'], d['node'])}",
+    ),
+    "node_run.skipped": _of(
+        nodes.NodeRunEnd, lambda d: f"{under(d)} failed and was skipped: {_error(d['error'], d['node'])}"
+    ),
+    "attempt.failed": _of(
+        nodes.AttemptFailedData,
+        lambda d: f"{under(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d['error'], d['node'])}",
+    ),
+    "attempt.lost": _of(
+        nodes.AttemptLostData, lambda d: f"{under(d)} lost attempt {d['attempt']}: {_error(d['error'], d['node'])}"
+    ),
+    "budget.threshold": _of(sweeps.BudgetThresholdData, lambda d: f"{d['share']:.0%} of {_budget(d)}"),
+    "budget.reached": _of(
+        sweeps.BudgetReachedData,
+        lambda d: f"reached: {_budget(d)}" + (f", {d['wanted']:g} wanted" if d["wanted"] else ""),
+    ),
+    "node.log": _of(
+        dict[str, Any],
+        lambda d: f"{under(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'task', 'variant')}",
+    ),
+    "node.progress": _of(nodes.NodeProgressData, lambda d: f"{under(d)}: {_done(d)}"),
+    "node.metric": _of(nodes.NodeMetricData, lambda d: f"{under(d)}: {d['name']} = {d['value']:g}"),
+    "node.stream": _of(nodes.NodeStreamData, lambda d: f"{under(d)}: {d['name']}: {short(d['data'], _LONGEST_ERROR)}"),
+    "node.sample": _of(
+        nodes.NodeSampleData,
+        lambda d: f"{under(d)}: {d['rss'] / 1e6:,.0f} MB, {d['cpu']:.0f}% of a core, {d['files']} files",
+    ),
+}
+
+
+def event_text(kind: str, data: Mapping[str, object], choices: Sequence[Mapping[str, str]] = ()) -> str:
+    """What an event says, on one line. `choices`: the combinations of the sweep by number."""
+    number = data.get("combination")
+    if isinstance(number, int) and 0 <= number < len(choices):
+        data = {**data, "combination": chosen(choices[number])}
+    say = _SAYS.get(kind)
+    try:
+        text = say(data) if say is not None else f"{kind}{_others(data)}"
+    except (LookupError, AttributeError, TypeError, ValueError):  # of another version of WTB, or from an archive
+        text = f"{kind}{_others(data)}"
+    return printable(" ".join(text.split()))
+
+
+def _budget(data: sweeps.BudgetThresholdData | sweeps.BudgetReachedData) -> str:
+    name = f"nodes.{data['node']}.{data['kind']}" if data["node"] else data["kind"]
+    return f"the budget of {data['scope']} {data['name']}: {name} = {data['most']:g} (spent {data['spent']:g})"
+
+
+def _tools(data: executions.Rollback) -> str:
+    """What a rollback did to tools."""
+    labels = {"undone": "undone", "redone": "made again", "irreversible": "no reverse", "failed": "failed"}
+    counts = {label: len(calls) for key, label in labels.items() if isinstance(calls := data.get(key), list)}
+    return "".join(f"; {label}: {plural(count, 'call')}" for label, count in counts.items() if count)
+
+
+def _error(error: object, node: str | None = None) -> str:
+    """An error on one line, without the node, which stands before it."""
+    text = " ".join(str(error).removeprefix(f"node {node!r}: ").split())
+    return cut(text, _LONGEST_ERROR)
+
+
+def _by_worker(worker: object) -> str:
+    return f" on {worker}" if worker is not None else ""
+
+
+def _because(reason: object) -> str:
+    return f": {reason}" if reason else ""
+
+
+def under(run: Mapping[str, object]) -> str:
+    """A node under its variant: `grade=terse`, or `grade=terse (1 of 3)` where the node has several tasks."""
+    of = f" of {run['tasks']}" if "tasks" in run else ""
+    task = f" ({int(str(run['task']).rpartition('|')[2]) + 1}{of})" if run.get("task") else ""
+    return f"{run['node']}={run['variant']}{task}"
+
+
+def _names(names: Collection[str]) -> str:
+    return ", ".join(names)
+
+
+def _spent(data: nodes.NodeRunEnd) -> str:
+    return took(data["duration_s"]) + (f" for {money(usd)}" if (usd := data.get("usd")) else "")
+
+
+def _done(data: nodes.NodeProgressData) -> str:
+    of = f" of {total:g} ({data['done'] / total:.0%})" if (total := data.get("total")) else ""
+    return f"{data['done']:g}{of}" + (f" {data['note']}" if data.get("note") else "")
+
+
+def _scored(scores: Scores | None) -> str:
+    return f": {', '.join(f'{name} {score(value)}' for name, value in scores.items())}" if scores else ""
+
+
+def _others(data: Mapping[str, object], *known: str) -> str:
+    others = {key: value for key, value in data.items() if key not in known}
+    return " " + " ".join(f"{key}={short(value, 40)}" for key, value in others.items()) if others else ""

@@ -1,0 +1,120 @@
+"""What the heads of frames hold, by kind: as they are sent, and as they are read, where blobs stand as numbers.
+
+What a node process claims is checked where it is read: user code can write into the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
+
+from wtb.core.questions import Kind
+from wtb.core.tree.checkpoints import StoredPosition
+from wtb.store.files.store import Place
+
+# What frames hold where values travel: a value's digest, with its bytes as they are sent and their number as they are
+# read. A node process sends no digests.
+SentValues = Mapping[str, tuple[str, bytes]]
+ReadValues = Mapping[str, tuple[str, int]]
+SentCase = tuple[str, Sequence[str], Mapping[str, bytes]]
+ReadCase = tuple[str, Sequence[str], Mapping[str, int]]
+
+
+class ReadPrevious(TypedDict):
+    """A `Previous` as it is read."""
+
+    attempt: int
+    limit: int
+    error: str
+    output: int
+    suggestions: Sequence[str]
+    feedback: str | None
+
+
+class ReadQuestion(TypedDict):
+    """A `Question` as it is read; a node process may claim anything of it."""
+
+    kind: Kind
+    node: str | None
+    text: str
+    number: int
+    options: Sequence[str]
+    context: int | None
+    timeout: float | None
+    default: str | None
+
+
+class ReadFailure(TypedDict):
+    """A `Failure` as a node process claims it."""
+
+    kind: str
+    type: str
+    message: str
+    trace: str
+    final: bool
+    node: str | None
+    asked: Sequence[str]
+
+
+class ReadResult(TypedDict):
+    """A `Result` as a node process claims it: what has its default is not there."""
+
+    started_at: float
+    duration_s: float
+    writes: NotRequired[Mapping[str, int]]
+    failure: NotRequired[ReadFailure]
+    question: NotRequired[ReadQuestion]
+    asked: NotRequired[Sequence[str]]
+    workspace: NotRequired[str]
+    joined: NotRequired[object]
+    files: NotRequired[Sequence[tuple[str, int]]]
+
+
+class Beginning(TypedDict):
+    """A case to begin with."""
+
+    state: SentValues
+    root: Sequence[object]
+
+
+class StepToJoin(TypedDict):
+    """A step to be joined. writes: by the key of the task."""
+
+    state: SentValues
+    position: StoredPosition
+    writes: Sequence[tuple[str, SentValues]]
+    root: Sequence[object]
+
+
+class Scoring(TypedDict):
+    """A cell to be scored by the evaluators from number `first` on."""
+
+    first: int
+    task: Mapping[str, object]
+
+
+class CodeHead(TypedDict):
+    """What a node process must find of the code: the fingerprints of its variants, and the outline of the workflow."""
+
+    fingerprints: Mapping[str, Mapping[str, str]]
+    outline: str | None
+
+
+NO_CODE: CodeHead = {"fingerprints": {}, "outline": None}  # of one that is asked for evaluators only
+
+# What the first frame of a node process says: the code, where it works and how many attempts it takes at a time.
+SetupHead = TypedDict(
+    "SetupHead",
+    {
+        "recipe": str,
+        "fingerprints": Mapping[str, Mapping[str, str]],
+        "outline": str | None,
+        "files": Place,
+        "growth": int,
+        "bounds": Mapping[str, int],
+        "places": int,
+        "async": NotRequired[bool],
+        "directory": NotRequired[str],
+        "owner": NotRequired[str],
+    },
+)
