@@ -9,7 +9,7 @@ from typing import Any, cast
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean
-from wtb.core.questions import ACTIONS, GivenAction, how_to_answer, ways
+from wtb.core.questions import ACTIONS, Answer, GivenAction, how_to_answer, ways
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
 from wtb.core.texts import plural
@@ -152,12 +152,8 @@ def _record(
     recorded = approvals.give(
         database,
         row.id,
-        action=cast(GivenAction, reply.action),
-        choice=reply.choice,
-        feedback=feedback,
-        value=encoded,
-        changes=changes,
-        by=storable(context.by, 200),
+        Answer(cast(GivenAction, reply.action), reply.choice, feedback, storable(context.by, 200), encoded),
+        changes,
     )
     return Answered(
         approval=row.id,

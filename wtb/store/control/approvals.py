@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.core.questions import GivenAction
+from wtb.core.questions import Answer
 from wtb.core.serialization.plain_json import iso, storable
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Value
@@ -81,28 +81,14 @@ class Given:
     woken: Sequence[str]
 
 
-def give(
-    database: Database,
-    id: str,
-    *,
-    action: GivenAction,
-    choice: str | None,
-    feedback: str | None,
-    value: str | None,
-    changes: Mapping[str, Value],
-    by: str,
-) -> Given:
+def give(database: Database, id: str, answer: Answer, changes: Mapping[str, Value]) -> Given:
     """Answer an open question; all executions that wait for it alone are pending then.
 
     Args:
         database: The database.
         id: Of the question.
-        action: approve, reject or modify.
-        choice: One of its options.
-        feedback: A text for the node.
-        value: Typed JSON for the node.
+        answer: What a person answers: to approve, reject or modify.
         changes: Of the state of the executions, with `modify`.
-        by: Who answers.
 
     Returns:
         The question's row, and the executions that continue.
@@ -110,11 +96,11 @@ def give(
     Raises:
         ConflictError: If it is not open any more; it says who did what.
     """
-    answer: StoredAnswer = {
-        "action": action,
-        "choice": choice,
-        "feedback": feedback,
-        "value": value,
+    stored: StoredAnswer = {
+        "action": answer.action,
+        "choice": answer.choice,
+        "feedback": answer.feedback,
+        "value": answer.value,
         "set": {name: value.digest for name, value in changes.items()},
         "heads": [],
     }
@@ -126,7 +112,7 @@ def give(
             found, waiting = locked
             if found.status != "open":
                 raise ConflictError(_answered(found))
-            return Given(*_settle(connection, found, waiting, "answered", answer, by, changes))
+            return Given(*_settle(connection, found, waiting, stored, answer.by, changes))
 
 
 def expire(database: Database) -> int:
@@ -149,7 +135,7 @@ def expire(database: Database) -> int:
                 "set": {},
                 "heads": [],
             }
-            _settle(connection, found, waiting, "expired", answer, None, {})
+            _settle(connection, found, waiting, answer, None, {})
             expired += 1
     return expired
 
@@ -170,12 +156,15 @@ def _settle(
     connection: sa.Connection,
     asked: QuestionRow,
     waiting: Sequence[ExecutionRow],
-    status: str,
     answer: StoredAnswer,
     by: str | None,
     changes: Mapping[str, Value],
 ) -> tuple[QuestionRow, list[str]]:
-    """Note an answer and wake who waited for it. Returns the question's row then, and the executions."""
+    """Note an answer and wake who waited for it. Returns the question's row then, and the executions.
+
+    by: None where its time was up.
+    """
+    status = "expired" if by is None else "answered"
     query = (
         approvals.update()
         .where(approvals.c.id == asked.id, approvals.c.status == "open")
