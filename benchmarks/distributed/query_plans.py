@@ -27,7 +27,8 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.runs import leases, maintenance, queue
-from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.schema import executions

@@ -37,7 +37,8 @@ from wtb.store.read.queries import find_sweep
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
 from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
-from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.flush import flush
 from wtb.store.runs.rescore import write_scores
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import cells, checkpoints, events, executions, scores

@@ -21,7 +21,8 @@ from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import queries
 from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
-from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.flush import flush
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import budgets, cells, checkpoints, events, executions, node_runs, reservations, values

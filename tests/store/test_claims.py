@@ -15,7 +15,8 @@ from wtb.core.values import Value
 from wtb.store.database import Database
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.runs import leases as claims
-from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.flush import flush
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, metadata, node_runs, now, sweeps

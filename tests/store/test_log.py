@@ -17,7 +17,8 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.log import DERIVED, START, LogPosition, derived_counts, insert_events, keep_events
 from wtb.store.read import details, queries
-from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.runs.workers import overdue
 from wtb.store.tables.schema import checkpoints, events, node_runs, sweeps

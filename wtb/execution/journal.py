@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Unpack
 
 from wtb.core.errors import ConflictError, StoreError, WTBError
-from wtb.store.runs.flush import Batch, Recorded
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.records import Recorded
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, TypeVar
 
 import orjson
@@ -19,6 +20,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 MOST_ROWS = 5_000
 MOST_BYTES = 16 << 20
+SQLITE_ROWS = 64  # in a statement: the driver gives up the interpreter for each, and more take longer to parse
 
 
 def fetch_rows(connection: sa.Connection, query: sa.Executable) -> list[Row]:
@@ -105,12 +107,15 @@ def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Ma
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], end: str) -> None:
     """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
-    for part in parts(rows):
+    on_sqlite = connection.dialect.name == "sqlite"
+    for part in parts(rows, SQLITE_ROWS if on_sqlite else MOST_ROWS):
         names = list(part[0])
         into = f"INSERT INTO {_quoted(table.name)} ({', '.join(map(_quoted, names))})"
-        if connection.dialect.name == "sqlite":
-            marks = ", ".join("?" * len(names))
-            connection.exec_driver_sql(f"{into} VALUES ({marks}){end}", _tuples(table, names, part))
+        if on_sqlite:
+            row = f"({', '.join('?' * len(names))})"
+            marks = ", ".join([row] * len(part))
+            given = tuple(chain.from_iterable(_tuples(table, names, part)))
+            connection.exec_driver_sql(f"{into} VALUES {marks}{end}", given)
         else:
             _send(connection, f"{into} {_select(table, names)}{end}", part)
 
@@ -118,7 +123,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[s
 def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     json = {name for name in names if isinstance(table.c[name].type, sa.JSON)}
     return [
-        tuple(_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names)
+        tuple([_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names])
         for row in rows
     ]
 

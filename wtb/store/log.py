@@ -92,9 +92,10 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
     """
     if connection.dialect.name != "sqlite":
         number = "pg_current_xact_id()::text::bigint"
-        query = sa.text(f"SELECT {number}, nextval({_SEQUENCE}) FROM generate_series(1, :count)")
-        taken = connection.execute(query, {"count": count}).all()
-        return (taken[0][0] if taken else 0), [row[1] for row in taken]
+        # One row: of as many rows as there are ids, the driver would make objects one by one.
+        query = sa.text(f"SELECT {number}, array_agg(nextval({_SEQUENCE})) FROM generate_series(1, :count)")
+        transaction, ids = connection.execute(query, {"count": count}).one()
+        return transaction, ids or ()
     # Not by the table itself, which knows nothing of the ids that other rows have.
     last = connection.scalar(log_ids.update().values(last=log_ids.c.last + count).returning(log_ids.c.last))
     if last is None:

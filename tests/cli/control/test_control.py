@@ -24,7 +24,8 @@ from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases, maintenance, queue
-from wtb.store.runs.flush import Batch, flush
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit

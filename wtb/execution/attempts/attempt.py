@@ -25,8 +25,7 @@ from wtb.execution.node_plan import NodePlan
 from wtb.execution.runtime.budgets import Reserved
 from wtb.execution.state import SweepIds
 from wtb.store.rows import NewEvent
-from wtb.store.runs.flush import Recorded
-from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun
+from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun, Recorded
 
 SEVERITIES = ("debug", "info", "warning", "error")
 

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict, TypeVar, Unpack
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
-from wtb.core.values import Value
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, together, update_rows
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
-from wtb.store.limits.reservations import Settlement, forget, settle
+from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
-from wtb.store.rows import AskedRow, NewEvent
-from wtb.store.runs.records import (
-    Appended,
-    HeldCell,
-    NewAttempt,
-    NewCall,
-    NewCheckpoint,
-    NewDecision,
-    NewExecution,
-    NewFile,
-    NewInvocation,
-    NewMetric,
-    NewNodeRun,
-    NewQuestion,
-    NewScore,
-    Outcome,
-)
+from wtb.store.rows import AskedRow
+from wtb.store.runs.batch import Batch
+from wtb.store.runs.records import HeldCell, NewCheckpoint, NewNodeRun, Outcome
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -52,129 +37,6 @@ from wtb.store.tables.schema import (
 )
 
 RowT = TypeVar("RowT")
-
-
-class Recorded(TypedDict, total=False):
-    """What an execution did, as rows."""
-
-    born: Iterable[NewExecution]
-    change: NewExecution | None
-    values: Iterable[Value]
-    files: Iterable[NewFile]
-    checkpoints: Iterable[NewCheckpoint]
-    node_run: NewNodeRun | None
-    node_run_change: tuple[str, NewNodeRun] | None
-    outcomes: Iterable[Outcome]
-    held: Iterable[HeldCell]
-    questions: Iterable[NewQuestion]
-    metrics: Iterable[NewMetric]
-    appended: Appended
-
-
-@dataclass
-class Batch:
-    """What a runner has done since its last flush, by execution.
-
-    leases: executions that are in the database already, with the token under which they were claimed.
-    born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
-    events: how many there are, in `happened` and of rows that say one: those have its number in place of its id.
-    """
-
-    leases: dict[str, int] = field(default_factory=dict)
-    parents: dict[str, str] = field(default_factory=dict)
-    born: dict[str, NewExecution] = field(default_factory=dict)
-    changed: dict[str, NewExecution] = field(default_factory=dict)
-    values: dict[str, bytes] = field(default_factory=dict)
-    files: list[tuple[str, NewFile]] = field(default_factory=list)
-    checkpoints: list[tuple[str, NewCheckpoint]] = field(default_factory=list)
-    node_runs: dict[str, tuple[str, NewNodeRun]] = field(default_factory=dict)
-    node_run_changes: dict[str, tuple[str, NewNodeRun]] = field(default_factory=dict)
-    metrics: list[NewMetric] = field(default_factory=list)
-    outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
-    held: list[tuple[str, HeldCell]] = field(default_factory=list)
-    questions: list[tuple[str, NewQuestion]] = field(default_factory=list)
-    attempts: dict[tuple[str, str, int], tuple[str, NewAttempt]] = field(default_factory=dict)
-    again: set[tuple[str, str, int]] = field(default_factory=set)
-    happened: list[tuple[str, int, NewEvent]] = field(default_factory=list)
-    settled: list[tuple[str, Settlement]] = field(default_factory=list)
-    calls: list[tuple[str, NewCall]] = field(default_factory=list)
-    invocations: list[tuple[str, NewInvocation]] = field(default_factory=list)
-    decisions: list[tuple[str, NewDecision]] = field(default_factory=list)
-    scores: list[tuple[str, NewScore]] = field(default_factory=list)
-    released: set[str] = field(default_factory=set)
-    events: int = 0
-    size: int = 0
-
-    def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
-        """Take what an execution did; rows that change later are changed here as long as they were not written."""
-        self.size += 1
-        if execution not in self.born:
-            self.leases[execution] = token
-        for row in rows.get("born", ()):
-            self.born[row["id"]] = row
-            self.parents[row["id"]] = execution
-        if change := rows.get("change"):
-            (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
-        for value in rows.get("values", ()):
-            self.values[value.digest] = value.data
-        self.files += [(execution, row) for row in rows.get("files", ())]
-        for checkpoint in rows.get("checkpoints", ()):
-            if checkpoint.get("created_event") is not None:
-                checkpoint["created_event"] = self._take_number()
-            self.checkpoints.append((execution, checkpoint))
-        if node_run := rows.get("node_run"):
-            if node_run.get("started_event") is not None:
-                node_run["started_event"] = self._take_number()
-            self.node_runs[node_run["id"]] = (execution, node_run)
-        if node_run_change := rows.get("node_run_change"):
-            key, changed = node_run_change
-            if changed.get("ended_event") is not None:
-                changed["ended_event"] = self._take_number()
-            new = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
-            new[1].update(changed)
-        self.metrics += rows.get("metrics", ())
-        self.outcomes += [(execution, row) for row in rows.get("outcomes", ())]
-        self.held += [(execution, row) for row in rows.get("held", ())]
-        self.questions += [(execution, row) for row in rows.get("questions", ())]
-        if appended := rows.get("appended"):
-            self._append(execution, appended)
-
-    def _append(self, execution: str, appended: Appended) -> None:
-        for attempt in appended.get("attempts", ()):
-            self._add_attempt(execution, attempt)
-        for event in appended.get("events", ()):
-            self.happened.append((execution, self._take_number(), event))
-        self.settled += [(execution, row) for row in appended.get("settled", ())]
-        self.calls += [(execution, row) for row in appended.get("calls", ())]
-        self.invocations += [(execution, row) for row in appended.get("invocations", ())]
-        self.decisions += [(execution, row) for row in appended.get("decisions", ())]
-        self.scores += [(execution, row) for row in appended.get("scores", ())]
-
-    def _take_number(self) -> int:
-        """Number an event, or a row that says one, in the order in which they happened."""
-        self.events += 1
-        return self.events - 1
-
-    def drop(self, rows: Recorded) -> None:
-        """Drop what an execution did under a lease that it lost, but release its reservations."""
-        ended = [row["id"] for row in rows.get("appended", Appended()).get("settled", ()) if row["left"] is None]
-        self.released.update(ended)
-        self.size += len(ended)
-
-    def _add_attempt(self, execution: str, row: NewAttempt) -> None:
-        """An attempt that spends while it runs is written each time, `again` from the second on: the last counts."""
-        key = (execution, row["node_run_id"], row["number"])
-        if row.pop("again", False) and key not in self.attempts:
-            self.again.add(key)
-        self.attempts[key] = (execution, row)
-
-    def lost(self, answered: Iterable[str]) -> set[str]:
-        """Executions whose lease did not answer, and those of this batch that came from them."""
-        gone = self.leases.keys() - set(answered)
-        for child in self.born:  # in order of birth, so a parent is decided before its children
-            if self.parents.get(child) in gone:
-                gone.add(child)
-        return gone
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from wtb.core.failures import StoredFailure
 from wtb.core.questions import Kind
 from wtb.core.scoring.measure import StoredMeasure
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
+from wtb.core.values import Value
 from wtb.store.limits.reservations import Settlement
 from wtb.store.rows import AskedRow, NewEvent, StoredDefault
 
@@ -288,3 +289,20 @@ class Appended(TypedDict, total=False):
     decisions: Iterable[NewDecision]
     scores: Iterable[NewScore]
     settled: Iterable[Settlement]
+
+
+class Recorded(TypedDict, total=False):
+    """What an execution did, as rows."""
+
+    born: Iterable[NewExecution]
+    change: NewExecution | None
+    values: Iterable[Value]
+    files: Iterable[NewFile]
+    checkpoints: Iterable[NewCheckpoint]
+    node_run: NewNodeRun | None
+    node_run_change: tuple[str, NewNodeRun] | None
+    outcomes: Iterable[Outcome]
+    held: Iterable[HeldCell]
+    questions: Iterable[NewQuestion]
+    metrics: Iterable[NewMetric]
+    appended: Appended

@@ -1,0 +1,165 @@
+"""What a runner has done since its last flush: records of single steps, gathered to rows by table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+from wtb.core.values import Value
+from wtb.store.limits.reservations import Settlement
+from wtb.store.rows import NewEvent
+from wtb.store.runs.records import (
+    Appended,
+    HeldCell,
+    NewAttempt,
+    NewCall,
+    NewCheckpoint,
+    NewDecision,
+    NewExecution,
+    NewFile,
+    NewInvocation,
+    NewMetric,
+    NewNodeRun,
+    NewQuestion,
+    NewScore,
+    Outcome,
+    Recorded,
+)
+
+# What is kept as it comes.
+_KEPT = ("files", "outcomes", "held", "questions", "settled", "calls", "invocations", "decisions", "scores")
+
+
+@dataclass
+class Batch:
+    """What a runner has done since its last flush, by execution.
+
+    leases: executions that are in the database already, with the token under which they were claimed.
+    born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
+    events: how many there are, in `happened` and of rows that say one: those have its number in place of its id.
+    """
+
+    leases: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    born: dict[str, NewExecution] = field(default_factory=dict)
+    changed: dict[str, NewExecution] = field(default_factory=dict)
+    values: dict[str, bytes] = field(default_factory=dict)
+    files: list[tuple[str, NewFile]] = field(default_factory=list)
+    checkpoints: list[tuple[str, NewCheckpoint]] = field(default_factory=list)
+    node_runs: dict[str, tuple[str, NewNodeRun]] = field(default_factory=dict)
+    node_run_changes: dict[str, tuple[str, NewNodeRun]] = field(default_factory=dict)
+    metrics: list[NewMetric] = field(default_factory=list)
+    outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
+    held: list[tuple[str, HeldCell]] = field(default_factory=list)
+    questions: list[tuple[str, NewQuestion]] = field(default_factory=list)
+    attempts: dict[tuple[str, str, int], tuple[str, NewAttempt]] = field(default_factory=dict)
+    again: set[tuple[str, str, int]] = field(default_factory=set)
+    happened: list[tuple[str, int, NewEvent]] = field(default_factory=list)
+    settled: list[tuple[str, Settlement]] = field(default_factory=list)
+    calls: list[tuple[str, NewCall]] = field(default_factory=list)
+    invocations: list[tuple[str, NewInvocation]] = field(default_factory=list)
+    decisions: list[tuple[str, NewDecision]] = field(default_factory=list)
+    scores: list[tuple[str, NewScore]] = field(default_factory=list)
+    released: set[str] = field(default_factory=set)
+    events: int = 0
+    size: int = 0
+
+    def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
+        """Take what an execution did; rows that change later are changed here as long as they were not written."""
+        self.size += 1
+        if execution not in self.born:
+            self.leases[execution] = token
+        for kind, given in rows.items():
+            if given:
+                _TAKES[kind](self, execution, given)
+
+    def _bear(self, execution: str, rows: Iterable[NewExecution]) -> None:
+        for row in rows:
+            self.born[row["id"]] = row
+            self.parents[row["id"]] = execution
+
+    def _change(self, execution: str, change: NewExecution) -> None:
+        (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
+
+    def _take_values(self, _: str, rows: Iterable[Value]) -> None:
+        self.values.update(rows)  # pairs of a digest and its data
+
+    def _take_checkpoints(self, execution: str, rows: Iterable[NewCheckpoint]) -> None:
+        for row in rows:
+            if row.get("created_event") is not None:
+                row["created_event"] = self._take_number()
+            self.checkpoints.append((execution, row))
+
+    def _begin_node_run(self, execution: str, row: NewNodeRun) -> None:
+        if row.get("started_event") is not None:
+            row["started_event"] = self._take_number()
+        self.node_runs[row["id"]] = (execution, row)
+
+    def _change_node_run(self, execution: str, keyed: tuple[str, NewNodeRun]) -> None:
+        key, change = keyed
+        if change.get("ended_event") is not None:
+            change["ended_event"] = self._take_number()
+        row = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
+        row[1].update(change)
+
+    def _append(self, execution: str, appended: Appended) -> None:
+        for table, rows in appended.items():
+            if rows:
+                _TAKES[table](self, execution, rows)
+
+    def _take_attempts(self, execution: str, rows: Iterable[NewAttempt]) -> None:
+        for row in rows:
+            # One that spends while it runs is written each time, `again` from the second on: the last counts.
+            key = (execution, row["node_run_id"], row["number"])
+            if row.pop("again", False) and key not in self.attempts:
+                self.again.add(key)
+            self.attempts[key] = (execution, row)
+
+    def _take_events(self, execution: str, rows: Iterable[NewEvent]) -> None:
+        for row in rows:
+            self.happened.append((execution, self._take_number(), row))
+
+    def _take_number(self) -> int:
+        """Number an event, or a row that says one, in the order in which they happened."""
+        self.events += 1
+        return self.events - 1
+
+    def drop(self, rows: Recorded) -> None:
+        """Drop what an execution did under a lease that it lost, but release its reservations."""
+        ended = [row["id"] for row in rows.get("appended", Appended()).get("settled", ()) if row["left"] is None]
+        self.released.update(ended)
+        self.size += len(ended)
+
+    def lost(self, answered: Iterable[str]) -> set[str]:
+        """Executions whose lease did not answer, and those of this batch that came from them."""
+        gone = self.leases.keys() - set(answered)
+        for child in self.born:  # in order of birth, so a parent is decided before its children
+            if self.parents.get(child) in gone:
+                gone.add(child)
+        return gone
+
+
+def _keep(kind: str) -> Callable[[Batch, str, Iterable[Any]], None]:
+    """Keep rows as they are, each with its execution."""
+
+    def take(batch: Batch, execution: str, rows: Iterable[Any]) -> None:
+        getattr(batch, kind).extend((execution, row) for row in rows)
+
+    return take
+
+
+# How a batch takes each kind of what is recorded.
+_TAKES: dict[str, Callable[[Batch, str, Any], None]] = {
+    "born": Batch._bear,
+    "change": Batch._change,
+    "values": Batch._take_values,
+    "checkpoints": Batch._take_checkpoints,
+    "node_run": Batch._begin_node_run,
+    "node_run_change": Batch._change_node_run,
+    "metrics": lambda batch, _, rows: batch.metrics.extend(rows),
+    "appended": Batch._append,
+    "attempts": Batch._take_attempts,
+    "events": Batch._take_events,
+    **{kind: _keep(kind) for kind in _KEPT},
+}
