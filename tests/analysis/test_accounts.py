@@ -22,7 +22,7 @@ from wtb.display.report.html.page import render_matrix
 from wtb.display.text.sweeps import status as render_status
 from wtb.display.views.execution_status import standing_document
 from wtb.display.views.sweeps import status_document
-from wtb.store.runs.rescore import scored_executions, write_scores
+from wtb.store.control.rescore import scored_executions, write_scores
 
 pytestmark = pytest.mark.repeats_on_postgres
 

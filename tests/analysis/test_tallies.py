@@ -29,6 +29,7 @@ from wtb.core.ids import new_id
 from wtb.core.scoring.measure import Measure, Score
 from wtb.operations.housekeeping.garbage_collection import apply_policy
 from wtb.store.bulk import fetch_records
+from wtb.store.control.rescore import write_scores
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention
@@ -39,7 +40,6 @@ from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
-from wtb.store.runs.rescore import write_scores
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import cells, checkpoints, events, executions, scores
 

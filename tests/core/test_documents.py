@@ -139,7 +139,7 @@ BY_STATUS = {
     *(f"execution.{status}" for status in ("completed", "failed", "cancelled", "paused", "waiting")),
     *(f"node_run.{status}" for status in ("started", "succeeded", "failed", "skipped")),
     *(f"approval.{status}" for status in ("answered", "expired", "withdrawn")),
-} - {"sweep.pending"}
+} - {"sweep.pending", "sweep.submitting", "sweep.deleting"}  # the latter two are seen by nobody
 
 
 def kinds_in_source() -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -101,8 +100,12 @@ def seen(database: Database) -> list[object]:
     assert execution is not None
     found: list[Any] = []
     for ref in ("large", "lar", "s", execution, execution[:20]):
-        with suppress(NotFound):
+        try:
             found.append(references.find(database, ref))
+        except NotFound:
+            pass
+        except InputError as several:
+            found.append(several)
     with database.read() as connection:
         turns = queue._turns(connection, queue.Slot("runner", 0, ("",)), ())
     found += [*queries.list_sweeps(database), *turns, *maintenance.open_sweeps(database), *workers.waiting(database)]

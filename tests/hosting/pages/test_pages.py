@@ -332,8 +332,9 @@ def columns(project: Project, ref: str, metric: str) -> Any:
     from wtb.operations.inspection.columns import cell_columns
     from wtb.store.database import Database
 
-    with Context(Database(f"sqlite:///{project.file}")) as context:
-        data = cell_columns(context, ref, metric).encode()
+    database = Database(f"sqlite:///{project.file}")
+    data = cell_columns(Context(database), ref, metric).encode()
+    database.close()
     (size,) = struct.unpack_from("<I", data)
     head = json.loads(data[4 : 4 + size])
     shape = len(head["combinations"]), len(head["cases"]), head["repeats"]

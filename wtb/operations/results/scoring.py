@@ -21,6 +21,7 @@ from wtb.execution.sandbox.pool import InProcesses
 from wtb.operations.context import Context
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import load_spec, read_evaluators
+from wtb.store.control.rescore import scored_executions, write_scores
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
@@ -28,7 +29,6 @@ from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
-from wtb.store.runs.rescore import scored_executions, write_scores
 from wtb.store.runs.slots import end_runner
 
 

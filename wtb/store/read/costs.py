@@ -50,7 +50,13 @@ class Which:
     since: float | None = None
 
     @property
+    def is_everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self == Which()
+
+    @property
     def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """What they have to fulfil."""
         given = {
             sweeps.c.id: self.sweep_id,
             node_runs.c.execution_id: self.execution_id,
@@ -106,7 +112,7 @@ def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Ro
 
 def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Row]:
     """usd of sweeps that were deleted. Only their session is known."""
-    if which.conditions:
+    if not which.is_everything:
         return []
     names = [name for name in by if name == "session"]
     figures = {"usd": sa.func.sum(sessions.c.deleted_usd)}
