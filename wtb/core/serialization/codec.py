@@ -74,7 +74,7 @@ def _encode_value(value: Any, room: Room) -> Any:
 
 
 # Every value of every state passes here, so what needs no tag is told without a call.
-def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:
+def _walk(value: Any, items: Iterable[tuple[Any, Any]], room: Room) -> Any:  # noqa: C901
     """`value`, or a copy in which those of its items (by index or key) are replaced that need a tag."""
     size = 2 * len(value)
     result = value

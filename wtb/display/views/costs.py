@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from wtb.core.documents.costs import CostRow, CostsDocument, CostTotal
 from wtb.core.serialization.plain_json import iso
-from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.read import costs
-from wtb.store.read.costs import Which
+from wtb.store.read.costs import Spent, Which
 
 NO_MODEL: Final = "(none)"  # spent without a call that names a model
 _FIGURES: Final = (
@@ -24,35 +22,6 @@ _APART: Final = ("failed_usd", "innocent_usd")
 _LEAST: Final = 1e-9  # of money: a difference of sums below that is rounding
 
 
-@dataclass(frozen=True)
-class _Spent:
-    """What was spent for one thing.
-
-    Attributes:
-        names: Dimension -> name; of a sweep `sweep_name`, too.
-        figures: Those that are known, by the keys of a row.
-    """
-
-    names: Mapping[str, str | None]
-    figures: Mapping[str, float | None]
-
-    @classmethod
-    def of(cls, row: Row) -> _Spent:
-        """Read a row of a query."""
-        figures: dict[str, float | None] = {name: row[name] for name in _FIGURES if name in row}
-        return cls({name: value for name, value in row.items() if name not in figures}, figures)
-
-    def key(self, by: Sequence[str]) -> tuple[str | None, ...]:
-        return tuple(self.names[name] for name in by)
-
-    def amount(self, figure: str) -> float:
-        return self.figures.get(figure) or 0
-
-    def but(self, **figures: float | None) -> _Spent:
-        """The same with other figures."""
-        return _Spent(self.names, {**self.figures, **figures})
-
-
 def costs_document(database: Database, by: Sequence[str], which: Which) -> CostsDocument:
     """Rows by what was asked for, the dearest first, and the total.
 
@@ -60,9 +29,9 @@ def costs_document(database: Database, by: Sequence[str], which: Which) -> Costs
     Attempts are None by model, and what is gone since has only usd.
     """
     rest = [name for name in by if name != "model"]
-    tried = list(map(_Spent.of, costs.of_attempts(database, rest, which)))
-    called = list(map(_Spent.of, costs.of_calls(database, by, which)))
-    gone = list(map(_Spent.of, [*costs.of_collected(database, by, which), *costs.of_deleted(database, by, which)]))
+    tried = costs.of_attempts(database, rest, which)
+    called = costs.of_calls(database, by, which)
+    gone = [*costs.of_collected(database, by, which), *costs.of_deleted(database, by, which)]
     rows = _by_model(tried, called, rest) if "model" in by else _with_calls(tried, called, rest)
     found = sorted([*rows, *gone], key=lambda row: (-row.amount("usd"), *map(str, row.key(by))))
     whole = {name: sum(row.amount(name) for row in [*tried, *gone]) for name in _FIGURES}
@@ -74,12 +43,12 @@ def costs_document(database: Database, by: Sequence[str], which: Which) -> Costs
     }
 
 
-def _with_calls(tried: Iterable[_Spent], called: Iterable[_Spent], rest: Sequence[str]) -> list[_Spent]:
+def _with_calls(tried: Iterable[Spent], called: Iterable[Spent], rest: Sequence[str]) -> list[Spent]:
     counts = {row.key(rest): row.amount("calls") for row in called}
     return [row.but(calls=counts.get(row.key(rest), 0)) for row in tried]
 
 
-def _by_model(tried: Iterable[_Spent], called: Sequence[_Spent], rest: Sequence[str]) -> list[_Spent]:
+def _by_model(tried: Iterable[Spent], called: Sequence[Spent], rest: Sequence[str]) -> list[Spent]:
     """Calls by their model; what attempts spent beyond them, and calls without a model, as one more of each."""
     named = [row.but(**_OF_ATTEMPTS) for row in called if row.names["model"] is not None]
     remaining = []
@@ -94,11 +63,11 @@ def _by_model(tried: Iterable[_Spent], called: Sequence[_Spent], rest: Sequence[
         if any(other.values()) or unnamed:
             apart = {name: usd if abs(usd) >= _LEAST else 0.0 for name, usd in apart.items()}
             left = row.but(**other, **apart, **_OF_ATTEMPTS, calls=unnamed)
-            remaining.append(_Spent({**left.names, "model": NO_MODEL}, left.figures))
+            remaining.append(Spent({**left.names, "model": NO_MODEL}, left.figures))
     return named + remaining
 
 
-def _row(by: Sequence[str], row: _Spent) -> CostRow:
+def _row(by: Sequence[str], row: Spent) -> CostRow:
     names = [*by, *(["sweep_name"] if "sweep" in by else [])]
     found = {name: row.names[name] for name in names}
     return cast("CostRow", {**found, **{name: row.figures.get(name) for name in _FIGURES}})

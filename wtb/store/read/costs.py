@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import Row
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.schema import attempts, calls, executions, is_visible, node_runs, sessions, sweeps, workflows
@@ -41,6 +40,31 @@ _FAILED = sa.and_(attempts.c.status == "failed", ~_IS_LOST)
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What was spent for one thing.
+
+    Attributes:
+        names: Dimension -> name; of a sweep `sweep_name`, too.
+        figures: Those that are known, by what they are.
+    """
+
+    names: Mapping[str, str | None]
+    figures: Mapping[str, float | None]
+
+    def key(self, by: Sequence[str]) -> tuple[str | None, ...]:
+        """Return its names of some dimensions."""
+        return tuple(self.names[name] for name in by)
+
+    def amount(self, figure: str) -> float:
+        """Return a figure; 0 where it is not known."""
+        return self.figures.get(figure) or 0
+
+    def but(self, **figures: float | None) -> Spent:
+        """Return the same with other figures."""
+        return Spent(self.names, {**self.figures, **figures})
+
+
+@dataclass(frozen=True)
 class Which:
     """Whose costs are asked for; None is all. since: attempts that started then or later, in seconds."""
 
@@ -66,7 +90,7 @@ class Which:
         return found if self.since is None else [*found, attempts.c.started_at >= self.since]
 
 
-def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
     """Sums of attempts by dimensions other than the model: usd, tokens_in, tokens_out, attempts, and apart those that
     failed and those that were lost.
     """
@@ -85,7 +109,7 @@ def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Row
     return _sums(database, _named(by), figures, _ATTEMPTS, which.conditions)
 
 
-def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
     """Sums of calls by dimensions: usd, tokens_in, tokens_out, calls, failed_usd and innocent_usd. The model is None
     where a call names none.
     """
@@ -100,7 +124,7 @@ def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Row]:
     return _sums(database, _named(by), figures, _CALLS, which.conditions)
 
 
-def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
     """usd of attempts that `wtb gc` removed. Of what, and when, is not known any more."""
     if which.since is not None or which.execution_id is not None:
         return []
@@ -110,7 +134,7 @@ def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Ro
     return [_unknown(row, by, COLLECTED) for row in rows]
 
 
-def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Row]:
+def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
     """usd of sweeps that were deleted. Only their session is known."""
     if not which.is_everything:
         return []
@@ -157,9 +181,9 @@ def case_totals(database: Database, sweep_id: str) -> list[CaseTotal]:
     return [CaseTotal(usd, tokens, work_s, counts.get(number, 0)) for number, usd, tokens, work_s in rows]
 
 
-def _unknown(row: Row, by: Sequence[str], word: str) -> Row:
-    named = {name: row.get(name, word) for name in by}
-    return {**named, **({"sweep_name": row.get("sweep_name", word)} if "sweep" in by else {}), "usd": row["usd"]}
+def _unknown(spent: Spent, by: Sequence[str], word: str) -> Spent:
+    """What is gone, by the dimensions that were asked for: those that are not known any more are a word."""
+    return Spent({name: spent.names.get(name, word) for name in _named(by)}, spent.figures)
 
 
 def _named(by: Sequence[str]) -> list[str]:
@@ -173,7 +197,7 @@ def _sums(
     figures: Mapping[str, sa.ColumnElement[Any]],
     source: sa.FromClause,
     conditions: Sequence[sa.ColumnElement[bool]],
-) -> list[Row]:
+) -> list[Spent]:
     """Sum up figures by the columns of these names; groups that spent nothing that is known are left out."""
     query = (
         sa.select(*(_COLUMNS[name].label(name) for name in names))
@@ -182,4 +206,8 @@ def _sums(
         .where(*conditions)
         .group_by(*(_COLUMNS[name] for name in names))
     )
-    return [row for row in database.rows(query, long=True) if row["usd"] is not None]
+    summed = [
+        Spent(dict(zip(names, row[: len(names)], strict=True)), dict(zip(figures, row[len(names) :], strict=True)))
+        for row in database.tuples(query, long=True)
+    ]
+    return [one for one in summed if one.figures["usd"] is not None]

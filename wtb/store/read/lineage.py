@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import sqlalchemy as sa
 
 from wtb.core.documents.events.common import Scores
-from wtb.store.bulk import Row, equal, fetch_among, fetch_records, parts
+from wtb.core.values import Json
+from wtb.store.bulk import equal, fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.rows import ExecutionRow, Mark, RollbackRow
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, rollbacks
@@ -96,7 +97,7 @@ def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, di
     return found
 
 
-def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[str]) -> dict[str, Row]:
+def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[str]) -> dict[str, dict[str, Json]]:
     """Who made which checkpoint by hand, and how: its event's data by the id of the checkpoint."""
     wanted = set(checkpoint_ids)
     if not wanted:
@@ -107,7 +108,7 @@ def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[s
         .where(events.c.sweep_id == sweep_id, events.c.kind.in_(kinds))
         .order_by(events.c.id)
     )
-    found: dict[str, Row] = {}
+    found: dict[str, dict[str, Json]] = {}
     for kind, data in database.tuples(query):
         if data.get("head") in wanted:
             found.setdefault(data["head"], {"kind": kind, **data})

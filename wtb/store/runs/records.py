@@ -132,6 +132,14 @@ class NewFile(TypedDict):
     size: int
 
 
+class NewCombination(TypedDict):
+    """A combination of a sweep that is submitted."""
+
+    sweep_id: str
+    number: int
+    choices: Mapping[str, str]
+
+
 class CaseColumns(TypedDict):
     """A case of a sweep that is submitted. input: key of the state -> digest of its value."""
 

@@ -7,12 +7,13 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.core.ids import new_id, new_ids
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Values
+from wtb.store.runs.records import CaseColumns, NewCell, NewCombination, NewExecution
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
@@ -75,12 +76,12 @@ class NewCase:
 class Batch:
     """Rows that are written together, in the order of these fields."""
 
-    combinations: list[dict[str, Any]] = field(default_factory=list)
+    combinations: list[NewCombination] = field(default_factory=list)
     values: dict[str, bytes] = field(default_factory=dict)
     files: list[tuple[str, int]] = field(default_factory=list)
-    cases: list[dict[str, Any]] = field(default_factory=list)
-    executions: list[dict[str, Any]] = field(default_factory=list)
-    cells: list[dict[str, Any]] = field(default_factory=list)
+    cases: list[CaseColumns] = field(default_factory=list)
+    executions: list[NewExecution] = field(default_factory=list)
+    cells: list[NewCell] = field(default_factory=list)
     bytes: int = 0
     begun: float = field(default_factory=time.monotonic)
 
@@ -149,7 +150,7 @@ def _full_batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> It
     yield batch
 
 
-def _roots(sweep: NewSweep, session: str, turns: _Turns, number: int, case: str) -> Iterator[dict[str, Any]]:
+def _roots(sweep: NewSweep, session: str, turns: _Turns, number: int, case: str) -> Iterator[NewExecution]:
     """The root executions of a case. One stands for every combination, or for a single one where nothing is shared."""
     ids, seed = turns.of(number), sweep.spec.get("seed", 0)
     numbers = list(range(len(sweep.choices)))
@@ -171,7 +172,7 @@ def _roots(sweep: NewSweep, session: str, turns: _Turns, number: int, case: str)
             }
 
 
-def _cell(root: Mapping[str, Any], combination: int) -> dict[str, Any]:
+def _cell(root: NewExecution, combination: int) -> NewCell:
     return {
         "sweep_id": root["sweep_id"],
         "case_number": root["case_number"],
