@@ -507,7 +507,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
 
 
 def test_the_table_of_events_is_complete() -> None:
-    from wtb.core.texts import _SAYS
+    from wtb.core.documents.events.texts import _SAYS
 
     assert set(table_names("results.md", "Events")) == set(_SAYS)
 
