@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wtb.hosting.api.routes import ROUTES
-from wtb.operations.registry import OPERATIONS
+from wtb.operations.registry import OPERATIONS, arguments_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPERATIONS_HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
@@ -28,10 +28,10 @@ def routes() -> str:
     lines = []
     for route in ROUTES:
         given = [
-            one for one in route.operation.arguments if one not in route.left_out and f"{{{one}}}" not in route.path
+            one for one in arguments_of(route.function) if one not in route.left_out and f"{{{one}}}" not in route.path
         ]
         arguments = ", ".join(f"`{one}`" for one in given)
-        lines.append(f"| `{route.method} {route.path}` | {arguments} | {route.operation.summary} |\n")
+        lines.append(f"| `{route.method} {route.path}` | {arguments} | {route.summary} |\n")
     return "".join(lines)
 
 

@@ -344,6 +344,7 @@ def test_there_are_pages() -> None:
         "schedules.md",
         "ci.md",
         "api.md",
+        "client.md",
     }
 
 

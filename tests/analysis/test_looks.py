@@ -26,7 +26,7 @@ from wtb.display.report import junit
 from wtb.display.report.evidence import gather
 from wtb.display.report.html.page import render as report
 from wtb.display.text.progress import watched
-from wtb.display.views.progress import Watch
+from wtb.display.views.progress import Standing
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -193,7 +193,7 @@ def test_who_watches_sees_what_the_matrix_says(sweep: Make) -> None:
     found, shown = matrix(made), leaders(made.database, made.row)
     assert shown["as_of"] == found["as_of"]
     assert shown["best"]["right"]["candidates"] == found["best"]["right"]["candidates"]
-    look = watched(Watch(made.database, made.sweep_id, None).look(), 120)
+    look = watched(Standing(made.database, made.sweep_id, None).read(), 120)
     assert f"as of {found['as_of']['cases']} of 60 cases, 2 could be best" in look
     made.run(node_runs=None)
     shown = leaders(made.database, made.row)

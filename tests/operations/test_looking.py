@@ -12,6 +12,7 @@ import pytest
 from wtb import END, Sweep, Workflow
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
+from wtb.operations.housekeeping import pins
 from wtb.operations.inspection import executions, files, log, sweeps, watching
 from wtb.operations.results import baselines, comparing, costs, matrix, scoring, series
 from wtb.operations.running.waiting import wait
@@ -57,7 +58,7 @@ def test_sweeps_are_found_by_what_they_are(context: Context) -> None:
     assert sweeps.list_sweeps(context, since=later) == []
     assert sweeps.list_sweeps(context, status="running") == []
     assert sweeps.status(context, "first")["sweep"]["status"] == "completed"
-    assert wait(context, "first").ended.status == "completed"
+    assert wait(context, "first").status == "completed"
 
 
 def test_a_sweep_its_cells_and_an_execution_are_shown(context: Context) -> None:
@@ -87,13 +88,13 @@ def test_files_are_listed_read_exported_and_compared(context: Context, tmp_path:
 
 
 def test_events_are_filtered_and_counted(context: Context) -> None:
-    found = log.log(context, "first", kinds=["cell"], severity="error", cases=True)
-    (event,) = found.events
-    assert (event["kind"], event.get("case")) == ("cell.failed", "bad")
-    assert found.combinations == [{"write": "default"}, {"write": "twice"}]
+    (event,) = log.log(context, "first", kinds=["cell"], severity="error", cases=True)
+    assert (event["kind"], event.get("case"), event.get("choices")) == ("cell.failed", "bad", {"write": "twice"})
     counted = log.count_events(context, "first", kinds=["cell."])
     assert {one["kind"]: one["count"] for one in counted} == {"cell.failed": 1, "cell.succeeded": 3}
-    assert list(log.log(context, "first", follow=True).events)[-1]["kind"] == "sweep.completed"
+    assert list(log.log(context, "first", follow=True))[-1]["kind"] == "sweep.completed"
+    pins.pin(context, "first")
+    assert list(log.log(context, "first", follow=True))[-1]["kind"] == "sweep.pinned", "it has ended all the same"
 
 
 def test_results_are_scored_compared_and_named(context: Context) -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
 MOST = 12  # packages at the top of wtb, and modules in a package
 MOST_KNOWN = 12  # modules, those of commands left out, that a module of commands imports
-AT_THE_TOP = {"__init__", "__main__", "testing"}
+AT_THE_TOP = {"__init__", "__main__", "client", "testing"}  # what users import by these names, and how it starts
 MIGRATIONS = "wtb.store.migrations"  # they are a list that grows, and nothing is looked for in it
 
 

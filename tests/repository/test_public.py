@@ -48,6 +48,7 @@ PUBLIC = {
         "start",
         "submit",
     },
+    "wtb.client": {"AsyncClient", "Client"},
     "wtb.testing": {"Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"},
     "wtb.integrations.models": {"ActionNode", "complete", "record_calls"},
     "wtb.integrations.langgraph": {"Saver", "Serializer", "Variants", "history", "variants"},

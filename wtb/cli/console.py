@@ -10,7 +10,9 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +24,83 @@ from wtb.core.errors import InputError, WTBError
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
     from wtb.core.tree.stored_spec import Limits
-    from wtb.operations.context import Context
+    from wtb.operations.context import Backend, Context
     from wtb.store.database import Database
+
+SERVER = "WTB_SERVER"
+
+
+_root: ContextVar[typer.Context | None] = ContextVar("root", default=None)
+
+
+def begin(root: typer.Context) -> None:
+    """Note the options of every command, which stand before its name."""
+    _root.set(root)
+
+
+def server_url(db: str | None) -> str | None:
+    """The server that a command asks: that of `wtb --server`, else, unless a database is named, that of WTB_SERVER.
+
+    Raises:
+        InputError: If the command line names a database, too.
+    """
+    root = _root.get()
+    given = None if root is None else root.params["server"]
+    if given is not None and db is not None:
+        raise InputError("--server and --db both say where; give one of them")
+    return given or (os.environ.get(SERVER) or None if db is None else None)
+
+
+def open_backend(db: str | None, broker: str | None = None) -> Backend:
+    """What carries operations out: a server if one is named, else the database, as `open_context` opens it."""
+    server = server_url(db)
+    if server is None:
+        return open_context(db, broker)
+    if broker is not None:
+        raise InputError(f"--broker goes with a database; the server {server} has a broker of its own, if any")
+    return _client(server)
+
+
+def existing_backend(db: str | None) -> Backend | None:
+    """The same; None if there is no database yet."""
+    from wtb.operations.context import Context
+
+    server = server_url(db)
+    if server is not None:
+        return _client(server)
+    database = existing_database(db)
+    return None if database is None else Context(database, report=say, warn=say)
+
+
+def _client(url: str) -> Backend:
+    from wtb.config.distribution import pip_install
+
+    if find_spec("httpx") is None:
+        raise InputError(f"the client of servers is not installed: {pip_install('client')}")
+    from wtb.hosting.client.client import Client
+
+    client = Client(url, report=say, warn=say)
+    root = _root.get()
+    if root is not None:
+        root.call_on_close(client.close)
+    return client
+
+
+def _check_no_server(db: str | None) -> None:
+    """Refuse what acts on a database itself, where a server is named. Raises InputError."""
+    server = server_url(db)
+    if server is not None:
+        raise InputError(
+            f"this works beside the database, and not through the server {server}: run it there, or name the database "
+            f"with --db"
+        )
 
 
 def open_database(url: str | None, *, create: bool = False) -> Database:
     """The database to use, at the right version. Raises InputError where it is not there and not to be made."""
     from wtb.store.database import Database, database_url
 
+    _check_no_server(url)
     database = Database(database_url(url))
     if not create and not database.exists():
         raise missing_database(database)
@@ -45,6 +116,7 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
     from wtb.operations.context import Context
     from wtb.store.database import Database, database_url
 
+    _check_no_server(url)
     database = open_database(url, create=create) if prepare else Database(database_url(url))
     return Context(database, broker=broker, report=say, warn=say)
 
@@ -54,6 +126,7 @@ def shared_context(url: str | None, broker: str | None) -> Context:
     from wtb.operations.running.submitting import check_shared
     from wtb.store.database import Database, database_url
 
+    _check_no_server(url)
     check_shared(Database(database_url(url)))
     return open_context(url, broker, create=True)
 
@@ -65,14 +138,6 @@ def existing_database(url: str | None) -> Database | None:
 
     database = Database(database_url(url))
     return open_database(url) if database.exists() or is_down(database.path) else None
-
-
-def existing_context(url: str | None) -> Context | None:
-    """Return what operations are given, as `open_context` does; None if there is no database yet."""
-    from wtb.operations.context import Context
-
-    database = existing_database(url)
-    return None if database is None else Context(database, report=say)
 
 
 def missing_database(database: Database) -> InputError:

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from wtb.cli.commands import CommandGroup
-from wtb.cli.console import escape_unencodable
+from wtb.cli.console import begin, escape_unencodable
 from wtb.config import credentials
 from wtb.core.errors import InputError, WTBError
 from wtb.core.version import __version__
@@ -37,9 +37,14 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    server: str | None = typer.Option(
+        None, "--server", metavar="URL", help="Ask this server, in place of a database \\[default: $WTB_SERVER]."
+    ),
 ) -> None:
     """Options of every command."""
+    begin(context)
 
 
 def _in_short(text: str) -> str:

@@ -16,7 +16,9 @@
     ├── StoreError            database out of reach or damaged (exit code 4)
     │   ├── DamagedError      ... and a stored value is not what it was
     │   └── OutOfReach        the shared directory of files is not there
-    └── BrokerError           broker out of reach, or no worker for a queue (exit code 4)
+    ├── BrokerError           broker out of reach, or no worker for a queue (exit code 4)
+    └── ServerError           a server of WTB's is out of reach, or is not asked right (exit code 4)
+        └── AccessDenied      ... and does not let this token do this
 
 A message says what was found, what was expected and what to do next.
 """
@@ -202,6 +204,16 @@ class BrokerError(WTBError):
 
 class BrokerAway(BrokerError):
     """The broker does not answer just now. It may be back in a moment."""
+
+
+class ServerError(WTBError):
+    """A server of WTB's is out of reach, has a fault, or speaks another version."""
+
+    exit_code = 4
+
+
+class AccessDenied(ServerError):
+    """The server knows no such token, or the token may not do what was asked."""
 
 
 _LONGEST_NAME, _MOST_NAMES = 200, 1000

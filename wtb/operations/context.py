@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
@@ -25,6 +25,8 @@ from wtb.store.limits.sessions import find_session, session_name
 NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
 
 _log = logging.getLogger("wtb")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Notifier(Protocol):
@@ -66,6 +68,35 @@ def _new_notifier(broker: str | None) -> Notifier:
     raise InputError("the part of WTB that notifies workers is not installed: install it again")
 
 
+class Backend(Protocol):
+    """Where operations are carried out: on a database, by this process (`Context`), or by a server (`wtb.client`)."""
+
+    @property
+    def place(self) -> str:
+        """Where that is, for people: a URL without a password."""
+
+    def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Carry out an operation.
+
+        Args:
+            operation: A function of the registry.
+            args: What it takes after the context.
+            kwargs: What it takes by name.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            WTBError: As the operation does; where a server carries it out, also if that is out of reach or refuses.
+        """
+
+    def warn(self, text: str, /) -> None:
+        """Take a line about what needs the attention of people."""
+
+    def close(self) -> None:
+        """Close what is open."""
+
+
 @dataclass(frozen=True)
 class Context:
     """Where an operation acts, and for whom.
@@ -102,6 +133,15 @@ class Context:
             if not self._notifiers:
                 self._notifiers.append(_new_notifier(self.broker))
             return self._notifiers[0]
+
+    @property
+    def place(self) -> str:
+        """Where the database is, without a password."""
+        return self.database.shown_url
+
+    def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Carry out an operation here; see `Backend`."""
+        return operation(self, *args, **kwargs)
 
     def acting_as(self, by: str) -> Context:
         """Return the same place in which somebody else acts; closing either closes both."""

@@ -66,21 +66,35 @@ class Operation:
     @property
     def function(self) -> Callable[..., Any]:
         """The function, imported."""
-        module, _, name = self.path.partition(":")
-        function: Callable[..., Any] = getattr(import_module(f"wtb.operations.{module}"), name)
+        return self._imported(self.path.partition(":")[2])
+
+    @property
+    def preview_function(self) -> Callable[..., Any]:
+        """The function that says what it would do, imported; there must be one."""
+        assert self.preview is not None
+        return self._imported(self.preview)
+
+    def _imported(self, name: str) -> Callable[..., Any]:
+        module = import_module(f"wtb.operations.{self.path.partition(':')[0]}")
+        function: Callable[..., Any] = getattr(module, name)
         return function
 
     @property
     def arguments(self) -> Mapping[str, inspect.Parameter]:
         """Its parameters by name, without the context."""
-        parameters = dict(inspect.signature(self.function).parameters)
-        parameters.pop("context")
-        return parameters
+        return arguments_of(self.function)
 
     @property
     def result(self) -> Any:
         """The type of its result."""
         return get_type_hints(self.function)["return"]
+
+
+def arguments_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of an operation by name, without the context."""
+    parameters = dict(inspect.signature(function).parameters)
+    parameters.pop("context")
+    return parameters
 
 
 # By the name of the command, in the order of `wtb --help`; what an option or argument of it asks for is named with it.

@@ -8,7 +8,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.admin.sessions import amount_of, count_of, read_amounts
-from wtb.cli.console import open_context, put
+from wtb.cli.console import open_backend, open_context, put
 from wtb.cli.output import present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
@@ -82,7 +82,8 @@ def list_(
     Examples: wtb budget list  |  wtb budget list nightly --format json
     """
     nothing = "there are no budgets; `wtb budget set --project NAME --usd 10` makes one"
-    present_all("budgets", operations.list_budgets(open_context(db), sweep), costs.budgets, format, output, nothing)
+    found = open_backend(db).call(operations.list_budgets, sweep)
+    present_all("budgets", found, costs.budgets, format, output, nothing)
 
 
 def _whose(budgets: Budgets) -> str:

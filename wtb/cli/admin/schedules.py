@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import existing_context, open_context, prints_to_stderr, put, say
+from wtb.cli.console import existing_backend, open_backend, open_context, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.cli.progress import progress_display
 from wtb.cli.results.compare import Margin, read_margin
@@ -100,8 +100,8 @@ def list_(
 
     Examples: wtb schedule list  |  wtb schedule list --format json
     """
-    context = existing_context(db)
-    rows = [] if context is None else schedules.list_schedules(context, session)
+    backend = existing_backend(db)
+    rows = [] if backend is None else backend.call(schedules.list_schedules, session)
     nothing = "there are no schedules yet; `wtb schedule add NAME FILE --cron TEXT` makes one"
     present_all("schedules", rows, render.listed, format, output, nothing)
 
@@ -113,7 +113,7 @@ def show(
 
     Example: wtb schedule show nightly
     """
-    document: OneScheduleDocument = {"schedule": schedules.show_schedule(open_context(db), name)}
+    document: OneScheduleDocument = {"schedule": open_backend(db).call(schedules.show_schedule, name)}
     present(document, render.one, format, output)
 
 
@@ -122,7 +122,7 @@ def pause(name: Name, db: options.Db = None) -> None:
 
     Example: wtb schedule pause nightly
     """
-    status = schedules.pause_schedule(open_context(db), name)
+    status = open_backend(db).call(schedules.pause_schedule, name)
     put(f"schedule {name}: paused" if status.changed else f"schedule {name}: paused already")
 
 
@@ -131,7 +131,7 @@ def resume(name: Name, db: options.Db = None) -> None:
 
     Example: wtb schedule resume nightly
     """
-    status = schedules.resume_schedule(open_context(db), name)
+    status = open_backend(db).call(schedules.resume_schedule, name)
     active = "active" if status.changed else "active already"
     put(f"schedule {name}: {active}, next {render.moment(status.next_at, status.tz)}")
 
@@ -179,7 +179,7 @@ def history(
         shows_all = output is not None or (sys.stdout.encoding or "utf-8").lower().startswith("utf")
         return text if shows_all else render.plain(text)
 
-    found = history_operations.history(open_context(db), name, metric=metric, limit=limit)
+    found = open_backend(db).call(history_operations.history, name, metric=metric, limit=limit)
     present(found, drawn, format, output)
 
 
@@ -188,7 +188,7 @@ def check(name: Name, db: options.Db = None) -> None:
 
     Example: wtb schedule check nightly
     """
-    found = history_operations.check_schedule(open_context(db), name)
+    found = open_backend(db).call(history_operations.check_schedule, name)
     put(f"schedule {name}: {found.sentence}")
     raise typer.Exit(1 if found.is_wrong else 0)
 

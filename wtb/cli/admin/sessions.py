@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, existing_context, open_context, put, say
+from wtb.cli.console import confirm, existing_backend, open_backend, open_context, put, say
 from wtb.cli.output import present, present_all
 from wtb.core.documents.administration import Amounts
 from wtb.core.errors import InputError
@@ -93,8 +93,8 @@ def list_(
 
     Examples: wtb session list  |  wtb session list --all --format json
     """
-    context = existing_context(db)
-    found = [] if context is None else operations.list_sessions(context, archived=archived)
+    backend = existing_backend(db)
+    found = [] if backend is None else backend.call(operations.list_sessions, archived=archived)
     nothing = "there are no sessions yet; `wtb session create NAME` makes one"
     present_all("sessions", found, sessions.listed, format, output, nothing)
 
@@ -109,7 +109,7 @@ def show(
 
     Example: wtb session show nightly
     """
-    present(operations.describe_session(open_context(db), name), sessions.one, format, output)
+    present(open_backend(db).call(operations.describe_session, name), sessions.one, format, output)
 
 
 def archive(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put, put_json, say
+from wtb.cli.console import open_backend, open_context, put, put_json, say
 from wtb.cli.output import present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
@@ -58,7 +58,8 @@ def list_(db: options.Db = None, format: options.Show = options.Format.table, ou
     Examples: wtb token list  |  wtb token list --format json
     """
     nothing = "there are no tokens; `wtb token create NAME` makes one"
-    present_all("tokens", operations.list_tokens(open_context(db)), text.listed, format, output, nothing)
+    found = open_backend(db).call(operations.list_tokens)
+    present_all("tokens", found, text.listed, format, output, nothing)
 
 
 def revoke(name: Name, db: options.Db = None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_context, prints_to_stderr, say
+from wtb.cli.console import confirm, open_backend, open_context, prints_to_stderr, say
 from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present, put_as
 from wtb.cli.run.event_printer import show_events
@@ -53,7 +53,7 @@ def approvals(
 
     Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95
     """
-    found = questions.find_questions(open_context(db), ref, closed=closed, limit=limit)
+    found = open_backend(db).call(questions.find_questions, ref, closed=closed, limit=limit)
     if found.question is not None:
         present(found.question, approvals_text.one, format, output)
         return
@@ -61,9 +61,9 @@ def approvals(
     as_document = format is options.Format.json
     shown: QuestionsDocument = {}
     if as_document or not grouped:
-        shown["approvals"] = list(found.each)
+        shown |= {"approvals": list(found.each), "more": found.more}
     if grouped:
-        shown["groups"] = list(found.groups)
+        shown |= {"groups": list(found.groups), "more_groups": found.more_groups}
     if found.each or as_document:
         present(shown, approvals_text.grouped if grouped else approvals_text.listed, format, output)
     else:

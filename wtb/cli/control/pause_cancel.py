@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_context, put, put_json, say
+from wtb.cli.console import confirm, open_backend, put, put_json, say
 from wtb.core.texts import printable, took
 from wtb.operations.control import breakpoints, pause_cancel
 
@@ -32,20 +32,19 @@ def pause(
 
     Examples: wtb pause nightly --reason 'the model is down'  |  wtb pause EXECUTION --now
     """
-    paused = pause_cancel.pause(open_context(db), ref, reason=reason, now=now)
-    target = paused.target
+    paused = open_backend(db).call(pause_cancel.pause, ref, reason=reason, now=now)
     if paused.already is not None:
-        say(f"{target} is paused already ({paused.already})")
+        say(f"{paused.name} is paused already ({paused.already})")
         return
     for one in paused.running:
         nodes = ", ".join(f"{node} ({took(seconds)})" for node, seconds in one.nodes) or "its step"
         say(f"execution {one.execution} pauses as soon as what it is in has ended: {nodes}; --now ends it")
-    if target.kind == "sweep":
-        say(f"{target} is paused; continue with: wtb resume {target.id}")
+    if paused.kind == "sweep":
+        say(f"{paused.name} is paused; continue with: wtb resume {paused.id}")
     elif ids := paused.paused:
         say(f"paused: {', '.join(ids[:10])}{' ...' if len(ids) > 10 else ''}; continue with: wtb resume {ids[0]}")
     elif paused.status not in ("running", "forked", "pending"):
-        say(f"{target} was quicker: it is {paused.status}")
+        say(f"{paused.name} was quicker: it is {paused.status}")
         raise typer.Exit(1)
 
 
@@ -63,29 +62,29 @@ def cancel(
 
     Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes
     """
-    context = open_context(db)
-    preview = pause_cancel.preview_cancel(context, ref)
-    target = preview.target
+    backend = open_backend(db)
+    preview = backend.call(pause_cancel.preview_cancel, ref)
+    name, id = preview.name, preview.id
     if preview.already is not None:
-        say(f"{target} is cancelled already ({preview.already})")
+        say(f"{name} is cancelled already ({preview.already})")
         return
     if not yes and not confirm(_question(preview)):
         say("nothing was cancelled")
         raise typer.Exit(1)
-    cancelled = pause_cancel.cancel(context, ref, reason=reason)
-    if target.kind == "sweep":
-        say(f"{target} is cancelled, with {cancelled.cells:,} cells; what it has found is in: wtb matrix {target.id}")
+    cancelled = backend.call(pause_cancel.cancel, ref, reason=reason)
+    if cancelled.kind == "sweep":
+        say(f"{name} is cancelled, with {cancelled.cells:,} cells; what it has found is in: wtb matrix {id}")
     elif cancelled.is_fork:
-        say(f"{target} is cancelled, a fork without cells; `wtb fork {target.id}` would continue beside it")
+        say(f"{name} is cancelled, a fork without cells; `wtb fork {id}` would continue beside it")
     else:
-        say(f"{target} is cancelled, with {cancelled.cells:,} cells; `wtb retry {target.id}` would run them again")
+        say(f"{name} is cancelled, with {cancelled.cells:,} cells; `wtb retry {id}` would run them again")
 
 
 def _question(preview: Cancelled) -> str:
-    if preview.target.kind == "sweep":
-        return f"Cancel {preview.target} for good, with {preview.cells:,} cells that are not at their end?"
+    if preview.kind == "sweep":
+        return f"Cancel {preview.name} for good, with {preview.cells:,} cells that are not at their end?"
     stands = "a fork without cells" if preview.is_fork else f"which stands for {preview.cells:,} cells"
-    return f"Cancel {preview.target}, {stands}?"
+    return f"Cancel {preview.name}, {stands}?"
 
 
 def break_(
@@ -112,7 +111,7 @@ def break_(
 
     Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly
     """
-    changed = breakpoints.set_breakpoints(open_context(db), ref, add=add or (), remove=remove or (), clear=clear)
+    changed = open_backend(db).call(breakpoints.set_breakpoints, ref, add=add or (), remove=remove or (), clear=clear)
     if format is options.Format.json:
         put_json({"sweep": changed.sweep, "breakpoints": list(changed.breakpoints)}, output)
     elif changed.breakpoints:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context
+from wtb.cli.console import open_backend
 from wtb.cli.output import present
 from wtb.display.text.inspect import executions as text
 from wtb.display.text.inspect import lineage as lineage_text
@@ -30,7 +30,7 @@ def history(
 
     Example: wtb history EXECUTION --format json
     """
-    present(operations.history(open_context(db), ref), text.history, format, output)
+    present(open_backend(db).call(operations.history, ref), text.history, format, output)
 
 
 def tree(
@@ -49,7 +49,7 @@ def tree(
 
     Examples: wtb tree nightly --case c17  |  wtb tree EXECUTION
     """
-    present(operations.tree(open_context(db), ref, case=case, limit=limit), lineage_text.tree, format, output)
+    present(open_backend(db).call(operations.tree, ref, case=case, limit=limit), lineage_text.tree, format, output)
 
 
 def diff(
@@ -63,4 +63,4 @@ def diff(
 
     Example: wtb diff EXECUTION OTHER   (ids are in: wtb show SWEEP --cells)
     """
-    present(operations.diff(open_context(db), a, b), text.diff, format, output)
+    present(open_backend(db).call(operations.diff, a, b), text.diff, format, output)

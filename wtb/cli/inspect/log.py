@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put, width
+from wtb.cli.console import open_backend, put, width
 from wtb.cli.output import in_color, present_all
 from wtb.core.errors import InputError
 from wtb.display.text.inspect import events
@@ -47,14 +47,14 @@ def log(
     """
     if summary and follow:
         raise InputError("--summary counts what is there; it does not go with --follow")
-    context = open_context(db)
+    backend = open_backend(db)
     if summary:
-        counted = operations.count_events(context, ref, severity=severity, kinds=kinds or (), execution=execution)
+        counted = backend.call(operations.count_events, ref, severity=severity, kinds=kinds or (), execution=execution)
         present_all("events", counted, events.counts, format, output, "no event matches")
         return
     as_table = format is options.Format.table
-    found = operations.log(
-        context,
+    found = backend.call(
+        operations.log,
         ref,
         severity=severity,
         kinds=kinds or (),
@@ -64,9 +64,9 @@ def log(
         cases=as_table,
     )
     if as_table:
-        _write(events.lines(found.events, found.combinations, width(), in_color(output)), output)
+        _write(events.lines(found, width(), in_color(output)), output)
     else:
-        _write((orjson.dumps(event, default=str).decode() for event in found.events), output)
+        _write((orjson.dumps(event, default=str).decode() for event in found), output)
 
 
 def _write(lines: Iterator[str], output: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import existing_database, open_context, put, say, width
+from wtb.cli.console import existing_backend, open_backend, put, say, width
 from wtb.cli.output import in_color, present, present_all, put_cells
 from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError
@@ -19,7 +19,6 @@ from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import execution_status, executions
-from wtb.operations import context as contexts
 from wtb.operations.inspection import sweeps as operations
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
@@ -55,11 +54,10 @@ def list_(
     after = None if since is None else time_of(since)
     if status is not None:
         operations.check_sweep_status(status)  # also where there is no database yet
-    database = existing_database(db)
+    backend = existing_backend(db)
     found = []
-    if database is not None:
-        context = contexts.Context(database)
-        found = operations.list_sweeps(context, **filters, since=after, limit=limit, singles=singles)
+    if backend is not None:
+        found = backend.call(operations.list_sweeps, **filters, since=after, limit=limit, singles=singles)
     is_chosen = any(filters.values()) or since
     nothing = "no sweep matches" if is_chosen else "there are no sweeps yet; `wtb init demo` makes a small one to run"
     present_all("sweeps", found, sweeps.listed, format, output, nothing)
@@ -90,7 +88,7 @@ def status(
         present(stack_document(find_stack()), machine.stack, format, output)
         return
 
-    found = operations.status(open_context(db), ref)
+    found = open_backend(db).call(operations.status, ref)
     render: Callable[[Any, int, bool], str] = execution_status.standing if "execution" in found else sweeps.status
     present(found, render, format, output)
 
@@ -118,9 +116,9 @@ def show(
 
     Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls
     """
-    context = open_context(db)
+    backend = open_backend(db)
     if not (cells or statuses or case is not None or failed or limit is not None):
-        found = operations.show(context, ref, calls=calls)
+        found = backend.call(operations.show, ref, calls=calls)
         render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
         present(found, render, format, output)
         return
@@ -128,11 +126,11 @@ def show(
         raise InputError("--calls is for one execution; give it without --cells and its filters")
     chosen = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
     if format is options.Format.json:
-        put_cells(operations.cells(context, ref, statuses=chosen, case=case, limit=limit).cells, output)
+        put_cells(backend.call(operations.cells, ref, statuses=chosen, case=case, limit=limit).cells, output)
         return
 
     max_rows = limit or TABLE_CELLS
-    listed = operations.cells(context, ref, statuses=chosen, case=case, limit=max_rows + 1)
+    listed = backend.call(operations.cells, ref, statuses=chosen, case=case, limit=max_rows + 1)
     shown = list(listed.cells)
     if not shown:
         say("no cell matches")

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from wtb.analysis import gates as analysis
 from wtb.cli import options
-from wtb.cli.console import open_context, put, render_matrix, say, width
+from wtb.cli.console import open_backend, put, render_matrix, say, width
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import exit_code
@@ -31,7 +31,7 @@ from wtb.operations.running import waiting
 if TYPE_CHECKING:
     from wtb.core.documents.sweeps import WatchDocument, WatchedOneSweep
     from wtb.execution.runtime.sweep_run import Ended
-    from wtb.operations.context import Context
+    from wtb.operations.context import Backend
 
 ENDED = ("completed", "failed", "cancelled")
 
@@ -60,8 +60,8 @@ def watch(
 
     Examples: wtb watch nightly  |  wtb watch  |  wtb watch nightly --once --format json
     """
-    context = open_context(db, broker)
-    watched = watching.watch(context, ref)
+    backend = open_backend(db, broker)
+    watched = backend.call(watching.watch, ref)
     sweep_id = watched.sweep_id
     ended: WatchedOneSweep | None = None
     try:
@@ -80,7 +80,7 @@ def watch(
         say(f"left; {what}. Come back with: {again}")
         return
     if sweep_id is not None and ended is not None:
-        judged = results.gates(context, sweep_id)
+        judged = backend.call(results.matrix, sweep_id)["gates"]
         for text in gates.lines(judged):
             say(text)
         succeeded = ended["status"] == "completed" and ended["cells"]["succeeded"] == ended["cells"]["total"]
@@ -126,13 +126,13 @@ def _screen() -> Iterator[Callable[[WatchDocument], None]]:
 
 
 def wait_and_present(
-    context: Context, sweep_id: str, format: options.MatrixFormat, output: Path | None, quiet: bool
+    backend: Backend, sweep_id: str, format: options.MatrixFormat, output: Path | None, quiet: bool
 ) -> None:
     """Wait until a sweep ends or pauses, show its matrix, and exit as `wtb run` does."""
     ended: Ended | None = None
     try:
         with interruptible(), progress_display(quiet) as show:
-            ended = waiting.wait(context, sweep_id, progress=show).ended
+            ended = backend.call(waiting.wait, sweep_id, progress=show)
     except KeyboardInterrupt:
         say(
             f"\nno longer waiting; the sweep continues. Look on with: wtb watch {sweep_id}; end it with: "
@@ -141,7 +141,7 @@ def wait_and_present(
     if ended is not None and ended.status != "completed":
         how = f"; continue with: wtb resume {sweep_id}" if ended.status == "paused" else ""
         say(f"{ended.status} ({ended.reason}){how}")
-    document = results.matrix(context, sweep_id)
+    document = backend.call(results.matrix, sweep_id)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(130 if ended is None else exit_code(document, ended))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, put, say
+from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import say_how_it_ended
@@ -64,8 +64,8 @@ def list_(
 
     Example: wtb baseline list --format json
     """
-    found = operations.list_baselines(
-        open_context(db), session=os.environ.get("WTB_SESSION") or None if session is None else session
+    found = open_backend(db).call(
+        operations.list_baselines, session=os.environ.get("WTB_SESSION") or None if session is None else session
     )
     nothing = "there are no baselines yet; `wtb baseline set NAME SWEEP` makes one"
     present_all("baselines", found, baselines.listed, format, output, nothing)
@@ -84,7 +84,7 @@ def show(
 
     Example: wtb baseline show main
     """
-    present(operations.show_baseline(open_context(db), name, session=session), baselines.one, format, output)
+    present(open_backend(db).call(operations.show_baseline, name, session=session), baselines.one, format, output)
 
 
 def remove(name: Name, session: Session = None, db: options.Db = None) -> None:

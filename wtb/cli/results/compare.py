@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, put, say, width
+from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, say, width
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
@@ -66,7 +66,7 @@ def compare(
 
     Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02
     """
-    found = comparing.compare(open_context(db), before, after, margin=read_margin(margin), looked_into=looked_into)
+    found = open_backend(db).call(comparing.compare, before, after, margin=read_margin(margin), looked_into=looked_into)
     if format is ComparisonFormat.table:
         put(comparisons.comparison(found, width(), in_color(output), looked_into), output)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put, put_json, say, width
+from wtb.cli.console import open_backend, put, put_json, say, width
 from wtb.cli.inspect.show import time_of
 from wtb.cli.output import in_color
 from wtb.core.errors import InputError
@@ -62,7 +62,7 @@ def costs(
     if by is not None and not names:
         raise InputError("--by: nothing is named; expected names such as node,model")
     after = None if since is None else time_of(since)
-    found = operations.costs(open_context(db), ref, by=names, since=after, project=project)
+    found = open_backend(db).call(operations.costs, ref, by=names, since=after, project=project)
     if format is CostFormat.json:
         put_json(found, output)
     elif format is CostFormat.csv:

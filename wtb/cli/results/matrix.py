@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, put, render_matrix, say
+from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, render_matrix, say
 from wtb.config import yaml_reader
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
@@ -36,7 +36,7 @@ def matrix(
 
     Example: wtb matrix nightly --format html -o matrix.html
     """
-    document = operations.matrix(open_context(db), ref, edited=edited, on_failure=_number_or_text(on_failure))
+    document = open_backend(db).call(operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure))
     put(render_matrix(document, format, output), output)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put
+from wtb.cli.console import open_backend, put
 from wtb.core.errors import InputError
 from wtb.display import markdown
 from wtb.display.json_text import as_json
@@ -72,7 +72,7 @@ def report(
     chosen = format or _of_suffix(output)
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
-    put(_renderer(chosen)(operations.report(open_context(db), ref, full=full)), output)
+    put(_renderer(chosen)(open_backend(db).call(operations.report, ref, full=full)), output)
 
 
 def _of_suffix(output: Path | None) -> ReportFormat:

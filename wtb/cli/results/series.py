@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put, width
+from wtb.cli.console import open_backend, put, width
 from wtb.cli.output import in_color
 from wtb.display.json_text import as_json
 from wtb.display.text import metrics
@@ -41,7 +41,7 @@ def series(
 
     Examples: wtb series nightly  |  wtb series EXECUTION --name loss --format csv
     """
-    found = operations.series(open_context(db), ref, name=name)
+    found = open_backend(db).call(operations.series, ref, name=name)
     if format is SeriesFormat.table:
         put(metrics.metrics(found, width(), in_color(output)), output)
     else:

@@ -66,10 +66,15 @@ class QuestionGroup(TypedDict):
 
 
 class QuestionsDocument(TypedDict):
-    """Questions, each by itself (`approvals`), and those that ask the same together (`groups`)."""
+    """Questions, each by itself (`approvals`), and those that ask the same together (`groups`).
+
+    `more` and `more_groups` say whether there are more of them than are listed.
+    """
 
     approvals: NotRequired[list[QuestionDocument]]
+    more: NotRequired[bool]
     groups: NotRequired[list[QuestionGroup]]
+    more_groups: NotRequired[bool]
 
 
 class AnswerDocument(TypedDict):

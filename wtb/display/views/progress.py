@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -79,28 +79,58 @@ def without_worker(queues: Iterable[str | None], found: Iterable[WorkerDocument]
 
 
 class Watch:
-    """Looks at one sweep, or at all open ones, now and then; what happens in a second is counted between two looks.
+    """Looks at one sweep, or at all open ones, now and then; what happens in a second is counted between two looks."""
 
-    broker: None where none is named.
-    """
+    def __init__(self, read: Callable[[], WatchDocument], sweep_id: str | None) -> None:
+        """Make it.
+
+        Args:
+            read: Reads how things stand, as `Standing.read` does.
+            sweep_id: The sweep that it looks at; None for all.
+        """
+        self._read = read
+        self.sweep_id = sweep_id
+        self._before: dict[str, tuple[float, int]] = {}
+
+    def look(self) -> WatchDocument:
+        """How things stand. Raises InputError where the sweep is not there any more."""
+        document = self._read()
+        at = time.monotonic()
+        for sweep in [document["sweep"]] if "sweep" in document else document["sweeps"]:
+            runs = sweep["node_runs"]
+            before = self._before.get(sweep["id"])
+            self._before[sweep["id"]] = (at, runs)
+            if before is not None and at > before[0]:
+                sweep["node_runs_per_s"] = max(0, runs - before[1]) / (at - before[0])
+        return document
+
+
+class Standing:
+    """How one sweep, or all open ones, stand in a database, with workers and queues."""
 
     def __init__(self, database: Database, sweep_id: str | None, broker: Broker | None) -> None:
+        """Make it.
+
+        Args:
+            database: Where.
+            sweep_id: The sweep; None for all that are open.
+            broker: Whose messages are counted; None where none is named.
+        """
         self._database = database
-        self.sweep_id = sweep_id
+        self._sweep_id = sweep_id
         self._broker = broker
-        self._before: dict[str, tuple[float, int]] = {}
         self._leaders: LeadersDocument = {"as_of": None, "best": {}}
         self._leaders_at = 0.0
         self._leaders_of: str | None = None  # the status that the sweep had then
 
-    def look(self) -> WatchDocument:
-        """How things stand. Raises InputError where the sweep is not there any more."""
+    def read(self) -> WatchDocument:
+        """How things stand; no rates are known yet. Raises InputError where the sweep is not there any more."""
         found = crew(self._database)
         queues, broker = self._queues(found)
         document: WatchDocument = {"at": iso(time.time()), "workers": found, "queues": queues, "broker": broker}
-        if self.sweep_id is None:
+        if self._sweep_id is None:
             return {**document, "sweeps": self._open()}
-        return {**document, "sweep": self._one(queries.find_sweep(self._database, self.sweep_id), found)}
+        return {**document, "sweep": self._one(queries.find_sweep(self._database, self._sweep_id), found)}
 
     def _one(self, row: SweepRow, crew_rows: list[WorkerDocument]) -> WatchedOneSweep:
         tallies.tally(self._database, row.id)  # does nothing where the scheduler has just been here
@@ -145,11 +175,7 @@ class Watch:
 
     def _work(self, row: SweepRow) -> WatchedWork:
         runs, usd = queries.spent(self._database, row.id)
-        at = time.monotonic()
-        before = self._before.get(row.id)
-        self._before[row.id] = (at, runs)
-        rate = None if before is None or at == before[0] else max(0, runs - before[1]) / (at - before[0])
-        return {"node_runs": runs, "node_runs_per_s": rate, "usd": usd}
+        return {"node_runs": runs, "node_runs_per_s": None, "usd": usd}
 
     def _queues(self, crew_rows: list[WorkerDocument]) -> tuple[list[WatchedQueue], BrokerDocument | None]:
         pending = workers.waiting(self._database)

@@ -26,6 +26,7 @@ from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import page_routes
+from wtb.operations.registry import arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -78,7 +79,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
             PREFIX + route.path,
             _endpoint(route, context),
             methods=[route.method],
-            summary=route.operation.summary,
+            summary=route.summary,
             tags=[route.path.split("/")[1]],
             operation_id=_id_of(route),
             response_model=None,
@@ -100,11 +101,11 @@ def _id_of(route: Route) -> str:
 
 def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
-    function = route.operation.function
+    function = route.function
 
     def answer(request: Request, **arguments: Any) -> Response:
         identity: Identity = request.state.identity
-        refusal = identity.refusal(route.operation.needs)
+        refusal = identity.refusal(route.needs)
         if refusal is not None:
             return Problem(HTTPStatus.FORBIDDEN, refusal)
         found = route.present(function(identity.acting_in(context), **arguments))
@@ -113,7 +114,7 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
         return Response(as_json(found), media_type="application/json")
 
     hints = get_type_hints(function)
-    given = [one for name, one in route.operation.arguments.items() if name not in route.left_out]
+    given = [one for name, one in arguments_of(function).items() if name not in route.left_out]
     answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_REQUEST, *(_parameter(route, one, hints[one.name]) for one in given)]
     )

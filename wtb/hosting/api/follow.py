@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
-from functools import partial
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, WebSocket
+from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
@@ -31,8 +31,6 @@ _RECONNECT = b"retry: 1000\n\n"  # after so many milliseconds the client comes a
 _COMMENT = b": nothing new\n\n"
 _SERVICE_RESTART = 1012  # the client may connect again at once
 
-Severity = Annotated[str, Query(description="The least that is sent: debug, info, warning or error.")]
-Kinds = Annotated[list[str], Query(description="What their kinds begin with; by default all.")]
 After = Annotated[
     str | None, Query(description="The id of the last message that was seen, or `now`; by default from the beginning.")
 ]
@@ -40,6 +38,23 @@ MaxBehind = Annotated[
     int | None,
     Query(ge=1, description="How many events may be outstanding before they are left out for a `reset`."),
 ]
+
+
+@dataclass
+class _Wanted:
+    """Which events a request asks for, as FastAPI reads it out of the query."""
+
+    severity: Annotated[str, Query(description="The least that is sent: debug, info, warning or error.")] = "debug"
+    kinds: Annotated[tuple[str, ...], Query(description="What their kinds begin with; by default all.")] = ()
+    cases: Annotated[bool, Query(description="Name the case of each, and the variants of its combination.")] = False
+    ends: Annotated[bool, Query(description="Those, too, that tell whether there is more to come.")] = False
+
+    def selection(self, context: Context, ref: str) -> Selection:
+        """Return which events of a sweep that is. Raises InputError."""
+        return select_events(context, ref, severity=self.severity, kinds=self.kinds, cases=self.cases, ends=self.ends)
+
+
+Wanted = Annotated[_Wanted, Depends()]
 
 
 def router(context: Context, streams: Streams) -> APIRouter:
@@ -51,15 +66,14 @@ def router(context: Context, streams: Streams) -> APIRouter:
     """
     routes = APIRouter()
 
-    async def selected(ref: str, severity: str, kinds: list[str]) -> Selection:
-        return await run_quickly(partial(select_events, context, ref, severity=severity, kinds=kinds))
+    async def selected(ref: str, wanted: _Wanted) -> Selection:
+        return await run_quickly(wanted.selection, context, ref)
 
     @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
     async def events(
         request: Request,
         ref: str,
-        severity: Severity = "debug",
-        kinds: Kinds = [],  # noqa: B006  # FastAPI copies it
+        wanted: Wanted,
         after: After = None,
         max_behind: MaxBehind = None,
         last_event_id: Annotated[str | None, Header()] = None,
@@ -68,7 +82,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
         if refusal := identity.refusal(Permission.read):
             return Problem(HTTPStatus.FORBIDDEN, refusal)
         position = read_position(last_event_id or after)
-        selection = await selected(ref, severity, kinds)
+        selection = await selected(ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
             return _full()
         messages = streams.follow(selection, position, max_behind, identity.digest)
@@ -79,8 +93,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
     async def socket(
         websocket: WebSocket,
         ref: str,
-        severity: Severity = "debug",
-        kinds: Kinds = [],  # noqa: B006
+        wanted: Wanted,
         after: After = None,
         max_behind: MaxBehind = None,
     ) -> None:
@@ -89,7 +102,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
             await websocket.send_denial_response(Problem(HTTPStatus.FORBIDDEN, refusal))
             return
         position = read_position(after)
-        selection = await selected(ref, severity, kinds)
+        selection = await selected(ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
             await websocket.send_denial_response(_full())
             return

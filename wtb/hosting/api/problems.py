@@ -32,6 +32,7 @@ class ProblemDocument(TypedDict):
     detail: str
     problems: NotRequired[list[str]]
     argument: NotRequired[str]
+    error: NotRequired[str]
 
 
 class Problem(JSONResponse):
@@ -46,6 +47,7 @@ class Problem(JSONResponse):
         *,
         problems: Sequence[str] = (),
         argument: str | None = None,
+        error: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         """Say it.
@@ -55,6 +57,7 @@ class Problem(JSONResponse):
             detail: What was found, what was expected and what to do next.
             problems: The same, one by one, where there are several.
             argument: The argument that it is about.
+            error: The name of the class of the error, by which `wtb.client` raises it again.
             headers: Further headers of the response.
         """
         content: ProblemDocument = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
@@ -62,6 +65,8 @@ class Problem(JSONResponse):
             content["problems"] = list(problems)
         if argument is not None:
             content["argument"] = argument
+        if error is not None:
+            content["error"] = error
         super().__init__(content, status, headers)
 
 
@@ -69,4 +74,4 @@ def problem_of(error: WTBError) -> Problem:
     """Return the response for an error that WTB raised deliberately."""
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     problems = error.problems if isinstance(error, InputError) else ()
-    return Problem(status, str(error), problems=problems, argument=error.argument)
+    return Problem(status, str(error), problems=problems, argument=error.argument, error=type(error).__name__)

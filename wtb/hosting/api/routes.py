@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from wtb.core.documents.events import EventDocument
 from wtb.display.json_text import cells_as_json
 from wtb.display.views.progress import Watch
-from wtb.operations.control.breakpoints import Breakpoints
-from wtb.operations.control.pause_cancel import Cancelled, Paused
 from wtb.operations.control.questions import Questions
-from wtb.operations.inspection.log import Log
 from wtb.operations.inspection.sweeps import Cells
-from wtb.operations.registry import OPERATIONS, Operation
+from wtb.operations.registry import OPERATIONS, Operation, Permission
 
 PREFIX = "/api/v1"
 
@@ -40,6 +38,7 @@ class Route:
         name: The operation's, in the registry.
         present: Makes the document of what the operation returns; by default that is one.
         left_out: Arguments of the operation that a request cannot give.
+        preview: What the operation would do is asked, and nothing is done.
     """
 
     method: str
@@ -47,11 +46,27 @@ class Route:
     name: str
     present: Callable[[Any], Any] = _as_it_is
     left_out: frozenset[str] = frozenset()
+    preview: bool = False
 
     @property
     def operation(self) -> Operation:
-        """What answers."""
+        """The operation that is meant."""
         return OPERATIONS[self.name]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What answers."""
+        return self.operation.preview_function if self.preview else self.operation.function
+
+    @property
+    def needs(self) -> Permission:
+        """What whoever asks must be allowed to do."""
+        return Permission.read if self.preview else self.operation.needs
+
+    @property
+    def summary(self) -> str:
+        """What it does, in one sentence."""
+        return f"Say what this would do: {self.operation.summary}" if self.preview else self.operation.summary
 
 
 T = TypeVar("T")
@@ -66,41 +81,36 @@ def _cells(found: Cells) -> Lines:
     return Lines(cells_as_json(found.cells), "application/json")
 
 
-def _events(found: Log) -> Lines:
+def _events(found: Iterator[EventDocument]) -> Lines:
     from orjson import dumps
 
-    return Lines((dumps(event, default=str).decode() + "\n" for event in found.events), "application/x-ndjson")
+    return Lines((dumps(event, default=str).decode() + "\n" for event in found), "application/x-ndjson")
 
 
 def _questions(found: Questions) -> Any:
     if found.question is not None:
         return found.question
-    return {"approvals": list(found.each), "groups": list(found.groups)}
+    return {
+        "approvals": list(found.each),
+        "more": found.more,
+        "groups": list(found.groups),
+        "more_groups": found.more_groups,
+    }
 
 
 def _watched(found: Watch) -> Any:
     return found.look()
 
 
-def _paused(done: Paused) -> Any:
-    target = done.target
-    return {"kind": target.kind, "id": target.id, "status": done.status, "paused": list(done.paused)}
-
-
-def _cancelled(done: Cancelled) -> Any:
-    return {"kind": done.target.kind, "id": done.target.id, "cells": done.cells, "already": done.already}
-
-
-def _breakpoints(changed: Breakpoints) -> Any:
-    return {"sweep": changed.sweep, "breakpoints": list(changed.breakpoints)}
-
-
 # What several paths have: a reference may be to a sweep or to an execution.
-def _both(method: str, rest: str, name: str, present: Callable[[Any], Any] = _as_it_is) -> tuple[Route, ...]:
-    return tuple(Route(method, f"/{kind}/{{ref}}{rest}", name, present) for kind in ("sweeps", "executions"))
+def _both(
+    method: str, rest: str, name: str, present: Callable[[Any], Any] = _as_it_is, *, preview: bool = False
+) -> tuple[Route, ...]:
+    paths = [f"/{kind}/{{ref}}{rest}" for kind in ("sweeps", "executions")]
+    return tuple(Route(method, path, name, present, preview=preview) for path in paths)
 
 
-_FOLLOWING = frozenset({"follow", "interval_s", "cases"})
+_FOLLOWING = frozenset({"follow", "interval_s"})
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps", "list", _under("sweeps")),
@@ -117,9 +127,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{before}/compare/{after}", "compare", left_out=frozenset({"margin"})),
     Route("GET", "/executions/{ref}/history", "history"),
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
-    *_both("POST", "/pause", "pause", _paused),
-    *_both("POST", "/cancel", "cancel", _cancelled),
-    *_both("POST", "/breakpoints", "break", _breakpoints),
+    *_both("POST", "/pause", "pause"),
+    *_both("POST", "/cancel", "cancel"),
+    *_both("GET", "/cancel", "cancel", preview=True),
+    *_both("POST", "/breakpoints", "break"),
     Route("GET", "/approvals", "approvals", _questions),
     Route("GET", "/costs", "costs", left_out=frozenset({"ref"})),
     Route("GET", "/baselines", "baseline list", _under("baselines")),

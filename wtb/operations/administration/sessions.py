@@ -67,13 +67,28 @@ def change_session(context: Context, name: str, limits: Amounts) -> Quota:
 
 @checked
 def list_sessions(context: Context, *, archived: bool = False) -> list[SessionDocument]:
-    """List sessions by name with what they use and what they may use; with `archived` those that are, too."""
+    """List sessions with what they use and what they may use.
+
+    Args:
+        context: Where they are.
+        archived: Those that are archived, too.
+
+    Returns:
+        A document for each, by name.
+    """
     return session_documents(context.database, archived=archived)
 
 
 @checked
 def describe_session(context: Context, name: str) -> OneSessionDocument:
     """Return a session with its sweeps by status, what it uses, and who holds its slots.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        Its document.
 
     Raises:
         InputError: If there is no such session.

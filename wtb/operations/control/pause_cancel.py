@@ -16,7 +16,7 @@ from wtb.store.control import sweeps
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
-from wtb.store.read.references import ExecutionTarget, Target, find_target
+from wtb.store.read.references import ExecutionTarget, TargetKind, find_target
 from wtb.store.rows import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
@@ -45,14 +45,18 @@ class Paused:
     """What `pause` did.
 
     Attributes:
-        target: What was to be paused.
+        kind: Of what was to be paused: `sweep` or `execution`.
+        id: Its id.
+        name: What messages call it.
         already: Why it had been paused before; None if it was not.
         paused: Ids of executions that are paused now, of an execution and what it forked into; empty for a sweep.
         running: Those that pause as soon as their nodes have ended.
-        status: How the target stands now. Of an execution that was quicker it is the status in which it ended.
+        status: How it stands now. Of an execution that was quicker it is the status in which it ended.
     """
 
-    target: Target
+    kind: TargetKind
+    id: str
+    name: str
     status: str
     already: str | None = None
     paused: tuple[str, ...] = ()
@@ -83,21 +87,23 @@ def pause(context: Context, ref: str, *, reason: Reason | None = None, now: bool
     if now:
         raise InputError(f"only the nodes of one execution can be ended at once, and {ref!r} is a sweep; cancel it")
     if row.status == "paused":
-        return Paused(target, "paused", already=row.reason)
+        return Paused(target.kind, target.id, str(target), "paused", already=row.reason)
     if row.status not in ("pending", "running"):
         raise ConflictError(f"{target} is {row.status}: there is nothing to pause")
     if row.status == "pending" and not row.queued:
         raise ConflictError(f"{target} has not begun: there is nothing to pause")
     sweeps.pause(context.database, target.id, reason=context.because(reason), by=context.by)
-    return Paused(target, "paused")
+    return Paused(target.kind, target.id, str(target), "paused")
 
 
 def _pause_execution(context: Context, target: ExecutionTarget, reason: str | None, now: bool) -> Paused:
     if target.row.status == "paused":
-        return Paused(target, "paused", already=target.row.reason)
+        return Paused(target.kind, target.id, str(target), "paused", already=target.row.reason)
     line = pause_and_wait(context, target.id, reason=reason, at_once=now)
     return Paused(
-        target,
+        target.kind,
+        target.id,
+        str(target),
         line[0].status,
         paused=tuple(row.id for row in line if row.status == "paused"),
         running=tuple(_running(context.database, row.id) for row in line if row.status == "running"),
@@ -163,13 +169,17 @@ class Cancelled:
     """What `cancel` did, or would do.
 
     Attributes:
-        target: What is cancelled.
+        kind: Of what is cancelled: `sweep` or `execution`.
+        id: Its id.
+        name: What messages call it.
         cells: How many cells have no other outcome any more; of a fork, which owns none, 0.
         is_fork: Whether it is an execution that a person forked.
         already: Why it had been cancelled before; None if it was not.
     """
 
-    target: Target
+    kind: TargetKind
+    id: str
+    name: str
     cells: int
     is_fork: bool = False
     already: str | None = None
@@ -188,13 +198,16 @@ def preview_cancel(context: Context, ref: str) -> Cancelled:
         execution = target.row
         if execution.status not in OPEN_EXECUTIONS:
             raise store.impossible(execution, "cancelled")
-        return Cancelled(target, len(execution.combinations), is_fork=execution.choices is not None)
+        return Cancelled(
+            target.kind, target.id, str(target), len(execution.combinations), is_fork=execution.choices is not None
+        )
     row = target.row
     if row.status == "completed":
         raise ConflictError(f"{target} is completed: there is nothing to cancel (`wtb delete` removes it)")
     counts = queries.cell_counts(context.database, target.id)
     cells = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
-    return Cancelled(target, cells, already=row.reason if row.status == "cancelled" else None)
+    already = row.reason if row.status == "cancelled" else None
+    return Cancelled(target.kind, target.id, str(target), cells, already=already)
 
 
 @checked
@@ -216,8 +229,8 @@ def cancel(context: Context, ref: str, *, reason: Reason | None = None) -> Cance
     found = preview_cancel(context, ref)
     if found.already is not None:
         return found
-    end = sweeps.cancel if found.target.kind == "sweep" else store.cancel
-    cells = end(context.database, found.target.id, reason=context.because(reason), by=context.by)
+    end = sweeps.cancel if found.kind == "sweep" else store.cancel
+    cells = end(context.database, found.id, reason=context.because(reason), by=context.by)
     return replace(found, cells=cells)
 
 

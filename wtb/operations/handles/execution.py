@@ -96,7 +96,7 @@ class ExecutionHandle(TargetHandle):
     def _looks(self) -> Iterator[Look]:
         if (background := self._background) is not None:
             while not background.wait():
-                yield Look(background.progress, goes_on=True)
+                yield Look(background.progress, goes_on=True, ended=Ended("running"))
             if self._background is background:
                 self._background = None  # it may go on elsewhere now
             background.check()

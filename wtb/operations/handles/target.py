@@ -224,7 +224,7 @@ class TargetHandle(ABC):
             Events, read as they are taken.
         """
         sweep, execution = self._events_of()
-        return log(self._context, sweep, severity=severity, kinds=kinds, execution=execution, cases=cases).events
+        return log(self._context, sweep, severity=severity, kinds=kinds, execution=execution, cases=cases)
 
     @documented_by(count_events)
     def count_events(self, *, severity: str = "debug", kinds: Sequence[str] = ()) -> list[EventCount]:

@@ -41,6 +41,9 @@ def tree(context: Context, ref: str, *, case: str | None = None, limit: Count = 
         case: Of a sweep: only executions of the case with this id.
         limit: Of a sweep: at most this many lines.
 
+    Returns:
+        The document, as `wtb tree --format json` prints it.
+
     Raises:
         InputError: If there is no such sweep, execution or case.
     """
@@ -61,6 +64,9 @@ def diff(context: Context, a: str, b: str) -> DiffDocument:
         context: Where.
         a: The id of one, or the beginning of it.
         b: That of the other.
+
+    Returns:
+        The document, as `wtb diff --format json` prints it.
 
     Raises:
         InputError: If there is no such execution or checkpoint.

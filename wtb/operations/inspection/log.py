@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -14,6 +14,7 @@ from wtb.core.errors import InputError, NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
+from wtb.operations.inspection.ends import DECISIVE, Death, Ends
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position
 from wtb.store.read import details, queries
@@ -23,28 +24,7 @@ from wtb.store.runs.leases import sweep_statuses
 SEVERITIES: Final = ("debug", "info", "warning", "error")
 
 _PAGE = 1000
-_ENDS = ("sweep.", "execution.imported")  # what is imported has ended, or is paused, without an event of its sweep
-_OPEN = ("pending", "running")
-# Of an execution: after which events it does not go on by itself, and after which it does.
-_STOPS = (
-    *(f"execution.{status}" for status in ("completed", "failed", "cancelled", "forked", "paused", "waiting")),
-    *(f"execution.{how}" for how in ("rolled_back", "redone", "superseded", "imported")),
-)
-_GOES_ON = ("execution.started", "execution.resumed", "approval.answered", "node_run.started")
 _MOST_KNOWN = 100_000  # executions whose cases are remembered
-
-
-@dataclass(frozen=True)
-class Log:
-    """The events of a sweep.
-
-    Attributes:
-        combinations: Of each combination the variant by node; events name combinations by their number here.
-        events: The oldest first, read as they are taken.
-    """
-
-    combinations: Sequence[Mapping[str, str]]
-    events: Iterator[EventDocument]
 
 
 @checked
@@ -58,8 +38,8 @@ def log(
     follow: bool = False,
     interval_s: Interval = 0.5,
     cases: bool = False,
-) -> Log:
-    """Return the events of a sweep, the oldest first.
+) -> Iterator[EventDocument]:
+    """Return the events of a sweep, the oldest first, read as they are taken.
 
     Args:
         context: Where; it is reported if the process that runs the sweep has died meanwhile.
@@ -69,19 +49,22 @@ def log(
         execution: Only events of this execution: its id, or the beginning of it.
         follow: Wait for more until the sweep ends or pauses, or the execution does or waits for a person.
         interval_s: Seconds between two looks, if they are followed.
-        cases: Name the case of each event's execution.
+        cases: Name the case of each event's execution, and the variants of its combination.
+
+    Returns:
+        The events.
 
     Raises:
         InputError: If there is no such sweep, execution or severity.
     """
-    severities = _severities(severity)
+    severities = severities_from(severity)
     database = context.database
     sweep_id = queries.find_sweep(database, ref).id
     only = None if execution is None else queries.find_execution(database, execution).id
     pages = _waiting(_follow(context, sweep_id, only), interval_s) if follow else _pages(database, sweep_id)
     matching = (row for page in pages for row in page if _is_wanted(row, severities, kinds, only))
     events = map(_document, matching)
-    return Log(queries.choices(database, sweep_id), _with_cases(database, events) if cases else events)
+    return _with_cases(database, sweep_id, events) if cases else events
 
 
 @checked
@@ -107,7 +90,7 @@ def follow_events(
     Raises:
         InputError: If there is no such sweep, execution or severity.
     """
-    severities = _severities(severity)
+    severities = severities_from(severity)
     database = context.database
     sweep_id = queries.find_sweep(database, ref).id
     only = None if execution is None else queries.find_execution(database, execution).id
@@ -137,10 +120,20 @@ class Selection:
     sweep: str
     severities: tuple[str, ...]
     kinds: tuple[str, ...]
+    cases: bool = False
+    ends: bool = False
 
 
 @checked
-def select_events(context: Context, ref: str, *, severity: str = "debug", kinds: Sequence[str] = ()) -> Selection:
+def select_events(
+    context: Context,
+    ref: str,
+    *,
+    severity: str = "debug",
+    kinds: Sequence[str] = (),
+    cases: bool = False,
+    ends: bool = False,
+) -> Selection:
     """Return which events of a sweep are meant, for `events_after`.
 
     Args:
@@ -148,12 +141,14 @@ def select_events(context: Context, ref: str, *, severity: str = "debug", kinds:
         ref: A sweep: its id, the beginning of it, or its name.
         severity: The least that is meant, as for `log`.
         kinds: What their kinds begin with; by default all.
+        cases: Name the case and the variants of each, as for `log`.
+        ends: Those, too, by which one knows whether there is more to come; see `Ends`.
 
     Raises:
         InputError: If there is no such sweep or severity.
     """
     sweep = queries.find_sweep(context.database, ref).id
-    return Selection(sweep, tuple(_severities(severity)), tuple(sorted(set(kinds))))
+    return Selection(sweep, tuple(severities_from(severity)), tuple(sorted(set(kinds))), cases, ends)
 
 
 def events_after(
@@ -169,9 +164,9 @@ def events_after(
     """
     rows = queries.event_rows(context.database, selection.sweep, after=after, limit=_PAGE)
     read = [row for row in rows if until is None or _position(row) <= until]
-    events = [
-        _document(row) for row in read if _matches(row["kind"], row["severity"], selection.severities, selection.kinds)
-    ]
+    events = [_document(row) for row in read if _is_selected(row, selection)]
+    if selection.cases:
+        events = list(_with_cases(context.database, selection.sweep, events))
     is_last = len(read) < _PAGE
     if is_last and until is not None:
         return Page(events, until, is_last)
@@ -207,33 +202,44 @@ def count_events(
         kinds: What their kinds begin with; by default all.
         execution: Only events of this execution: its id, or the beginning of it.
 
+    Returns:
+        A kind, a severity and a count for each.
+
     Raises:
         InputError: If there is no such sweep, execution or severity.
     """
-    severities = _severities(severity)
+    severities = severities_from(severity)
     sweep_id = queries.find_sweep(context.database, ref).id
     only = None if execution is None else queries.find_execution(context.database, execution).id
     rows = details.event_counts(context.database, sweep_id, only)
     return [
         {"kind": row.kind, "severity": row.severity, "count": row.number}
         for row in rows
-        if _matches(row.kind, row.severity, severities, kinds)
+        if matches(row.kind, row.severity, severities, kinds)
     ]
 
 
-def _severities(least: str) -> Sequence[str]:
+def severities_from(least: str) -> Sequence[str]:
+    """Return a severity and those above it. Raises InputError if it is none."""
     if least in SEVERITIES:
         return SEVERITIES[SEVERITIES.index(least) :]
     near = did_you_mean(least, SEVERITIES)
     raise InputError(f"{least!r} is not a severity{near} (they are: {', '.join(SEVERITIES)})")
 
 
-def _matches(kind: str, severity: str, severities: Sequence[str], kinds: Sequence[str]) -> bool:
+def _is_selected(row: EventRow, selection: Selection) -> bool:
+    return matches(row["kind"], row["severity"], selection.severities, selection.kinds) or (
+        selection.ends and row["kind"] in DECISIVE
+    )
+
+
+def matches(kind: str, severity: str, severities: Sequence[str], kinds: Sequence[str]) -> bool:
+    """Return whether an event is of some severities, and its kind begins with one of some; none is any kind."""
     return severity in severities and (not kinds or kind.startswith(tuple(kinds)))
 
 
 def _is_wanted(row: EventRow, severities: Sequence[str], kinds: Sequence[str], execution: str | None) -> bool:
-    return _matches(row["kind"], row["severity"], severities, kinds) and execution in (None, row["execution_id"])
+    return matches(row["kind"], row["severity"], severities, kinds) and execution in (None, row["execution_id"])
 
 
 def _position(row: EventRow) -> LogPosition:
@@ -258,22 +264,20 @@ def _waiting(pages: Iterator[Sequence[EventRow] | None], interval_s: float) -> I
 def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[Sequence[EventRow] | None]:
     """Yield pages of events, and None after the last one at each look, until the end of what is followed was seen."""
     database, after = context.database, START
-    ends: list[_SweepEnd | _ExecutionEnd] = [_SweepEnd(database, sweep_id)]
-    if execution is not None:
-        ends.append(_ExecutionEnd(database, execution))
-    death = _Death(context, sweep_id)
+    only = None if execution is None else (execution, lambda: queries.find_execution(database, execution).status)
+    ends = Ends(lambda: _followed(database, sweep_id).status, only)
+    death = Death(context.report)
     while True:
-        # The status is read first: the event of the change to it is committed with it, so it will be seen.
-        for end in ends:
-            end.read_status()
+        ends.read_statuses()
         for page in _pages(database, sweep_id, after):
             after = _position(page[-1])
-            for end in ends:
-                end.see(page)
+            ends.see((row["kind"], row["execution_id"]) for row in page)
             yield page
-        if any(end.is_seen for end in ends):
+        if ends.are_seen:
             return
-        death.look()
+        row = _followed(database, sweep_id)
+        if row.status == "running":
+            death.look(status_document(database, row))
         yield None
 
 
@@ -284,68 +288,10 @@ def _followed(database: Database, sweep_id: str) -> SweepRow:
         raise NotFound(f"sweep {sweep_id} was deleted while it was followed, and its events with it") from None
 
 
-class _SweepEnd:
-    """Whether the event that says how a sweep has ended, or that it has paused, was seen."""
-
-    def __init__(self, database: Database, sweep_id: str) -> None:
-        self._database = database
-        self._sweep_id = sweep_id
-        self._status = self._kind = ""
-
-    def read_status(self) -> None:
-        """Raises NotFound if the sweep was deleted."""
-        self._status = _followed(self._database, self._sweep_id).status
-
-    def see(self, page: Sequence[EventRow]) -> None:
-        self._kind = next((row["kind"] for row in reversed(page) if row["kind"].startswith(_ENDS)), self._kind)
-
-    @property
-    def is_seen(self) -> bool:
-        return self._status not in _OPEN and self._kind in (f"sweep.{self._status}", "execution.imported")
-
-
-class _ExecutionEnd:
-    """Whether the event that says how an execution has ended, that it has paused or that it waits was seen."""
-
-    def __init__(self, database: Database, execution_id: str) -> None:
-        self._database = database
-        self._execution_id = execution_id
-        self._status = self._kind = ""
-
-    def read_status(self) -> None:
-        self._status = queries.find_execution(self._database, self._execution_id).status
-
-    def see(self, page: Sequence[EventRow]) -> None:
-        for row in page:
-            if row["execution_id"] == self._execution_id and row["kind"] in _STOPS + _GOES_ON:
-                self._kind = row["kind"]
-
-    @property
-    def is_seen(self) -> bool:
-        return self._status not in _OPEN and self._kind in _STOPS
-
-
-class _Death:
-    """Reports once that the process that ran a sweep has died."""
-
-    def __init__(self, context: Context, sweep_id: str) -> None:
-        self._context = context
-        self._sweep_id = sweep_id
-        self._reported = False
-
-    def look(self) -> None:
-        row = _followed(self._context.database, self._sweep_id)
-        if self._reported or row.status != "running":
-            return
-        found = status_document(self._context.database, row)
-        if any(owner["state"] == "dead" for owner in found["owners"]) and found["next"] is not None:
-            self._context.report(f"{found['next']['why']}; continue with: {found['next']['command']}")
-            self._reported = True
-
-
-def _with_cases(database: Database, events: Iterator[EventDocument]) -> Iterator[EventDocument]:
-    """Yield events with the case of their execution, each looked up once."""
+def _with_cases(database: Database, sweep_id: str, events: Iterable[EventDocument]) -> Iterator[EventDocument]:
+    """Yield events with the case of their execution, looked up once, and the variants of their combination."""
     known: dict[str, str] = {}
+    choices = queries.choices(database, sweep_id)
     for event in events:
         execution = event["execution"]
         if execution is not None and execution not in known:
@@ -354,6 +300,9 @@ def _with_cases(database: Database, events: Iterator[EventDocument]) -> Iterator
             case, repeat = details.execution_case(database, execution)
             known[execution] = f"{case} (repeat {repeat})" if repeat else case
         event["case"] = None if execution is None else known[execution]
+        number = event["data"].get("combination")
+        if isinstance(number, int) and 0 <= number < len(choices):
+            event["choices"] = choices[number]
         yield event
 
 

@@ -82,6 +82,9 @@ def status(context: Context, ref: str) -> StatusDocument | StandingDocument:
         context: Where.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
 
+    Returns:
+        The document, as `wtb status --format json` prints it.
+
     Raises:
         InputError: If there is no such sweep or execution.
     """
@@ -100,6 +103,9 @@ def show(context: Context, ref: str, *, calls: bool = False) -> SummaryDocument 
         context: Where.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
         calls: Of an execution: its model and tool calls, too.
+
+    Returns:
+        The document, as `wtb show --format json` prints it.
 
     Raises:
         InputError: If there is no such sweep or execution, or for the calls of a sweep.
@@ -139,6 +145,9 @@ def cells(
         statuses: Only cells of these, such as `failed`.
         case: Only cells of the case with this id.
         limit: At most this many.
+
+    Returns:
+        The cells, and what their columns are called.
 
     Raises:
         InputError: If there is no such sweep, status or case.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wtb.config.broker import Broker, has_client
 from wtb.config.stack_file import broker_url
 from wtb.core.arguments.checking import checked
-from wtb.display.views.progress import Watch
+from wtb.display.views.progress import Standing, Watch
 from wtb.operations.context import Context
 from wtb.store.read.queries import find_sweep
 
@@ -25,7 +25,7 @@ def watch(context: Context, ref: str | None = None) -> Watch:
         InputError: If there is no such sweep, or the broker that was named cannot be used.
     """
     sweep_id = None if ref is None else str(find_sweep(context.database, ref).id)
-    return Watch(context.database, sweep_id, _broker(context.broker))
+    return Watch(Standing(context.database, sweep_id, _broker(context.broker)).read, sweep_id)
 
 
 def _broker(url: str | None) -> Broker | None:

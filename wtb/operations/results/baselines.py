@@ -117,7 +117,14 @@ def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress 
 
 @checked
 def list_baselines(context: Context, *, session: str | None = None) -> list[BaselineDocument]:
-    """List the baselines of a session; None for that of the context, or for all if it has none.
+    """List the baselines of a session, or all.
+
+    Args:
+        context: Where they are.
+        session: Only those of this session; None for that of the context, or for all if it has none.
+
+    Returns:
+        A document for each.
 
     Raises:
         InputError: If there is no such session.
@@ -136,6 +143,9 @@ def show_baseline(context: Context, name: str, *, session: str | None = None) ->
         context: Where it is.
         name: The baseline's name.
         session: Its session; by default that of the context, or of the environment.
+
+    Returns:
+        Its document.
 
     Raises:
         InputError: If there is no such baseline.

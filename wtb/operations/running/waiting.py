@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wtb.core.arguments.checking import checked
@@ -12,7 +13,7 @@ from wtb.display.views.progress import crew
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.execution.state import Progress, ended_cells
 from wtb.operations.context import Context
-from wtb.operations.running.local import Ran, ShowProgress
+from wtb.operations.running.local import ShowProgress
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.references import Target, find_target
@@ -21,11 +22,12 @@ from wtb.store.runs import leases
 
 LOOK_S = 0.2  # between two looks at a sweep's status
 COUNT_SHARE = 0.1  # of the time that counting its cells may take
+_DELETED = "deleted"
 PATIENCE_S = 5.0  # without a worker, before that is reported
 
 
 @checked
-def wait(context: Context, ref: str, *, timeout: Seconds | None = None, progress: ShowProgress | None = None) -> Ran:
+def wait(context: Context, ref: str, *, timeout: Seconds | None = None, progress: ShowProgress | None = None) -> Ended:
     """Wait until a sweep or an execution ends, pauses or waits for a person. Ending the wait does not end the sweep.
 
     Args:
@@ -35,22 +37,15 @@ def wait(context: Context, ref: str, *, timeout: Seconds | None = None, progress
         progress: Called several times a second with how far the sweep is.
 
     Returns:
-        The sweep, and how what was waited for ended.
+        How what was waited for ended, or stands when the time is up.
 
     Raises:
         InputError: If there is no such sweep or execution, or it was deleted meanwhile.
     """
-    ends = None if timeout is None else time.monotonic() + timeout
-    target = find_target(context.database, ref)
-    for look in looks(context, ref, count=progress is not None):
-        if progress is not None:
-            progress(look.progress)
-        if not look.goes_on or (ends is not None and time.monotonic() >= ends):
-            break
-        time.sleep(LOOK_S)
-    row = _sweep_of(context.database, target)
-    standing = row if target.kind == "sweep" else queries.find_execution(context.database, target.id)
-    return Ran(row, Ended(standing.status, standing.reason))
+    ended = wait_by(looks(context, ref, count=progress is not None), LOOK_S, timeout, progress)
+    if ended.status == _DELETED:
+        find_target(context.database, ref)
+    return ended
 
 
 @dataclass(frozen=True)
@@ -60,10 +55,37 @@ class Look:
     Attributes:
         progress: How far the sweep is.
         goes_on: Whether it will go on by itself.
+        ended: How it stands, or has ended.
     """
 
     progress: Progress
     goes_on: bool
+    ended: Ended
+
+
+def wait_by(looks: Iterable[Look], pause_s: float, timeout: float | None, progress: ShowProgress | None) -> Ended:
+    """Take looks until one says that nothing goes on any more.
+
+    Args:
+        looks: The looks.
+        pause_s: Seconds between two of them.
+        timeout: Seconds to wait at most; None for as long as it takes.
+        progress: Called at each look with how far the sweep is.
+
+    Returns:
+        How it stands by the last of them.
+    """
+    ends = math.inf if timeout is None else time.monotonic() + timeout
+    ended = Ended("pending")
+    for look in looks:
+        ended = look.ended
+        if progress is not None:
+            progress(look.progress)
+        rest = ends - time.monotonic()
+        if not look.goes_on or rest <= 0:
+            break
+        time.sleep(min(pause_s, rest))
+    return ended
 
 
 @checked
@@ -87,10 +109,11 @@ def looks(context: Context, ref: str, *, count: bool = True) -> Iterator[Look]:
     sweep = _sweep_of(context.database, target)
     counts, absence = _Counts(context.database, sweep.id, sweep.cells), _Absence(context)
     while True:
-        is_open = _is_open(context.database, target, sweep)
+        standing = _standing(context.database, target)
+        is_open = standing.status in ("pending", "running") and leases.runs_now(context.database, sweep)
         if count:
             counts.refresh()
-        yield Look(counts.progress, is_open)
+        yield Look(counts.progress, is_open, standing)
         if not is_open:
             return
         if sweep.queued:
@@ -101,13 +124,12 @@ def _sweep_of(database: Database, target: Target) -> SweepRow:
     return queries.find_sweep(database, target.id if target.kind == "sweep" else target.row.sweep_id)
 
 
-def _is_open(database: Database, target: Target, sweep: SweepRow) -> bool:
-    """Return whether it will go on by itself."""
-    if target.kind == "sweep":
-        status, _ = leases.sweep_statuses(database, [target.id]).get(target.id, ("deleted", None))
-    else:
-        status = queries.find_execution(database, target.id).status
-    return status in ("pending", "running") and leases.runs_now(database, sweep)
+def _standing(database: Database, target: Target) -> Ended:
+    """Return how it stands."""
+    if target.kind == "execution":
+        row = queries.find_execution(database, target.id)
+        return Ended(row.status, row.reason)
+    return Ended(*leases.sweep_statuses(database, [target.id]).get(target.id, (_DELETED, None)))
 
 
 class _Counts:

@@ -95,7 +95,15 @@ def add_schedule(
 
 @checked
 def list_schedules(context: Context, session: str | None = None) -> list[ScheduleDocument]:
-    """List schedules with their next and last fires: those of a session, by default the context's, or all."""
+    """List schedules with their next and last fires.
+
+    Args:
+        context: Where they are.
+        session: Only those of this session; None for that of the context, or for all if it has none.
+
+    Returns:
+        A document for each.
+    """
     found = store.all_schedules(context.database, session or context.session)
     return [schedule_document(context.database, one) for one in found]
 
@@ -103,6 +111,13 @@ def list_schedules(context: Context, session: str | None = None) -> list[Schedul
 @checked
 def show_schedule(context: Context, name: str) -> ScheduleDocument:
     """Return when a schedule runs next, what it runs, and how its last fire ended.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        Its document.
 
     Raises:
         InputError: If there is no such schedule.
@@ -131,6 +146,13 @@ class ScheduleStatus:
 def pause_schedule(context: Context, name: str) -> ScheduleStatus:
     """Make no fires of a schedule until it is resumed; what runs already goes on.
 
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        How it stands now, and whether it stood otherwise before.
+
     Raises:
         InputError: If there is no such schedule.
     """
@@ -141,6 +163,13 @@ def pause_schedule(context: Context, name: str) -> ScheduleStatus:
 @checked
 def resume_schedule(context: Context, name: str) -> ScheduleStatus:
     """Make fires of a schedule again, from now on: what its pause left out is skipped.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        How it stands now, and whether it stood otherwise before.
 
     Raises:
         InputError: If there is no such schedule.

@@ -10,6 +10,8 @@ from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows import ExecutionRow, SweepRow
 
+TargetKind = Literal["sweep", "execution"]
+
 
 class SweepTarget(NamedTuple):
     """A sweep that somebody named.

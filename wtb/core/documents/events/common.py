@@ -12,7 +12,11 @@ Scores = dict[str, float | str | None]
 
 
 class Event(TypedDict):
-    """What all events have. `case` is there if it was asked for, None where the event is of no execution."""
+    """What all events have.
+
+    `case` is there if it was asked for, None where the event is of no execution; so is `choices`, the variant by node
+    of the combination whose number the event has.
+    """
 
     id: int
     at: str
@@ -20,3 +24,4 @@ class Event(TypedDict):
     sweep: str
     execution: str | None
     case: NotRequired[str | None]
+    choices: NotRequired[dict[str, str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from wtb.core.documents.events import executions, nodes, sweeps
@@ -213,11 +213,10 @@ _SAYS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def event_text(kind: str, data: Mapping[str, object], choices: Sequence[Mapping[str, str]] = ()) -> str:
-    """What an event says, on one line. `choices`: the combinations of the sweep by number."""
-    number = data.get("combination")
-    if isinstance(number, int) and 0 <= number < len(choices):
-        data = {**data, "combination": chosen(choices[number])}
+def event_text(kind: str, data: Mapping[str, object], choices: Mapping[str, str] | None = None) -> str:
+    """What an event says, on one line. `choices`: those of the combination whose number it has."""
+    if choices is not None:
+        data = {**data, "combination": chosen(choices)}
     say = _SAYS.get(kind)
     try:
         text = say(data) if say is not None else f"{kind}{_others(data)}"

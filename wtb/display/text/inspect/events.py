@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 from wtb.core import texts
 from wtb.core.documents.events import EventCountsDocument, EventDocument
@@ -10,12 +10,10 @@ from wtb.core.documents.events.texts import event_text
 from wtb.display.tables import grid, wrapped
 
 
-def lines(
-    events: Iterable[EventDocument], choices: Sequence[Mapping[str, str]], width: int, color: bool = False
-) -> Iterator[str]:
+def lines(events: Iterable[EventDocument], width: int, color: bool = False) -> Iterator[str]:
     """Time, severity, case and words of each event; the date where it changes.
 
-    An event may say its `case` beside what the log holds. choices: the combinations of the sweep by number.
+    An event may say its `case` and its `choices` beside what the log holds.
     """
     day = ""
     for event in events:
@@ -25,7 +23,8 @@ def lines(
             yield date
         front = f"{texts.clock(event['at'])}  {event['severity']:<7}  "
         case = f"{event['case']}: " if event.get("case") else ""
-        found = wrapped(case + event_text(event["kind"], event["data"], choices), width, " " * len(front))
+        text = event_text(event["kind"], event["data"], event.get("choices"))
+        found = wrapped(case + text, width, " " * len(front))
         yield texts.colored(front, event["severity"], color) + found[0].lstrip()
         yield from found[1:]
 

@@ -1,0 +1,224 @@
+"""What a server answers, as who asks it sees it: the errors of operations, what is asked again, and versions."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import pytest
+
+from wtb.client import Client
+from wtb.core import errors
+from wtb.core.errors import AccessDenied, InputError, NotFound, ServerError, WTBError
+from wtb.core.version import __version__
+from wtb.hosting.api.problems import problem_of
+from wtb.hosting.client import answers
+from wtb.hosting.client.answers import check, check_version
+from wtb.hosting.client.requests import KEY
+from wtb.hosting.client.stream import Filter, Lines, Stream
+
+TREE = sorted(
+    {found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, WTBError)},
+    key=lambda kind: kind.__name__,
+)
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_an_error_is_raised_again_with_its_class_and_its_words(kind: type[WTBError]) -> None:
+    texts = ["one thing is wrong", "and another"] if issubclass(kind, InputError) else ["one thing is wrong"]
+    raised = kind(*texts, argument="limit")
+    sent = problem_of(raised)
+    response = httpx.Response(sent.status_code, headers={"Content-Type": sent.media_type}, content=sent.body)
+    with pytest.raises(WTBError) as found:
+        check("http://there", response)
+    assert type(found.value) is kind
+    assert (str(found.value), found.value.argument, found.value.exit_code) == (str(raised), "limit", kind.exit_code)
+    if isinstance(found.value, InputError):
+        assert found.value.problems == tuple(texts)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (401, {"detail": "the token is missing"}, AccessDenied, "http://there: the token is missing"),
+        (403, {"detail": "token 'ann' may read"}, AccessDenied, "http://there: token 'ann' may read"),
+        (400, {"detail": "no", "problems": ["limit: no", "since: no"]}, InputError, "limit: no\nsince: no"),
+        (500, {"detail": "this is a fault of the server"}, ServerError, "http://there: this is a fault of the server"),
+        (413, {"detail": "the body is too large"}, ServerError, "http://there: the body is too large"),
+    ],
+)
+def test_what_a_server_says_itself_is_an_error_too(status: int, body: Any, kind: type[WTBError], words: str) -> None:
+    response = httpx.Response(status, headers={"Content-Type": "application/problem+json"}, content=json.dumps(body))
+    with pytest.raises(kind) as found:
+        check("http://there", response)
+    assert str(found.value) == words
+
+
+def test_a_page_of_something_else_is_no_answer() -> None:
+    with pytest.raises(ServerError, match="answers HTTP 404 Not Found, and not as `wtb serve` does"):
+        check("http://there", httpx.Response(404, text="<html>nginx</html>"))
+
+
+@pytest.mark.parametrize(
+    ("server", "own", "said"),
+    [
+        ("1.4.0", "1.4.9", None),
+        ("1.5.0", "1.4.9", "what is new there is not known here"),
+        ("1.3.2", "1.4.0", "it may not know all that is asked"),
+    ],
+)
+def test_another_minor_version_is_told(server: str, own: str, said: str | None) -> None:
+    found = check_version("http://there", server, own)
+    assert found is None if said is None else found is not None and said in found
+
+
+@pytest.mark.parametrize("server", ["2.0.0", "0.9.1"])
+def test_another_major_version_is_refused_with_what_to_do(server: str) -> None:
+    with pytest.raises(ServerError, match=rf"pip install 'workflow-test-bench\[client\]=={server[0]}\.\*'"):
+        check_version("http://there", server, "1.4.0")
+
+
+class Scripted:
+    """A server that answers as it is told, one status after the other, and notes what it was asked."""
+
+    def __init__(self, version: str = __version__) -> None:
+        self.statuses: list[int] = []
+        self.asked: list[tuple[str, str | None]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                health = self.path.endswith("/health")
+                self._answer(200 if health else outer._next(self), {"version": version, "sweeps": []})
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(outer._next(self), {"sweep": "s", "breakpoints": []})
+
+            def _answer(self, status: int, document: Any) -> None:
+                body = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def _next(self, request: BaseHTTPRequestHandler) -> int:
+        self.asked.append((request.command, request.headers[KEY]))
+        return self.statuses.pop(0) if self.statuses else 200
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    monkeypatch.setattr(answers, "FIRST_PAUSE_S", 0.0)
+    made = Scripted()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(scripted: Scripted) -> Iterator[Client]:
+    with Client(scripted.url, token="any") as made:
+        yield made
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_what_reads_is_asked_again_while_the_server_is_away(scripted: Scripted, client: Client, status: int) -> None:
+    scripted.statuses = [status, status]
+    assert client.sweeps() == []
+    assert len(scripted.asked) == 3
+
+
+def test_it_is_not_asked_for_ever(scripted: Scripted, client: Client) -> None:
+    scripted.statuses = [503] * 100
+    with pytest.raises(ServerError):
+        client.sweeps()
+    assert len(scripted.asked) == answers.ATTEMPTS
+
+
+def test_what_changes_something_is_not_sent_again_to_a_server_that_does_not_know_its_key(
+    scripted: Scripted, client: Client
+) -> None:
+    scripted.statuses = [503]
+    with pytest.raises(ServerError):
+        client.set_breakpoints("s", clear=True)
+    ((method, key),) = scripted.asked
+    assert method == "POST"
+    assert key
+
+
+def test_a_server_that_is_not_there_is_told(scripted: Scripted) -> None:
+    with pytest.raises(ServerError, match=r"out of reach .*is `wtb serve` running there\?"):
+        Client("http://127.0.0.1:9", token="any").sweeps()
+
+
+def test_a_server_of_another_version_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    major, minor, *_ = __version__.split(".")
+    other, told = Scripted(f"{major}.{int(minor) + 1}.0"), list[str]()
+    with Client(other.url, token="any", warn=told.append) as client:
+        client.sweeps()
+        client.sweeps()
+    other.close()
+    (line,) = told
+    assert "what is new there is not known here" in line
+
+
+def test_no_request_follows_where_the_major_version_is_another() -> None:
+    other = Scripted("999.0.0")
+    with Client(other.url, token="any") as client, pytest.raises(ServerError, match="do not go together"):
+        client.set_breakpoints("s", clear=True)
+    other.close()
+    assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    "url", ["bench.example.org", "ftp://there", "http://", "http://ann:secret@there", "http://x?y=1"]
+)
+def test_what_is_no_server_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match=r"expected a URL|no password and no arguments"):
+        Client(url, token="any")
+
+
+# Streams
+
+
+def test_a_message_that_was_cut_off_is_forgotten_and_asked_for_again() -> None:
+    stream = Stream("s", Filter(), None)
+    first = [*stream.taken(["retry: 50", "", "id: 0-1", 'data: {"events": [{"id": 1}]}', "", "id: 0-2", "data: {"])]
+    assert [one and one.id for one in first] == ["0-1"]
+    assert stream.request().headers["Last-Event-ID"] == "0-1"
+    again = [*stream.taken(["id: 0-2", 'data: {"events": [{"id": 2}]}', "", ": nothing new"])]
+    assert [one and one.events for one in again] == [[{"id": 2}], None]
+
+
+def test_lines_end_at_line_feeds_alone() -> None:
+    text = 'data: {"x": "\u2028 \x85 \x0b"}\n\nid: ä\n'.encode()
+    lines = Lines()
+    cut = [line for at in range(len(text)) for line in lines.add(text[at : at + 1])]
+    assert cut == ['data: {"x": "\u2028 \x85 \x0b"}', "", "id: ä"]
+
+
+def test_a_stream_ends_where_the_server_refuses_and_goes_on_where_it_is_away() -> None:
+    stream = Stream("s", Filter(), None)
+    assert stream.pause("http://there", httpx.ConnectError("refused")) > 0
+    assert stream.pause("http://there", httpx.Response(503)) > 0
+    refusal = problem_of(NotFound("there is no sweep 's'"))
+    response = httpx.Response(404, headers={"Content-Type": refusal.media_type}, content=refusal.body)
+    with pytest.raises(NotFound, match="there is no sweep 's'"):
+        stream.pause("http://there", response)

@@ -1,0 +1,228 @@
+"""`wtb --server URL`: what is read through a server is what is read in its database, to the last character."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.hosting.api.serving import TOKEN, Server
+from tests.support.project import FLOW, SWEEP, Outcome, Project
+
+ASKS = """
+from wtb import Workflow
+
+wf = Workflow("asking", state=dict)
+
+
+@wf.node
+def review(state, ctx):
+    return {"answer": ctx.ask(f"Send {state['x']}?", options=["yes", "no"]).choice}
+
+
+wf.entry(review)
+"""
+ASKING = "sweep: asking\nworkflow: asks:wf\ncases: cases.jsonl\nvary: {review: all}\n"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A folder with a database that a server has, and a folder with nothing, where its token is all there is."""
+
+    project: Project
+    laptop: Project
+    server: Server
+    names: dict[str, str]
+
+    def here(self, *args: str) -> Outcome:
+        return self.project.inside(*args)
+
+    def through_server(self, *args: str, **env: str) -> Outcome:
+        given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN, **env}
+        return self.laptop.inside(*args, env=given)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    project = Project(tmp_path_factory.mktemp("served"))
+    laptop = Project(tmp_path_factory.mktemp("laptop"))
+    files = {"flow.py": FLOW, "sweep.yaml": SWEEP, "asks.py": ASKS, "asking.yaml": ASKING}
+    project.write({**files, "cases.jsonl": Project.cases(3)})
+    project.inside("run", "sweep.yaml", check=0)
+    project.inside("run", "sweep.yaml", check=0)
+    project.inside("run", "asking.yaml", check=1)
+    asking, again, sweep = (one["id"] for one in project.inside("list", "--format", "json", check=0).json["sweeps"])
+    cells = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    question = project.inside("approvals", "--format", "json", check=0).json["approvals"][0]["id"]
+    project.inside("baseline", "set", "main", sweep, check=0)
+    project.inside("schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", "--local", check=0)
+    project.inside("budget", "set", "--project", "search", "--usd", "10", check=0)
+    project.inside("session", "create", "ann", "--usd", "5", check=0)
+    project.inside("token", "create", "ann", check=0)
+    server = Server(project)
+    server.start()
+    names = {"sweep": sweep, "again": again, "asking": asking, "question": question}
+    names |= {"execution": cells[0]["execution"], "other": cells[-1]["execution"]}
+    yield Served(project, laptop, server, names)
+    server.kill()
+    project.close()
+    laptop.close()
+
+
+READING = [
+    *("list", "list --status completed --limit 1", "list --since 1d --workflow flow", "list --status paused"),
+    *("status {sweep}", "status {execution}", "status {asking}", "watch --once", "watch {sweep} --once"),
+    *("show {sweep}", "show {execution}", "show {execution} --calls", "show {sweep} --cells", "show {asking} --cells"),
+    *("show {sweep} --cells --status failed", "show {sweep} --cells --case c1 --limit 2", "show {sweep} --limit 5"),
+    *("log {sweep}", "log {sweep} --severity info --kind cell --kind sweep", "log {sweep} --execution {execution}"),
+    *("log {sweep} --summary", "log {sweep} --follow --kind cell.s", "log {asking} --follow --severity warning"),
+    *("log {sweep} --follow --execution {execution}", "history {execution}", "tree {sweep}", "tree {execution}"),
+    *("tree {sweep} --case c1 --limit 3", "diff {execution} {other}", "series {sweep}", "costs", "costs {sweep}"),
+    *(
+        "costs --by node,variant --since 2026-01-01",
+        "costs {execution}",
+        "matrix {sweep}",
+        "matrix {sweep} --on-failure 0",
+    ),
+    *("matrix {asking}", "compare {sweep} {again}", "compare main {again} --show-cells 3", "baseline list"),
+    *("baseline show main", "approvals", "approvals --all", "approvals --each", "approvals {question}"),
+    *(
+        "approvals --limit 1",
+        "approvals {asking}",
+        "schedule list",
+        "schedule show nightly",
+        "schedule history nightly",
+    ),
+    *("session list", "session show ann", "budget list", "budget list {sweep}", "token list"),
+]
+REFUSED = [
+    *("list --limit 0", "list --status gone", "list --session nobody", "status nothing", "show {sweep} --calls"),
+    *("show {execution} --cells", "show {sweep} --cells --case nobody", "log {sweep} --severity loud", "log nothing"),
+    *("log nothing --follow", "log {sweep} --follow --severity loud", "history {sweep}", "tree {execution} --case c1"),
+    *(
+        "diff {sweep} {execution}",
+        "matrix nothing",
+        "compare {sweep} nothing",
+        "baseline show nothing",
+        "costs nothing",
+    ),
+    *(
+        "costs --by moon",
+        "costs --project nobody",
+        "schedule show nothing",
+        "session show nobody",
+        "budget list nobody",
+    ),
+    *("approvals nothing", "watch nothing", "report nothing", "pause {sweep}", "cancel {sweep} --yes"),
+    *("break {sweep} --add nowhere", "break {sweep} --remove A", "schedule pause nothing"),
+]
+MADE_AT = re.compile(r'[-0-9]{10}T[:0-9]{8}\+00:00(?=\. T)|(?<="made_at": ")[^"]*')
+FORMATS = {"json": ("--format", "json"), "text": ()}
+
+
+def same_but_for_time(command: str, one: Outcome, other: Outcome) -> None:
+    """Two outcomes are one, but for what says when it was looked."""
+    if command.startswith("watch"):
+        one, other = (Outcome(each.code, _without_now(each.stdout), each.stderr) for each in (one, other))
+    assert other == one
+
+
+def _without_now(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if '"at"' not in line)[
+        len('{"at":"2026-01-01T00:00:00.000000') :
+    ]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("command", READING)
+def test_what_is_read_is_the_same(served: Served, command: str, format: str) -> None:
+    args = [*command.format(**served.names).split(), *FORMATS[format]]
+    here = served.here(*args)
+    assert here.code in (0, 1)
+    same_but_for_time(command, here, served.through_server(*args))
+
+
+@pytest.mark.parametrize("format", ["html", "md", "csv", "json", "junit"])
+def test_a_report_is_the_same(served: Served, format: str) -> None:
+    args = ("report", served.names["sweep"], "--format", format, "--output")
+    served.here(*args, "report")
+    served.through_server(*args, "report")
+    here, there = ((one.folder / "report").read_text("utf-8") for one in (served.project, served.laptop))
+    assert MADE_AT.sub("now", there) == MADE_AT.sub("now", here)
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_is_refused_is_refused_with_the_same_words(served: Served, command: str) -> None:
+    args = command.format(**served.names).split()
+    here = served.here(*args)
+    assert here.code != 0
+    assert served.through_server(*args) == here
+
+
+# What is not done through a server, and how one is named
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("budget set --project search --usd 1", "session create bob", "token create bob", "delete first --yes"),
+        *("gc", "run sweep.yaml", "score first", "baseline set main first", "export first"),
+    ],
+)
+def test_what_works_beside_the_database_says_so_in_a_line(served: Served, command: str) -> None:
+    served.laptop.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    refused = served.through_server(*command.split())
+    assert (refused.code, refused.stdout) == (2, "")
+    assert refused.said.startswith("error: this works beside the database, and not through the server http://127.0.0.1")
+    assert not served.laptop.file.exists()
+
+
+def test_a_margin_is_refused(served: Served) -> None:
+    refused = served.through_server("compare", "first", "first", "--margin", "total=1")
+    assert refused.said == "error: a server takes no argument margin; do it beside the database (--margin)"
+
+
+def test_the_option_stands_before_the_command_and_goes_before_the_environment(served: Served) -> None:
+    url = f"http://127.0.0.1:{served.server.port}"
+    env = {"WTB_TOKEN": TOKEN, "WTB_SERVER": "http://127.0.0.1:9"}
+    asked = served.laptop.inside("--server", url, "list", env=env, check=0)
+    assert asked == served.here("list")
+    both = served.laptop.inside("--server", url, "list", "--db", "sqlite:///x.db", env=env, check=2)
+    assert both.said == "error: --server and --db both say where; give one of them"
+    database = f"sqlite:///{served.project.file}"
+    assert served.laptop.inside("list", "--db", database, env=env, check=0) == asked
+    broker = served.laptop.inside("--server", url, "watch", "--broker", "redis://there", env=env, check=2)
+    assert "has a broker of its own" in broker.said
+
+
+def test_a_token_is_read_from_a_file_that_others_may_not_read(served: Served, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{served.server.port}"
+    env = {"WTB_SERVER": url, "XDG_CONFIG_HOME": str(tmp_path)}
+    none = served.laptop.inside("list", env=env, check=2)
+    assert none.said.startswith(f"error: there is no token for {url}: set WTB_TOKEN")
+    file = tmp_path / "wtb" / "credentials.toml"
+    file.parent.mkdir()
+    file.write_text(f'["http://elsewhere"]\ntoken = "x"\n["{url}/"]\ntoken = "{TOKEN}"\n')
+    file.chmod(0o640)
+    refused = served.laptop.inside("list", env=env, check=2)
+    assert f"may be read by others, and holds tokens: chmod 600 {file}" in refused.said
+    file.chmod(0o600)
+    assert served.laptop.inside("list", env=env, check=0) == served.here("list")
+    file.write_text("no = [toml")
+    assert "expected TOML" in served.laptop.inside("list", env=env, check=2).said
+
+
+def test_a_token_that_is_of_no_use_is_refused(served: Served) -> None:
+    refused = served.through_server("list", WTB_TOKEN="wtb_nobody")
+    assert refused.code == 4
+    assert "the token is missing or of no use" in refused.said
+
+
+def test_help_and_commands_on_a_database_import_no_client() -> None:
+    code = "import sys, wtb.cli.main, wtb.cli.inspect.show; print('httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

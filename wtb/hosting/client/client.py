@@ -1,0 +1,318 @@
+"""The client of a server that waits for what it asks."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+import httpx
+
+from wtb.core.documents.events import EventDocument
+from wtb.display.views.progress import Watch
+from wtb.execution.runtime.sweep_run import Ended
+from wtb.execution.state import Progress
+from wtb.hosting.client import following
+from wtb.hosting.client.answers import Outcome, Retries, broken_off, check
+from wtb.hosting.client.connection import HEALTH, Connection, arguments_of, as_sent, timeouts
+from wtb.hosting.client.operations import Operations
+from wtb.hosting.client.requests import Request, request_of
+from wtb.hosting.client.results import CELLS, LINES, result_of, result_of_lines
+from wtb.hosting.client.stream import SILENCE_S, Filter, Lines, Message, Stream
+from wtb.operations.context import Context
+from wtb.operations.inspection.log import log
+from wtb.operations.inspection.sweeps import show, status
+from wtb.operations.inspection.watching import watch
+from wtb.operations.running.waiting import wait, wait_by
+
+TIMEOUT_S = 60.0
+LOOK_S = 1.0  # between two looks of who waits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_log = logging.getLogger("wtb")
+
+
+class Client(Operations):
+    """A server of WTB's, asked for what commands and `Bench` do. It is a context manager; threads may share it.
+
+    Results and errors are those of the operations, as with a database. What only reads is asked again when the server
+    does not answer, and so is what the server knows to have done already.
+
+    Args:
+        url: The server, such as `https://bench.example.org`.
+        token: Who asks; by default that of WTB_TOKEN, else of `~/.config/wtb/credentials.toml`.
+        timeout: Seconds to wait for an answer.
+        session: The session of lists, baselines and schedules where none is named.
+        report: Takes a line for people about what goes on.
+        warn: Takes a line about what needs their attention, such as a server of another version.
+
+    Example:
+        >>> from wtb.client import Client
+        >>> Client("bench.example.org", token="...")
+        Traceback (most recent call last):
+        ...
+        wtb.core.errors.InputError: 'bench.example.org' is no server; expected a URL such as https://bench.example.org
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: float = TIMEOUT_S,
+        session: str | None = None,
+        report: Callable[[str], None] = _log.info,
+        warn: Callable[[str], None] = _log.warning,
+    ) -> None:
+        self._connection = Connection.to(url, token, timeout, warn)
+        self._http = httpx.Client(**self._connection.options)
+        self._is_known = False
+        self._session = session
+        self._report = report
+        self._warn = warn
+
+    @property
+    def place(self) -> str:
+        """The URL of the server."""
+        return self._connection.url
+
+    def warn(self, text: str) -> None:
+        """Take a line about what needs the attention of people.
+
+        Args:
+            text: The line.
+        """
+        self._warn(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to the server."""
+        self._http.close()
+
+    def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Have the server carry out an operation.
+
+        Args:
+            operation: A function of WTB's registry.
+            args: What it takes after its context.
+            kwargs: What it takes by name.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            WTBError: As the operation does; or if the server is out of reach or refuses.
+        """
+        arguments = arguments_of(operation, args, kwargs, self._session)
+        special = _SEVERAL_REQUESTS.get(operation)
+        if special is not None and (operation is not log or arguments.get("follow")):
+            known = inspect.signature(special).parameters
+            return cast(R, special(self, **{name: value for name, value in arguments.items() if name in known}))
+        request, route = request_of(operation, arguments)
+        if route.name in LINES:
+            lines = self._lines(request)
+            about = self.call(show, arguments["ref"]) if route.name == CELLS else None
+            return cast(R, result_of_lines(about, lines))
+        return cast(R, result_of(route, self._sent(request).json()))
+
+    def messages(self, sweep: str, wanted: Filter, after: str | None = None) -> Iterator[Message | None]:
+        """Yield what comes of the log of a sweep, for ever, whatever breaks: nothing is left out or comes twice.
+
+        Args:
+            sweep: The id of the sweep.
+            wanted: Which events.
+            after: The id of the last message that was seen, or `now`; None for the beginning.
+
+        Returns:
+            Messages, and None after each silence.
+
+        Raises:
+            WTBError: If there is no such sweep, or the server refuses.
+        """
+        self._know()
+        stream = Stream(sweep, wanted, after)
+        while True:
+            outcome: Outcome
+            try:
+                with self._http.stream(**as_sent(stream.request()), timeout=timeouts(SILENCE_S)) as response:
+                    outcome = response
+                    if not response.is_success:
+                        response.read()
+                    else:
+                        lines = Lines()
+                        for piece in response.iter_bytes():
+                            yield from stream.taken(lines.add(piece))
+            except httpx.TransportError as error:
+                outcome = error
+            pause = stream.pause(self.place, outcome)
+            if stream.is_lost:
+                self._connection.warn_of_loss()
+            time.sleep(pause)
+
+    def iter_events(
+        self,
+        ref: str,
+        *,
+        severity: str = "debug",
+        kinds: Sequence[str] = (),
+        cases: bool = False,
+        after: str | None = None,
+    ) -> Iterator[EventDocument]:
+        """Yield the events of a sweep as they are written, for ever, whatever breaks meanwhile.
+
+        Args:
+            ref: A sweep: its id, the beginning of it, or its name.
+            severity: The least that is returned: debug, info, warning or error.
+            kinds: What their kinds begin with; by default all.
+            cases: Name the case of each event's execution, and the variants of its combination.
+            after: `now` for what is yet to come; by default all from the beginning.
+
+        Returns:
+            Events, the oldest first: all of them, and none twice.
+
+        Raises:
+            WTBError: If there is no such sweep, or the server refuses.
+        """
+        sweep = following.standing_of(self.call(status, ref)).sweep
+        for message in self.messages(sweep, Filter(severity, tuple(kinds), cases), after):
+            if message is not None:
+                yield from message.events
+
+    def follow(
+        self,
+        ref: str,
+        *,
+        severity: str = "debug",
+        kinds: Sequence[str] = (),
+        execution: str | None = None,
+        cases: bool = False,
+    ) -> Iterator[EventDocument]:
+        """Yield the events of a sweep until it ends or pauses, or the execution does or waits for a person.
+
+        Args:
+            ref: A sweep: its id, the beginning of it, or its name.
+            severity: The least that is returned: debug, info, warning or error.
+            kinds: What their kinds begin with; by default all.
+            execution: Only events of this execution: its id, or the beginning of it.
+            cases: Name the case of each event's execution, and the variants of its combination.
+
+        Returns:
+            Events, the oldest first: all of them, and none twice.
+
+        Raises:
+            WTBError: If there is no such sweep, or the server refuses.
+        """
+        wanted = Filter(severity, tuple(kinds), cases)
+        return following.follow(self, ref, wanted, execution, self._report)
+
+    def wait(
+        self, ref: str, *, timeout: float | None = None, progress: Callable[[Progress], None] | None = None
+    ) -> Ended:
+        """Wait until a sweep or an execution ends, pauses or waits for a person, also while the server is away.
+
+        Args:
+            ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+            timeout: Seconds to wait at most; None for as long as it takes.
+            progress: Called every second with how far the sweep is.
+
+        Returns:
+            How it ended, or stands when the time is up.
+
+        Raises:
+            WTBError: If there is no such sweep or execution, or the server refuses.
+        """
+        return wait_by(following.looks(self, ref), LOOK_S, timeout, progress)
+
+    def watch(self, ref: str | None = None) -> Watch:
+        """Return what looks at how a sweep, or all open ones, stand, with workers and queues.
+
+        Args:
+            ref: A sweep: its id, the beginning of it, or its name; None for all that are open.
+
+        Returns:
+            Its `look` returns how things stand as a document.
+
+        Raises:
+            WTBError: If there is no such sweep, or the server refuses.
+        """
+        request, _ = request_of(watch, {"ref": ref})
+        looked = self._sent(request).json()
+        first = [looked]
+        if ref is None:
+            return Watch(lambda: first.pop() if first else self._sent(request).json(), None)
+        id = looked["sweep"]["id"]
+        again, _ = request_of(watch, {"ref": id})
+        return Watch(lambda: first.pop() if first else self._sent(again).json(), id)
+
+    # Requests
+
+    def _know(self) -> None:
+        """Ask once of what version the server is."""
+        if not self._is_known:
+            self._connection.know(self._asked(HEALTH))
+            self._is_known = True
+
+    def _sent(self, request: Request) -> httpx.Response:
+        """Send a request to a server whose version is known. Raises WTBError."""
+        self._know()
+        return self._asked(request)
+
+    def _asked(self, request: Request) -> httpx.Response:
+        """Send a request, again where that may help. Raises WTBError."""
+        retries = Retries(request, knows_keys=self._connection.knows_keys)
+        while True:
+            outcome: Outcome
+            try:
+                outcome = self._http.request(**as_sent(request))
+            except httpx.TransportError as error:
+                outcome = error
+            pause = retries.pause(outcome)
+            if pause is None:
+                return check(self.place, outcome)
+            time.sleep(pause)
+
+    def _lines(self, request: Request) -> Iterator[str]:
+        """Send a request, and yield the lines of the answer as they are taken. Raises WTBError."""
+        self._know()
+        retries = Retries(request, knows_keys=False)
+        while True:
+            outcome: Outcome
+            try:
+                sent = self._http.build_request(**as_sent(request))
+                outcome = self._http.send(sent, stream=True)
+                if not outcome.is_success:
+                    outcome.read()
+            except httpx.TransportError as error:
+                outcome = error
+            pause = retries.pause(outcome)
+            if pause is None:
+                return self._taken(check(self.place, outcome))
+            time.sleep(pause)
+
+    def _taken(self, response: httpx.Response) -> Iterator[str]:
+        lines = Lines()
+        try:
+            for piece in response.iter_bytes():
+                yield from lines.add(piece)
+        except httpx.TransportError as error:
+            raise broken_off(self.place, error) from None
+        finally:
+            response.close()
+
+
+_SEVERAL_REQUESTS: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    log: Client.follow,
+    watch: Client.watch,
+    wait: Client.wait,
+}

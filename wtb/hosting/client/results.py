@@ -1,0 +1,76 @@
+"""Results of operations, made again of the documents that a server sends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+
+from wtb.hosting.api.routes import Route
+from wtb.operations.control.questions import Questions
+from wtb.operations.inspection.sweeps import Cells
+
+CELLS = "show --cells"
+LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
+
+
+def result_of(route: Route, document: Any) -> Any:
+    """Return what the operation of a route returned, of the document that the server made of it."""
+    read = _READERS.get(route.name)
+    if read is not None:
+        return read(document)
+    result: Any = get_type_hints(route.function)["return"]
+    return _validated(result, document) if is_dataclass(result) else document
+
+
+def result_of_lines(about: Any, lines: Iterable[str]) -> Any:
+    """Return what an operation of `LINES` returned, whose lines are read as they are taken.
+
+    Args:
+        about: Of cells the document of their sweep, as `show` returns it; of events None.
+        lines: As they come.
+    """
+    if about is None:
+        return (json.loads(line) for line in lines if line)
+    return Cells(tuple(about["definition"]["vary"]), tuple(about["metrics"]), _cells(lines))
+
+
+def _cells(lines: Iterable[str]) -> Iterator[Any]:
+    """Yield the cells of their document, of which each stands on a line of its own."""
+    return (json.loads(line.rstrip(",")) for line in lines if line.startswith("{") and not line.startswith('{"cells":'))
+
+
+def _validated(kind: Any, document: Any) -> Any:
+    return _adapter(kind).validate_python(document)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _under(key: str) -> Callable[[Any], Any]:
+    return lambda document: document[key]
+
+
+def _questions(document: Any) -> Questions:
+    if "approvals" not in document:
+        return Questions(document)
+    return Questions(None, document["approvals"], document["groups"], document["more"], document["more_groups"])
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "list": _under("sweeps"),
+    "log --summary": _under("events"),
+    "approvals": _questions,
+    "baseline list": _under("baselines"),
+    "schedule list": _under("schedules"),
+    "schedule show": _under("schedule"),
+    "session list": _under("sessions"),
+    "budget list": _under("budgets"),
+    "token list": _under("tokens"),
+}
