@@ -86,6 +86,8 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "delete": Entry("admin.gc"),
         "export": Entry("admin.archive"),
         "import": Entry("admin.archive"),
+        "backup": Entry("data.backups"),
+        "restore": Entry("data.backups"),
     },
     "Host: servers, workers, and who may use how much": {
         "doctor": Entry("admin.project", "Check what WTB needs here, and say how to fix what is wrong."),

@@ -24,6 +24,8 @@ POINTS = (
     "finish.given_back",
     "delete.hidden",
     "delete.part",
+    "backup.copied",
+    "restore.loaded",
 )
 
 _armed, _, _rest = os.environ.get("WTB_FAULT", "").partition(":")

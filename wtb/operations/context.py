@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,8 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import find_session, session_name
 
 NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
+
+REPORT_EVERY_S = 2.0  # of progress, for people
 
 _log = logging.getLogger("wtb")
 P = ParamSpec("P")
@@ -59,6 +62,19 @@ def current_user() -> str:
 def because(by: str, reason: str | None) -> str:
     """Return a person and their reason for a change, as it is kept."""
     return f"by {by}" + (f": {reason}" if reason else "")
+
+
+def throttled(report: Callable[[str], None], seconds: float = REPORT_EVERY_S) -> Callable[[str], None]:
+    """Return a function that passes a line on if the one before was passed on that long ago."""
+    last = time.monotonic()
+
+    def pass_on(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > seconds:
+            last = time.monotonic()
+            report(text)
+
+    return pass_on
 
 
 def _new_notifier(broker: str | None) -> Notifier:

@@ -475,6 +475,21 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         long=True,
     ),
+    "backup": Operation(
+        "backup.backup:backup",
+        "Copy the database with its files to a folder, while sweeps run.",
+        ("Bench.backup",),
+        long=True,
+        writes_files=True,
+    ),
+    "restore": Operation(
+        "backup.restore:restore",
+        "Load a backup into an empty database.",
+        ("Bench.restore",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        long=True,
+    ),
     "session create": Operation(
         "administration.sessions:create_session",
         "Make a session.",

@@ -293,6 +293,19 @@ def adopt_log(connection: sa.Connection) -> None:
         connection.execute(sa.update(column.table).where(column > 0).values({column: 0}))
 
 
+def continue_log(connection: sa.Connection) -> None:
+    """Have the next event come after all that the log holds, in a database that was loaded row by row."""
+    ids = [events.c.id, *(one.id for one in DERIVED)]
+    last = max(connection.scalar(sa.select(sa.func.max(id))) or 0 for id in ids)
+    if connection.dialect.name == "sqlite":
+        connection.execute(log_ids.delete())
+        connection.execute(log_ids.insert().values(last=last))
+    else:
+        connection.execute(
+            sa.text(f"SELECT setval({_SEQUENCE}, :last, :used)"), {"last": max(last, 1), "used": last > 0}
+        )
+
+
 def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) -> None:
     """Write the events that rows say as rows of `events`, under their positions, before these rows change or go.
 

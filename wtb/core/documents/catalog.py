@@ -21,6 +21,7 @@ from wtb.core.documents import (
     report,
     sweeps,
 )
+from wtb.core.documents.storage import backups
 
 
 class Document(NamedTuple):
@@ -87,6 +88,8 @@ DOCUMENTS: dict[str, Document] = {
     "collection": Document(administration.CollectionDocument, ("gc",)),
     "exported": Document(administration.ExportedDocument, ("export",)),
     "imported": Document(administration.ImportedDocument, ("import",)),
+    "backup": Document(backups.BackupDocument, ("backup",)),
+    "restored": Document(backups.RestoredDocument, ("restore",)),
     "doctor": Document(administration.DoctorDocument, ("doctor",)),
     "database-version": Document(administration.DatabaseVersionDocument, ("db version",)),
     "sessions": Document(administration.SessionsDocument, ("session list",)),

@@ -163,7 +163,9 @@ WITHOUT_ROUTE: Mapping[str, str] = {
         _RUNS,
     ),
     **dict.fromkeys(("submit --wait",), _WAITS),
-    **dict.fromkeys(("files", "files PATH", "files --export", "files --diff", "export", "import"), _FILES),
+    **dict.fromkeys(
+        ("files", "files PATH", "files --export", "files --diff", "export", "import", "backup", "restore"), _FILES
+    ),
     **dict.fromkeys(
         (
             *("schedule remove", "schedule check", "baseline set", "baseline remove", "pin", "unpin", "gc", "delete"),

@@ -15,12 +15,15 @@ from wtb.core.documents.administration import (
     TokenDocument,
 )
 from wtb.core.documents.costs import BudgetDocument
+from wtb.core.documents.storage.backups import BackupDocument, RestoredDocument
 from wtb.operations.administration import budgets as budget_operations
 from wtb.operations.administration import sessions as session_operations
 from wtb.operations.administration import tokens as token_operations
 from wtb.operations.administration.budgets import Budgets
 from wtb.operations.administration.sessions import DeletedSession
 from wtb.operations.archive.importer import MAX_BYTES, import_execution
+from wtb.operations.backup.backup import backup
+from wtb.operations.backup.restore import restore
 from wtb.operations.context import Context
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.housekeeping.garbage_collection import Collected, collect
@@ -168,3 +171,13 @@ class Administration:
     ) -> ImportedDocument:
         """Read an execution from a file that `ExecutionHandle.export` or `wtb export` wrote."""
         return import_execution(self._context, as_path("file", file), session=session, name=name, max_bytes=max_bytes)
+
+    @documented_by(backup)
+    def backup(self, folder: str | Path) -> BackupDocument:
+        """Copy the database with its files to a new folder, whole or not at all, also while sweeps run."""
+        return backup(self._context, as_path("folder", folder))
+
+    @documented_by(restore)
+    def restore(self, folder: str | Path) -> RestoredDocument:
+        """Load a backup into this database, which has to be empty, with its files."""
+        return restore(self._context, as_path("folder", folder))

@@ -16,16 +16,16 @@ import sqlalchemy as sa
 from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.arguments.checking import checked
 from wtb.execution.runtime.cleanup import clean
-from wtb.operations.context import Context
+from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
+from wtb.store.files.locks import removing_files
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, references, superseded, unreferenced
 from wtb.store.housekeeping.retention import expired_sweeps, removable, settled_sweeps
 from wtb.store.threads.rows import remove_writes_without_session
 
-REPORT_EVERY_S = 2.0
 PASS = 200_000  # values that are looked at in one go
 _COUNTED = ("sweeps", "checkpoints", "node_runs")
 _SIZED = ("outputs", "values", "files")
@@ -80,7 +80,7 @@ def collect(context: Context, policy: Policy | None = None, *, dry_run: bool = F
     Raises:
         InputError: If the project's settings are wrong.
     """
-    report = _every(REPORT_EVERY_S, context.report)
+    report = throttled(context.report)
     return apply_policy(
         context.database, context.workspaces.files, policy or read_policy(), dry_run=dry_run, report=report
     )
@@ -123,19 +123,6 @@ def apply_policy(
     collection.add("processes", cleaned.processes)
     collection.notes += [f"the directory {folder} could not be removed" for folder in cleaned.left]
     return Collected(dry_run, collection.at, policy, collection.removed, tuple(collection.notes))
-
-
-def _every(seconds: float, report: Report) -> Report:
-    """Return a function that passes a message on if the one before was passed on that long ago."""
-    last = time.monotonic()
-
-    def pass_on(text: str) -> None:
-        nonlocal last
-        if time.monotonic() - last > seconds:
-            last = time.monotonic()
-            report(text)
-
-    return pass_on
 
 
 class _Collection:
@@ -230,9 +217,13 @@ class _Collection:
         if refusal := orphan_files.refusal(self._database, self._files, seen):
             self.notes.append(refusal)
             return
-        for count, size in orphan_files.remove_orphans(self._database, self._files, seen, before):
-            self.add("files", count, size)
-            self._report(f"{self.removed['files'].count:,} stored files removed")
+        with removing_files(self._files) as may_remove:
+            if not may_remove:
+                self.notes.append(f"no stored files were removed: a backup copies them from {self._files.root}")
+                return
+            for count, size in orphan_files.remove_orphans(self._database, self._files, seen, before):
+                self.add("files", count, size)
+                self._report(f"{self.removed['files'].count:,} stored files removed")
         self._files.remove_leftovers(max(LEAST_GRACE_S, self._policy.files))
 
     def imagine(self) -> None:

@@ -1,0 +1,1 @@
+"""Documents about what is kept: backups, and what was erased."""

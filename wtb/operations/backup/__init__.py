@@ -1,0 +1,1 @@
+"""Backups of a database with its files, and restoring them."""

@@ -1,0 +1,223 @@
+"""Copies of a whole database: one SQLite file, whichever database it is of, and loading one into an empty database.
+
+A copy is of a single state of its database, also while sweeps run. Rows are copied and not dumped by a program of the
+server: that needs no `pg_dump` of the server's version, works under row-level security, and a copy of either database
+can be loaded into the other.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.core.fault_points import point
+from wtb.core.serialization.codec import digest
+from wtb.store.bulk import MOST_BYTES, Row, insert_rows
+from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.housekeeping.references import values_named
+from wtb.store.log import adopt_log, continue_log
+from wtb.store.runs.leases import releasing, try_move
+from wtb.store.tables.schema import (
+    cells,
+    executions,
+    metadata,
+    now,
+    permits,
+    reservations,
+    runners,
+    sessions,
+    sweeps,
+    values,
+    working,
+)
+
+Report = Callable[[str], None]
+
+OPEN = ("pending", "running", "paused")  # sweeps that can still come to an end
+RESTORED = "restored from a backup, which was made while it ran"
+_PAGES = 5_000  # of SQLite in a step
+_ROWS = 1_000
+# Processes that run something: none does in a database that was just restored.
+_OF_PROCESSES = (permits, reservations, working, runners)
+
+
+def copy_database(database: Database, target: Path, report: Report) -> dict[str, int]:
+    """Copy all tables to a new SQLite file.
+
+    Args:
+        database: Which others may read and write meanwhile.
+        target: Where no file is yet.
+        report: Called with messages about the progress.
+
+    Returns:
+        How many rows each table has.
+
+    Raises:
+        StoreError: If the database is out of reach, or the copy cannot be written.
+    """
+    try:
+        with database.read(long=True) as source:
+            if database.is_sqlite:
+                _copy_pages(source, target, report)
+            else:
+                _copy_rows(source, target, report)
+        with closing(sqlite3.connect(target)) as made:
+            made.execute("PRAGMA journal_mode=DELETE").close()  # one file, which opens where nothing can be written
+    except sqlite3.Error as error:
+        raise StoreError(f"{target}: the copy cannot be written ({error})") from error
+    with reading_copy(target) as copy:
+        return {
+            table.name: copy.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+            for table in metadata.sorted_tables
+        }
+
+
+def _copy_pages(source: sa.Connection, target: Path, report: Report) -> None:
+    """Copy SQLite to SQLite, page by page."""
+    # A transaction that has read something stays at its state: else each write of others would start the copy anew.
+    source.execute(sa.select(sessions.c.id).limit(1)).all()
+
+    def progress(status: int, remaining: int, total: int) -> None:
+        report(f"database: {total - remaining:,} of {total:,} pages")
+
+    driver: Any = source.connection.driver_connection
+    with closing(sqlite3.connect(target)) as out:
+        driver.backup(out, pages=_PAGES, progress=progress)
+
+
+def _copy_rows(source: sa.Connection, target: Path, report: Report) -> None:
+    made = Database(sa.URL.create("sqlite", database=str(target)).render_as_string())
+    try:
+        made.prepare()
+        with made.write() as out:
+            out.execute(sessions.delete())
+            for table in metadata.sorted_tables:
+                _copy_table(source, out, table, report)
+    finally:
+        made.close()
+
+
+@contextmanager
+def reading_copy(path: Path) -> Iterator[sa.Connection]:
+    """Open a copy, to read only and write nothing beside it. Raises StoreError where it is damaged."""
+    uri = f"file:{path.absolute().as_posix().replace('?', '%3f').replace('#', '%23')}?mode=ro&immutable=1"
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(uri, uri=True),
+        poolclass=sa.NullPool,
+        json_deserializer=orjson.loads,
+        hide_parameters=True,
+    )
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except sa.exc.DatabaseError as error:
+        raise StoreError(f"{path} is damaged or no copy of a database: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+def check_empty(database: Database) -> None:
+    """Check that a database holds nothing of anybody's. Raises ConflictError that names what it holds."""
+    with database.read() as connection:
+        for table in metadata.sorted_tables:
+            rows = sa.select(sa.func.count()).select_from(table)
+            if table is sessions:
+                rows = rows.where(sessions.c.id != DEFAULT_SESSION)
+            if count := connection.scalar(rows):
+                raise ConflictError(
+                    f"database {database.shown_url} is not empty: its table {table.name} has {count:,} rows; "
+                    f"restore into a new database"
+                )
+
+
+def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int:
+    """Load a copy into an empty database, whole or not at all. What ran in it waits to be claimed or resumed.
+
+    Args:
+        database: With tables of the version of the copy.
+        path: What `copy_database` wrote.
+        report: Called with messages about the progress.
+        by: Who restores it, for the events of sweeps that are paused.
+
+    Returns:
+        How many sweeps are not at their end.
+
+    Raises:
+        ConflictError: If the database is not empty.
+        StoreError: If the copy is damaged, or the database out of reach or full.
+    """
+    check_empty(database)
+    with reading_copy(path) as copy, database.write(long=True) as connection:
+        connection.execute(sessions.delete())
+        for table in metadata.sorted_tables:
+            if table not in _OF_PROCESSES:
+                _copy_table(copy, connection, table, report)
+        point("restore.loaded")
+        adopt_log(connection)
+        continue_log(connection)
+        _release(connection, by)
+        # It is another database now: whether a store of files is its own, is asked by when it was made.
+        connection.execute(sessions.update().where(sessions.c.id == DEFAULT_SESSION).values(created_at=now()))
+        return connection.scalar(sa.select(sa.func.count()).select_from(sweeps).where(sweeps.c.status.in_(OPEN))) or 0
+
+
+def _release(connection: sa.Connection, by: str) -> None:
+    """Have nobody work on anything. What a process ran by itself is paused, since no worker goes on with it."""
+    connection.execute(releasing().where(executions.c.status == "running"))
+    connection.execute(cells.update().where(cells.c.status == "running").values(status="pending"))
+    alone = sa.select(sweeps.c.id).where(sweeps.c.status == "running", ~sweeps.c.queued)
+    for sweep_id in connection.scalars(alone).all():
+        try_move(connection, sweep_id, "paused", reason=RESTORED, by=by)
+
+
+def _copy_table(source: sa.Connection, target: sa.Connection, table: sa.Table, report: Report) -> None:
+    count = 0
+    streamed = source.execution_options(yield_per=_ROWS).execute(sa.select(table))
+    names = [column.name for column in table.columns]
+    for rows in _batches(dict(zip(names, row, strict=True)) for row in streamed):
+        insert_rows(target, table, rows)
+        count += len(rows)
+        report(f"{table.name}: {count:,} rows")
+
+
+def _batches(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
+    """Split rows into parts that memory holds."""
+    part: list[Row] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += sum(sys.getsizeof(value) for value in row.values())
+        if len(part) == _ROWS or size > MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def missing_values(connection: sa.Connection) -> list[str]:
+    """Return the digests that rows name and that no value has."""
+    query = f'SELECT value FROM ({values_named(connection)}) AS r EXCEPT SELECT digest FROM "values"'
+    return sorted(connection.scalars(sa.text(query)))
+
+
+def damaged_values(connection: sa.Connection) -> list[str]:
+    """Return the digests whose value has another hash."""
+    stored = connection.execution_options(yield_per=100).execute(sa.select(values.c.digest, values.c.data))
+    return [key for key, data in stored if digest(data.encode()) != key]
+
+
+def check_rows(connection: sa.Connection, expected: Mapping[str, int]) -> None:
+    """Check that the tables have as many rows as is said. Raises InputError that names the first that has not."""
+    for table in metadata.sorted_tables:
+        count = connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+        if count != expected.get(table.name, 0):
+            raise InputError(f"table {table.name} has {count:,} rows; expected {expected.get(table.name, 0):,}")
