@@ -37,7 +37,7 @@ from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Root, Task
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.execution.sandbox.node_process import CAP, NodeProcess, Setup, environment
-from wtb.execution.sandbox.pool import InProcesses, Pool
+from wtb.execution.sandbox.pool import InProcesses, Pool, UserCode
 from wtb.execution.sandbox.process_tags import PROCESS, RUNNER
 from wtb.operations.context import Context
 from wtb.operations.running.local import follow
@@ -730,7 +730,7 @@ class Pooled:
             "outline": outline_digest(self.workflow),
         }
         engine = NativeEngine(self.workflow)
-        return InProcesses(engine, [], self.recipe, codes, run, self.workspaces, "test", most)
+        return InProcesses(UserCode(engine, [], self.recipe, codes), run, self.workspaces, "test", most)
 
     @property
     def left(self) -> list[Path]:

@@ -32,7 +32,7 @@ from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.execution.journal import Lost
 from wtb.execution.sandbox.isolation import GUILTY_RUNS, Isolation, RunKey
-from wtb.execution.sandbox.pool import SUSPECTS, InProcesses
+from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import attempts, executions, node_runs
@@ -734,7 +734,7 @@ class Code:
         database.close()
         codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
         recipe, engine = Recipe(f"{name}:wf"), NativeEngine(workflow)
-        self.processes = InProcesses(engine, [], recipe, codes, Run(), workspaces, "test", MANY)
+        self.processes = InProcesses(UserCode(engine, [], recipe, codes), Run(), workspaces, "test", MANY)
         self.results: dict[str, Result | Exception] = {}
         self.threads: list[threading.Thread] = []
 

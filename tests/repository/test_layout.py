@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
 MOST = 12  # packages at the top of wtb, and modules in a package
+MOST_ARGUMENTS = 6  # that a function asks for: those with defaults are there to be left out
 MOST_KNOWN = 12  # modules, those of commands left out, that a module of commands imports
 AT_THE_TOP = {"__init__", "__main__", "client", "testing"}  # what users import by these names, and how it starts
 MIGRATIONS = "wtb.store.migrations"  # they are a list that grows, and nothing is looked for in it
@@ -89,3 +91,21 @@ def cycle_in(imports: dict[str, set[str]]) -> list[str]:
     except CycleError as error:
         return list(error.args[1])
     return []
+
+
+def test_a_function_asks_for_at_most_six_arguments() -> None:
+    """Those of commands are their options, which typer reads from the signature."""
+    asking = {}
+    for name, place in PACKAGES.items():
+        for path in (place / name).rglob("*.py"):
+            for found in ast.walk(ast.parse(path.read_text())):
+                if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) and "cli" not in path.parts:
+                    asking[f"{path.relative_to(place)}:{found.lineno} {found.name}"] = _asked_for(found.args)
+    assert len(asking) > 1000, "the packages are somewhere else"
+    assert {where: count for where, count in asking.items() if count > MOST_ARGUMENTS} == {}
+
+
+def _asked_for(arguments: ast.arguments) -> int:
+    positional = [one.arg for one in arguments.posonlyargs + arguments.args]
+    own = positional[:1] in (["self"], ["cls"])
+    return len(positional) - own - len(arguments.defaults) + arguments.kw_defaults.count(None)

@@ -170,7 +170,7 @@ def ask(database: Database, runner_id: str, held: int, limit: int) -> bool:
     """Whether a runner that has so many permits gets one more."""
     place = Place("shared", "call", runner_id)
     permits.make_place(database, place)
-    got = permits.ask(database, place, held, limit=limit, spacing_s=None, fresh_s=30.0, alive=lambda row: True)
+    got = permits.ask(database, place, held, permits.Limits(limit), fresh_s=30.0, alive=lambda row: True)
     return got is not None
 
 

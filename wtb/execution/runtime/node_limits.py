@@ -13,7 +13,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.stop import Stop
 from wtb.store.database import Database
-from wtb.store.limits.node_limits import Place, ask, hold, make_place
+from wtb.store.limits.node_limits import Limits, Place, ask, hold, make_place
 from wtb.store.process_identity import is_not_dead
 from wtb.store.runs.slots import LEASE_S
 
@@ -137,8 +137,7 @@ class _Permit:
                     self._database,
                     self._place,
                     self._held,
-                    limit=limit,
-                    spacing_s=spacing_s,
+                    Limits(limit, spacing_s),
                     fresh_s=LEASE_S,
                     alive=is_not_dead,
                 )

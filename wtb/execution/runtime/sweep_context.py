@@ -20,7 +20,8 @@ from wtb.execution.runner import Dispatcher, Runner
 from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.runtime.node_limits import Permits
-from wtb.execution.sandbox.pool import InProcesses
+from wtb.execution.sandbox.heads import CodeHead
+from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.execution.state import Combinations, Limits, Progress, RunningSweep, SweepIds
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_nodes
@@ -155,13 +156,6 @@ def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExec
 
 def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> CodeExecutor:
     """Run the code of a sweep in at most `slots` node processes."""
-    return InProcesses(
-        engine_of(bound.workflow),
-        bound.evaluators,
-        bound.recipe,
-        {"fingerprints": bound.fingerprints, "outline": outline_digest(bound.workflow)},
-        bound.spec.run,
-        workspaces,
-        owner,
-        slots,
-    )
+    head: CodeHead = {"fingerprints": bound.fingerprints, "outline": outline_digest(bound.workflow)}
+    code = UserCode(engine_of(bound.workflow), bound.evaluators, bound.recipe, head)
+    return InProcesses(code, bound.spec.run, workspaces, owner, slots)

@@ -230,32 +230,35 @@ class Endable(Protocol):
     def end(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """User code as this process knows it, and how node processes make the same.
+
+    engine: of the workflow, None where only evaluators are asked for. recipe, head: how a node process makes the same
+    code, and what it must find: `fingerprints` and `outline`.
+    """
+
+    engine: Engine | None
+    evaluators: Sequence[Evaluator]
+    recipe: Recipe
+    head: CodeHead
+
+
 class InProcesses:
     """User code in node processes. The engine's own part of the work, which is no user code, stays here.
 
-    recipe, code: how a node process makes the same code, and what it must find: `fingerprints` and `outline`.
     workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time.
     """
 
-    def __init__(
-        self,
-        engine: Engine | None,
-        evaluators: Sequence[Evaluator],
-        recipe: Recipe,
-        code: CodeHead,
-        run: Run,
-        workspaces: Workspaces,
-        owner: str,
-        most: int,
-    ) -> None:
-        self._engine = engine
+    def __init__(self, code: UserCode, run: Run, workspaces: Workspaces, owner: str, most: int) -> None:
+        engine = self._engine = code.engine
         self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
-        self._evaluators = list(evaluators)
+        self._evaluators = list(code.evaluators)
         self._tries = run.set_aside_after
         head: SetupHead = {
-            "recipe": recipe.text(),
-            "fingerprints": code["fingerprints"],
-            "outline": code["outline"],
+            "recipe": code.recipe.text(),
+            "fingerprints": code.head["fingerprints"],
+            "outline": code.head["outline"],
             "files": workspaces.files.place(),
             "growth": run.recycle.memory,
             "bounds": asdict(workspaces.bounds),

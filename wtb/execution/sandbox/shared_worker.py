@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from wtb.authoring.code.calling import Exit, bounded
 from wtb.authoring.context.attempt_record import OnEvent, Record
@@ -313,19 +313,25 @@ def _place(frame: FrameType | None) -> str:
     return "an unknown place" if shown is None else f"{shown.f_code.co_filename}:{shown.f_lineno}"
 
 
+class Shared(NamedTuple):
+    """What all attempts of a process share. params: of the workflow."""
+
+    engine: Engine
+    params: Any
+    process: Surroundings
+
+
 class SharedServer:
-    """Answers the runner. engine, params: of the workflow. places: how many attempts there may be at a time.
+    """Answers the runner. places: how many attempts there may be at a time.
 
     is_async: whether these are of async nodes; the threads of others have working directories of their own.
-    process: what all attempts share. is_spent: whether the process is to be replaced.
+    is_spent: whether the process is to be replaced.
     """
 
     def __init__(
         self,
         channel: Channel,
-        engine: Engine,
-        params: Any,
-        process: Surroundings,
+        shared: Shared,
         loop: asyncio.AbstractEventLoop,
         is_spent: Callable[[], bool],
         places: int,
@@ -333,8 +339,7 @@ class SharedServer:
         is_async: bool,
     ) -> None:
         self._channel = channel
-        self._engine, self._params = engine, params
-        self._process = process
+        self._engine, self._params, self._process = shared
         self._loop = loop
         self._is_spent = is_spent
         self._directories = Directories()

@@ -109,12 +109,12 @@ class Worker:
 
     def serve_many(self, places: int, *, is_async: bool) -> None:
         """Serve so many attempts at a time, of nodes that are all async, or all sync."""
-        from wtb.execution.sandbox.shared_worker import SharedServer
+        from wtb.execution.sandbox.shared_worker import Shared, SharedServer
 
         assert self._engine is not None, "only nodes share a process"
-        loop, engine = self._calls.caller().running_loop(), self._engine
-        about = engine, self._params, self._surroundings, loop, lambda: self._condition.is_poor(), places
-        server = SharedServer(self._channel, *about, is_async=is_async)
+        shared = Shared(self._engine, self._params, self._surroundings)
+        loop = self._calls.caller().running_loop()
+        server = SharedServer(self._channel, shared, loop, lambda: self._condition.is_poor(), places, is_async=is_async)
         self._condition = Condition(self._growth)  # what the server has put in the place of Python's own is no change
         server.serve()
 

@@ -19,7 +19,7 @@ from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import run_fork
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
-from wtb.store.control.forks import insert_fork, let_workers_go_on
+from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
@@ -127,9 +127,7 @@ def add_fork(
     target = find_checkpoint(database, origin, at)
     changes = checked_changes(bound, set or {})
     check_reach(database, bound, target.id, changes)
-    return insert_fork(
-        database,
-        origin,
+    made = NewFork(
         target.id,
         choices=_choices(database, origin, bound, target, variants or {}),
         changes=changes,
@@ -138,6 +136,7 @@ def add_fork(
         reason=reason,
         paused=paused,
     )
+    return insert_fork(database, origin, made)
 
 
 def _choices(

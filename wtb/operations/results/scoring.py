@@ -17,7 +17,7 @@ from wtb.core.tree.checkpoints import ExecutionHistory, shown
 from wtb.execution.execution import Case
 from wtb.execution.load import load_cases
 from wtb.execution.sandbox.heads import NO_CODE
-from wtb.execution.sandbox.pool import InProcesses
+from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.operations.context import Context
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import load_spec, read_evaluators
@@ -78,7 +78,7 @@ def score(
     root = workspaces.root / sweep.session / sweep.id / runner.id
     own = Workspaces(workspaces.files.owned(f"{runner.id}."), root)
     run, processors = stored_spec(sweep).run, os.cpu_count() or 1
-    code = InProcesses(None, new, Recipe(None, (), evaluators), NO_CODE, run, own, runner.id, processors)
+    code = InProcesses(UserCode(None, new, Recipe(None, (), evaluators), NO_CODE), run, own, runner.id, processors)
     written = 0
     try:
         with ThreadPoolExecutor(processors) as threads:

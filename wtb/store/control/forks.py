@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -21,18 +22,23 @@ from wtb.store.runs.records import NewExecution
 from wtb.store.tables.schema import executions, sweeps
 
 
-def insert_fork(
-    database: Database,
-    origin: ExecutionRow,
-    at: str,
-    *,
-    choices: Mapping[str, str],
-    changes: Mapping[str, Value],
-    queue: str | None,
-    by: str,
-    reason: str | None,
-    paused: bool,
-) -> str:
+@dataclass(frozen=True, slots=True)
+class NewFork:
+    """What somebody forks: from which checkpoint, with which variants by node and which changes of its state by key.
+
+    queue: of the nodes that follow. paused: whether it is not to run yet.
+    """
+
+    at: str
+    choices: Mapping[str, str]
+    changes: Mapping[str, Value]
+    queue: str | None
+    by: str
+    reason: str | None
+    paused: bool
+
+
+def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
     """Add an execution that starts from a checkpoint of another one. Returns its id.
 
     Raises ConflictError where the sweep is cancelled.
@@ -46,12 +52,12 @@ def insert_fork(
         "case_number": origin.case_number,
         "repeat": origin.repeat,
         "combinations": [],
-        "choices": dict(choices),
-        "status": "paused" if paused else "pending",
-        "reason": f"forked by {by}" if paused else None,
+        "choices": dict(fork.choices),
+        "status": "paused" if fork.paused else "pending",
+        "reason": f"forked by {fork.by}" if fork.paused else None,
         "head_id": None,
         "token": 0,
-        "queue": queue,
+        "queue": fork.queue,
         "edited": origin.edited,
     }
     with database.write() as connection:
@@ -61,20 +67,20 @@ def insert_fork(
         if status == "cancelled":
             raise ConflictError(f"sweep {origin.sweep_id} is cancelled for good: nothing of it runs any more")
         insert_rows(connection, executions, [row])
-        fork = locked(connection, row["id"])
-        head = edited_head(connection, fork, changes, parent_id=at)
-        connection.execute(executions.update().where(executions.c.id == fork.id).values(passed_id=head))
+        execution = locked(connection, row["id"])
+        head = edited_head(connection, execution, fork.changes, parent_id=fork.at)
+        connection.execute(executions.update().where(executions.c.id == execution.id).values(passed_id=head))
         data: ForkMadeData = {
             "from": origin.id,
-            "at": at,
+            "at": fork.at,
             "head": head,
-            "set": sorted(changes),
-            "variants": dict(choices),
-            "by": by,
-            "reason": reason,
+            "set": sorted(fork.changes),
+            "variants": dict(fork.choices),
+            "by": fork.by,
+            "reason": fork.reason,
         }
-        add_execution_event(connection, fork, "fork.made", **data)
-    return fork.id
+        add_execution_event(connection, execution, "fork.made", **data)
+    return execution.id
 
 
 def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[ExecutionRow]:

@@ -23,7 +23,7 @@ from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.control.pending_rollbacks import command, find_resumable, start, superseded_by
 from wtb.store.control.sweeps import cancel_executions
-from wtb.store.control.tool_calls import CallOfTool, calls_between, no_calls
+from wtb.store.control.tool_calls import CallOfTool, Way, calls_between, no_calls
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
@@ -113,7 +113,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         superseded = superseded_by(found_begun, [one.id for one in gone])
         rolled = {one.head_id for one in past}  # what ran before a rollback was left by that one
         left_before = {one.parent_id for one in here if one.id in rolled and one.parent_id is not None}
-        calls = calls_between(connection, row, sweep.graph, here, there, below, over, superseded, left_before)
+        calls = calls_between(connection, row, sweep.graph, Way(here, there, below, over, superseded, left_before))
         by, was = ending.by, found_begun["was"] if found_begun else row.status
         why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
         begun = start(connection, to_id=to_id, redoes=ending.redoes, was=was, superseded=superseded)

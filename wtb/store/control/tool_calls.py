@@ -42,38 +42,40 @@ class Calls(NamedTuple):
     shared: Sequence[CallOfTool] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From one line of checkpoints to another, and who else stands on the first one.
+
+    here, there: the lines, the oldest checkpoint first. below: executions that were made from this one. over: those
+    that earlier rollbacks superseded. superseded: those that this one does. left_before: checkpoints from which earlier
+    rollbacks went on; what else had started from them is theirs.
+    """
+
+    here: Sequence[Mark]
+    there: Sequence[Mark]
+    below: Sequence[ExecutionRow]
+    over: set[str]
+    superseded: Sequence[str]
+    left_before: set[str]
+
+
 def no_calls() -> CompensationDocument:
     """What became of calls where there are none."""
     return {"undone": [], "redone": [], "irreversible": [], "failed": [], "shared": []}
 
 
-def calls_between(
-    connection: sa.Connection,
-    row: ExecutionRow,
-    graph: WorkflowDocument,
-    here: Sequence[Mark],
-    there: Sequence[Mark],
-    below: Sequence[ExecutionRow],
-    over: set[str],
-    superseded: Sequence[str],
-    left_before: set[str],
-) -> Calls:
-    """The calls of tools on the way from one line to another.
-
-    over: executions that earlier rollbacks superseded. superseded: those that this one does. left_before: checkpoints
-    from which earlier rollbacks went on; what else had started from them is theirs.
-    """
+def calls_between(connection: sa.Connection, row: ExecutionRow, graph: WorkflowDocument, way: Way) -> Calls:
+    """The calls of tools on the way from one line to another."""
     if not _has_calls(connection, row.sweep_id):
         return Calls()
-    target = there[-1]
-    from_here = {mark.id for mark in here} - {mark.id for mark in there} | {target.id}
+    here, target = {mark.id for mark in way.here}, way.there[-1]
+    from_here = here - {mark.id for mark in way.there} | {target.id}
     if target.inside is not None and target.parent_id is not None:
         from_here.add(target.parent_id)  # whose node runs went on after it
-    from_here -= left_before
-    over = over | set(superseded)
+    from_here -= way.left_before
     started = sa.or_(
         node_runs.c.checkpoint_id.in_(sorted(from_here)),
-        node_runs.c.execution_id.in_(list(superseded)),
+        node_runs.c.execution_id.in_(list(way.superseded)),
     )
     made = _invocations(connection, row, started)
     chosen = _chosen(connection, row, graph)
@@ -81,11 +83,10 @@ def calls_between(
     if target.inside is not None:
         kept_of = target.inside["node_run"]
         made = [one for one in made if one.node_run_id != kept_of or one.at > target.created_at]
-    theirs = _stood_on(connection, row, below, over)
+    theirs = _stood_on(connection, row, way.below, way.over | set(way.superseded))
     undo = [one for one in made if one.status == "done"]
     undo.sort(key=lambda one: (one.at, one.attempt, one.number), reverse=True)
-    back = {mark.id for mark in here}
-    ahead = [writer[2] for mark in there if mark.id not in back for writer in mark.writers]
+    ahead = [writer[2] for mark in way.there if mark.id not in here for writer in mark.writers]
     again = [one for one in _invocations(connection, row, node_runs.c.id.in_(ahead)) if one.status == "undone"]
     again.sort(key=lambda one: (one.at, one.attempt, one.number))
     return Calls(

@@ -32,6 +32,14 @@ class Place:
     runner_id: str
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What all runners keep to at a node: so many runs at a time, so many seconds between two starts."""
+
+    runs: int | None = None
+    spacing_s: float | None = None
+
+
 def make_place(database: Database, place: Place) -> None:
     """Create the gate of a node, unless it exists. It is never removed."""
     with database.write() as connection:
@@ -42,9 +50,8 @@ def ask(
     database: Database,
     place: Place,
     held: int,
+    limits: Limits,
     *,
-    limit: int | None,
-    spacing_s: float | None,
     fresh_s: float,
     alive: Alive,
 ) -> float | None:
@@ -54,8 +61,7 @@ def ask(
         database: The database.
         place: The node and the runner.
         held: How many runs of the node the runner has.
-        limit: Runs at a time, of all runners.
-        spacing_s: Seconds between two starts.
+        limits: What all runners keep to.
         fresh_s: Seconds since its last heartbeat after which a runner counts as dead.
         alive: Returns False for a runner that is dead although its heartbeat is recent.
 
@@ -68,9 +74,9 @@ def ask(
     try:
         with database.write() as connection:
             connection.execute(sa.select(limited_nodes.c.next_at).where(*_of(limited_nodes, place)).with_for_update())
-            if limit is not None and not _permitted(connection, place, held, limit, fresh_s, alive):
+            if limits.runs is not None and not _permitted(connection, place, held, limits.runs, fresh_s, alive):
                 return None
-            return 0.0 if spacing_s is None else _turn(connection, place, spacing_s)
+            return 0.0 if limits.spacing_s is None else _turn(connection, place, limits.spacing_s)
     except StoreError as error:
         if sqlstate(error) == LOCK_NOT_AVAILABLE:  # whoever asked before was stopped while it did
             return None
