@@ -52,10 +52,11 @@ def main() -> None:
     with environment(args.cells) as place:
         for name in args.names or [name for name in BENCHMARKS if name not in LONG]:
             print(f"{name} ...", file=sys.stderr, flush=True)
-            figures += importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs)
-    print(table(figures))
-    if args.json:
-        args.json.write_text(json.dumps([figure.document() for figure in figures], indent=2) + "\n")
+            found = list(importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs))
+            print(table(found), flush=True)  # at once: what fails after hours takes nothing with it
+            figures += found
+            if args.json:
+                args.json.write_text(json.dumps([figure.document() for figure in figures], indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.timing import open_warm, timed, timed_in_processes
 from benchmarks.workloads.chain import NODE_RUNS, STEPS, workflow
 from wtb.authoring.graph_snapshot import outline_digest
+from wtb.execution.sandbox.heads import SetupHead
 from wtb.execution.sandbox.node_process import NodeProcess, Setup, environment
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -48,17 +49,18 @@ def _start(folder: Path) -> float:
         "cases": [{"input": {"x": 1}}],
         "vary": dict.fromkeys(STEPS, "all"),
     }
-    bound = prepare(parse_spec(data)).bound
-    head = {
+    bound, files = prepare(parse_spec(data)).bound, FileStore(folder / "files")
+    head: SetupHead = {
         "bounds": asdict(Bounds()),
         "recipe": bound.recipe.text(),
         "fingerprints": bound.fingerprints,
         "outline": outline_digest(bound.workflow),
-        "files": str(folder / "files"),
+        "files": files.place(),
         "growth": 10**9,
+        "places": 1,
     }
     begun = time.perf_counter()
-    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), folder, FileStore(folder / "files")))
+    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), folder, files))
     process.ready()
     seconds = time.perf_counter() - begun
     process.close()

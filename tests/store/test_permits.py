@@ -249,7 +249,7 @@ def test_nodes_of_other_names_and_workflows_have_limits_of_their_own(database: D
 
     for place in (Place("shared", "other", two), Place("another", "call", two)):
         permits.make_place(database, place)
-        got = permits.ask(database, place, 0, limit=1, spacing_s=None, fresh_s=30.0, alive=lambda row: True)
+        got = permits.ask(database, place, 0, permits.Limits(1), fresh_s=30.0, alive=lambda row: True)
         assert got == 0.0
 
 
@@ -461,7 +461,7 @@ def test_those_that_wait_for_a_turn_end_at_once_and_waste_only_one(database: Dat
     assert sum(each.raised is not None for each in waiting) == 3
     assert held(database) == {}
     place = Place("shared", "call", runner(database))
-    turn = permits.ask(database, place, 0, limit=None, spacing_s=5.0, fresh_s=30.0, alive=lambda row: True)
+    turn = permits.ask(database, place, 0, permits.Limits(None, 5.0), fresh_s=30.0, alive=lambda row: True)
     assert turn is not None
     assert turn <= 10.0
 
@@ -488,7 +488,7 @@ def test_turns_that_nobody_took_are_not_made_up_for(database: Database) -> None:
     permits.make_place(database, place)
 
     def turn() -> float | None:
-        return permits.ask(database, place, 0, limit=None, spacing_s=0.2, fresh_s=30.0, alive=lambda row: True)
+        return permits.ask(database, place, 0, permits.Limits(None, 0.2), fresh_s=30.0, alive=lambda row: True)
 
     assert turn() == 0.0
     ends = time.monotonic() + 0.7
