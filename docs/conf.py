@@ -40,6 +40,7 @@ NAVIGATION = {
         "docs/sessions",
         "docs/python",
         "docs/api",
+        "docs/access",
         "docs/client",
     ],
     "Read results": ["docs/results", "docs/statistics", "docs/report", "docs/pages"],

@@ -73,6 +73,7 @@ _VARYING = [
     (re.compile(r"\b0x[0-9a-f]+\b"), "ADDRESS"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "SERVER"),
     (re.compile(r"\bpassword \S+"), "PASSWORD"),
+    (re.compile(r"#code=\S+"), "#CODE"),
     (re.compile(r"\bwtb-\d+@[\w.-]+"), "WORKER"),
     (re.compile(r"\bby [\w.-]+@[\w.-]+"), "by USER"),
     (re.compile(r"\bprocess \d+|(?<= up ) *\d+\b"), "PROCESS"),

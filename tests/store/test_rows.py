@@ -28,6 +28,7 @@ TABLES: dict[type, sa.Table] = {
     rows.RunnerRow: schema.runners,
     rows.BudgetRow: schema.budgets,
     rows.TokenRow: schema.tokens,
+    rows.SignInRow: schema.sign_ins,
     rows.TallyRow: schema.tallies,
 }
 

@@ -795,6 +795,27 @@ class TokenRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SignInRow:
+    """A browser that somebody signed in from, by the digest of what it sends.
+
+    Attributes:
+        kind: Whose it is: `operator`, or of whoever has a `token`.
+        source: Digest of the token by which they signed in.
+        address: From where; None where that is not known.
+        used_at: When it was last used, to the minute.
+    """
+
+    id: str
+    digest: str
+    kind: str
+    source: str
+    address: str | None
+    created_at: float
+    used_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetRow:
     """A budget: of a session, project or sweep (`scope`, `key`), or of a node of a sweep.
 

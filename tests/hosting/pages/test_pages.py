@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,12 +65,12 @@ class Site:
         """Open a page, signed in; errors, violations of the policy and requests to elsewhere are faults."""
         scheme = "dark" if dark else "light"
         context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        if token is not None:
+            assert context.request.post(self.url + "/api/v1/sign-in", data={"token": token}).ok
         page = context.new_page()
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", lambda message: self._hear(message.type, message.text))
         page.on("request", lambda request: request.url.startswith(self.url) or self.faults.append(request.url))
-        if token is not None:
-            page.add_init_script(f"sessionStorage.setItem('wtb.token', {json.dumps(token)})")
         page.goto(self.url + path)
         self.opened.append(page)
         return page
@@ -159,7 +160,45 @@ def test_who_is_not_known_signs_in_and_is_remembered_until_they_sign_out(site: S
     page.get_by_role("heading", name="Sweeps").wait_for()
     page.reload()
     page.get_by_role("heading", name="Sweeps").wait_for()
+    assert page.evaluate("document.cookie") == ""
+    assert TOKEN not in page.evaluate("JSON.stringify([sessionStorage, localStorage])")
+    other = page.context.new_page()
+    other.goto(site.url)
+    other.get_by_role("heading", name="Sweeps").wait_for()
     page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="Sign in").wait_for()
+
+
+def test_the_address_that_serve_prints_signs_in_once_and_no_request_has_its_code(site: Site) -> None:
+    assert site.server.running is not None
+    printed = re.search(r"http://\S+#code=(\S+)", site.server.running.stderr)
+    assert printed
+    page = site.open("/", token=None)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(printed[0])
+    page.get_by_role("heading", name="Sweeps").wait_for()
+    assert page.url == f"{site.url}/"
+    assert asked
+    assert not [url for url in asked if printed[1] in url.partition("#")[0]]
+    again = site.open("/", token=None)
+    again.goto(printed[0])
+    again.get_by_text("This address was used already").wait_for()
+    assert "code" not in again.url
+
+
+def test_who_may_steer_does_so_by_the_cookie_and_whose_token_is_revoked_is_asked_again(
+    site: Site, finished: Project
+) -> None:
+    token = finished.inside("token", "create", "ann", "--scope", "read,steer", check=0).stdout.strip()
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}", token=token)
+    page.get_by_role("heading", name="first").wait_for()
+    refused = page.evaluate("fetch('/api/v1/sweeps/first/pause', {method: 'POST'}).then((answer) => answer.status)")
+    assert refused == 403, "without the header, which no page of elsewhere can send"
+    finished.inside("token", "revoke", "ann", check=0)
+    page.goto(site.url)
     page.get_by_role("heading", name="Sign in").wait_for()
 
 
@@ -228,6 +267,7 @@ def test_why_cells_failed_stands_once_for_each_cause(site: Site, finished: Proje
 
 def test_two_sweeps_that_are_chosen_are_compared(site: Site, finished: Project) -> None:
     page = site.open("/")
+    page.locator("tbody tr").nth(1).wait_for()
     for box in page.get_by_role("checkbox").all():
         box.check()
     page.get_by_role("button", name="Compare the two").click()

@@ -18,8 +18,9 @@ from starlette.responses import Response, StreamingResponse
 from wtb.core.errors import WTBError
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
-from wtb.hosting.api import figures, follow
-from wtb.hosting.api.guard import OPEN, Guard, Limits
+from wtb.hosting.access.codes import OneTimeCode
+from wtb.hosting.api import figures, follow, sign_in
+from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities, Identity
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
@@ -36,13 +37,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("wtb")
 
 
-def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Limits | None = None) -> FastAPI:
+def make_app(
+    context: Context, *, token: str, hosts: Collection[str], code: OneTimeCode, limits: Limits | None = None
+) -> FastAPI:
     """Make the application that answers requests by operations.
 
     Args:
         context: Where they act.
         token: That of the operator, who may do everything.
         hosts: The names by which the server may be asked.
+        code: By which the operator's browser signs in.
         limits: What a request may take.
 
     Returns:
@@ -72,8 +76,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
     app.add_exception_handler(WebSocketRequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_fault)
-    (health,) = OPEN
-    app.add_api_route(health, _health, methods=["GET"], summary="Say that the server answers.")
+    app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], summary="Say that the server answers.")
     for route in ROUTES:
         app.add_api_route(
             PREFIX + route.path,
@@ -84,6 +87,7 @@ def make_app(context: Context, *, token: str, hosts: Collection[str], limits: Li
             operation_id=_id_of(route),
             response_model=None,
         )
+    app.include_router(sign_in.router(identities, code))
     app.include_router(follow.router(context, streams))
     app.include_router(figures.router(context))
     app.router.routes.extend(page_routes())

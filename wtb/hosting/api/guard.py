@@ -11,11 +11,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wtb.core.errors import WTBError
-from wtb.hosting.api.identities import Identities
+from wtb.hosting.access.cookies import cookie_of, forgery
+from wtb.hosting.api.identities import Identities, Identity
 from wtb.hosting.api.problems import Problem, problem_of
-from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.routes import PREFIX, SIGN_IN
 
-OPEN = frozenset({f"{PREFIX}/health"})  # what a load balancer may ask, without a token; pages hold nothing of anybody
+# What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
+OPEN = frozenset({f"{PREFIX}/health", PREFIX + SIGN_IN})
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,11 @@ class Guard:
         """Note who asks, or return what they are told if that is nobody."""
         if scope["path"] in OPEN or not scope["path"].startswith(PREFIX):
             return None
+        cookie = None if "authorization" in headers else cookie_of(scope)  # a token speaks for itself
+        if cookie is not None and (forged := forgery(scope, cookie)):
+            return Problem(HTTPStatus.FORBIDDEN, forged)
         try:
-            identity = await self._identities.find(headers.get("authorization", ""))
+            identity = await self._identity(headers, cookie)
         except WTBError as error:
             return problem_of(error)
         if identity is None:
@@ -82,6 +87,11 @@ class Guard:
             return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
         scope.setdefault("state", {})["identity"] = identity
         return None
+
+    async def _identity(self, headers: Headers, cookie: str | None) -> Identity | None:
+        if cookie is None:
+            return await self._identities.find(headers.get("authorization", ""))
+        return await self._identities.find_signed_in(cookie)
 
     async def _body(self, receive: Receive) -> bytes | Problem:
         limits, body = self._limits, bytearray()

@@ -14,6 +14,7 @@ from wtb.operations.inspection.sweeps import Cells
 from wtb.operations.registry import OPERATIONS, Operation, Permission
 
 PREFIX = "/api/v1"
+SIGN_IN = "/sign-in"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 
 import uvicorn
 
+from wtb.hosting.access.codes import LASTS_S, OneTimeCode
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streams import Streams
@@ -34,7 +35,7 @@ def serve(
         port: The port; 0 for a free one.
         token: That of the operator, who may do everything; others have tokens of their own.
         allow: Names of this server besides those of loopback and its address.
-        report: Takes the line that says where it listens.
+        report: Takes the lines that say where it listens, and on loopback where whoever started it signs in.
 
     Raises:
         OSError: If it cannot listen there.
@@ -42,7 +43,8 @@ def serve(
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, port), family=family) as listening:
         host = f"[{address}]" if ":" in address else address
-        app = make_app(context, token=token, hosts={*LOOPBACK, address, *allow})
+        code = OneTimeCode()
+        app = make_app(context, token=token, hosts={*LOOPBACK, address, *allow}, code=code)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -51,7 +53,10 @@ def serve(
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=STOPPING_S,
         )
-        report(f"serving {context.database.shown_url} at http://{host}:{listening.getsockname()[1]}{PREFIX}")
+        url = f"http://{host}:{listening.getsockname()[1]}"
+        report(f"serving {context.database.shown_url} at {url}{PREFIX}")
+        if address in LOOPBACK:  # what stands behind # is sent to nobody
+            report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {url}/#code={code.issue()}")
         _Server(config, app.state.streams).run(sockets=[listening])
 
 

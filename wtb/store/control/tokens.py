@@ -17,7 +17,10 @@ from wtb.store.tables.schema import now, tokens
 
 _USED_S = 60  # how exactly it is kept when a token was used: a write for each request would be too much
 
-_IS_ACTIVE = sa.and_(tokens.c.revoked_at.is_(None), sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now()))
+
+def is_active() -> sa.ColumnElement[bool]:
+    """The condition that a token was neither revoked nor has expired."""
+    return sa.and_(tokens.c.revoked_at.is_(None), sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now()))
 
 
 def create_token(
@@ -52,7 +55,7 @@ def revoke_token(database: Database, name: str) -> TokenRow:
 
 def use_token(database: Database, digest: str) -> TokenRow | None:
     """Return the token with a digest, if it is active, and note that it was used."""
-    row = database.record(TokenRow, sa.select(tokens).where(tokens.c.digest == digest, _IS_ACTIVE))
+    row = database.record(TokenRow, sa.select(tokens).where(tokens.c.digest == digest, is_active()))
     if row is not None and (row.used_at is None or row.used_at < time.time() - _USED_S):
         database.execute(tokens.update().where(tokens.c.id == row.id).values(used_at=now()))
     return row
@@ -60,6 +63,6 @@ def use_token(database: Database, digest: str) -> TokenRow | None:
 
 def active_digests(database: Database, digests: Collection[str]) -> set[str]:
     """Return those of some digests whose tokens are active."""
-    query = sa.select(tokens.c.digest).where(tokens.c.digest.in_(list(digests)), _IS_ACTIVE)
+    query = sa.select(tokens.c.digest).where(tokens.c.digest.in_(list(digests)), is_active())
     with database.read() as connection:
         return set(connection.scalars(query))

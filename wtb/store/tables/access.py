@@ -1,4 +1,4 @@
-"""The table of who may ask a server: tokens."""
+"""The tables of who may ask a server: tokens, and browsers that somebody signed in from."""
 
 from __future__ import annotations
 
@@ -18,4 +18,18 @@ tokens = sa.Table(
     sa.Column("expires_at", Seconds),
     sa.Column("used_at", Seconds, comment="when it was last used, to the minute"),
     sa.Column("revoked_at", Seconds),
+)
+
+sign_ins = sa.Table(
+    "sign_ins",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False, unique=True, comment="SHA-256 of the cookie, which is not kept"),
+    sa.Column("kind", sa.String(8), nullable=False),
+    sa.Column("source", sa.String(64), nullable=False, comment="digest of the token by which they signed in"),
+    sa.Column("address", sa.String(64), comment="from where"),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("used_at", Seconds, nullable=False, server_default=now(), comment="to the minute"),
+    sa.Column("expires_at", Seconds, nullable=False),
+    sa.CheckConstraint("kind IN ('operator', 'token')", name="kind"),
 )

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from wtb.store.tables.access import sign_ins as sign_ins
 from wtb.store.tables.access import tokens as tokens
 from wtb.store.tables.column_types import metadata as metadata
 from wtb.store.tables.column_types import now as now
@@ -49,4 +50,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1003"
+REVISION = "1004"

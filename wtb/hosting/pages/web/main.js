@@ -1,5 +1,5 @@
 /** The pages: which one an address shows, and what stands around each of them. */
-import { isRefused, token } from "./lib/api.js";
+import { identity, signIn, whoAmI } from "./lib/api.js";
 import { html, render, useEffect } from "./lib/html.js";
 import { useKeys } from "./lib/keys.js";
 import { address } from "./lib/router.js";
@@ -10,7 +10,7 @@ import { CostsPage } from "./pages/costs.js";
 import { ExecutionPage } from "./pages/execution.js";
 import { InboxPage } from "./pages/inbox.js";
 import { SchedulesPage } from "./pages/schedules.js";
-import { SignIn } from "./pages/sign_in.js";
+import { explain, SignIn, takeCode } from "./pages/sign_in.js";
 import { SweepPage } from "./pages/sweep.js";
 import { SweepsPage } from "./pages/sweeps.js";
 import { WorkersPage } from "./pages/workers.js";
@@ -38,13 +38,31 @@ function Page() {
   return html`<h1>${words.error.notFound}</h1>`;
 }
 
+const ASK_AGAIN_MS = 1000;
+
+/** Sign in by the code of the address if it has one, else find out who this browser is signed in as already. */
+async function begin() {
+  const code = takeCode();
+  try {
+    if (code) return await signIn({ code });
+  } catch (error) {
+    explain(error, words.signIn.wrongCode);
+  }
+  try {
+    await whoAmI();
+  } catch {
+    setTimeout(begin, ASK_AGAIN_MS); // the server is away
+  }
+}
+
 function App() {
   useKeys();
-  const unknown = isRefused.value || token.value === null;
+  const isKnown = Boolean(identity.value);
   useEffect(() => {
-    document.title = unknown ? `${words.signIn.title} · WTB` : "WTB";
-  }, [unknown]);
-  if (unknown) return html`<${SignIn} />`;
+    document.title = isKnown ? "WTB" : `${words.signIn.title} · WTB`;
+  }, [isKnown]);
+  if (identity.value === undefined) return html`<p class="quiet" role="status">${words.loading}</p>`;
+  if (!isKnown) return html`<${SignIn} />`;
   return html`<a class="skip" href="#content">${words.skip}</a>
     <div class="frame">
       <${SideBar} />
@@ -53,4 +71,6 @@ function App() {
     <${KeySheet} />`;
 }
 
+begin();
+addEventListener("hashchange", () => location.hash && begin()); // the address was opened where a page was already
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -2,19 +2,33 @@
 import { signal } from "./html.js";
 
 const PREFIX = "/api/v1";
-const KEPT = "wtb.token";
+const READS = ["GET", "HEAD"];
 
-/** The token by which this tab asks; it lives as long as the tab. */
-export const token = signal(sessionStorage.getItem(KEPT));
-/** Whether the server said that it does not know who asks. */
-export const isRefused = signal(false);
+/**
+ * Who asks, by a cookie that scripts cannot read; null for nobody, undefined until the server has said it.
+ * @typedef {{name: string | null, scopes: string[], csrf: string}} Identity
+ */
+export const identity = signal(/** @type {Identity | null | undefined} */ (undefined));
 
-/** @param {string | null} value */
-export function signIn(value) {
-  if (value === null) sessionStorage.removeItem(KEPT);
-  else sessionStorage.setItem(KEPT, value);
-  token.value = value;
-  isRefused.value = value === null;
+/** Ask the server who this browser is signed in as. */
+export async function whoAmI() {
+  remember(await get("/sign-in"));
+}
+
+/** Exchange a token or a one-time code for a cookie. @param {{token: string} | {code: string}} given */
+export async function signIn(given) {
+  remember(await post("/sign-in", given));
+}
+
+/** Have the server and the browser forget who asks. */
+export async function signOut() {
+  await request("DELETE", "/sign-in");
+  identity.value = null;
+}
+
+/** @param {Identity | {csrf: null}} answer */
+function remember(answer) {
+  identity.value = answer.csrf === null ? null : /** @type {Identity} */ (answer);
 }
 
 /** What a server said of a request that it did not carry out. */
@@ -36,7 +50,7 @@ export class Problem extends Error {
  */
 export async function request(method, path, given = {}) {
   const headers = new Headers(given.headers);
-  if (token.value) headers.set("Authorization", `Bearer ${token.value}`);
+  if (identity.value && !READS.includes(method)) headers.set("X-CSRF-Token", identity.value.csrf);
   if (given.body !== undefined) headers.set("Content-Type", "application/json");
   const answer = await fetch(PREFIX + path + queryOf(given.query), {
     method,
@@ -46,7 +60,7 @@ export async function request(method, path, given = {}) {
     cache: "no-store",
   });
   if (answer.ok) return answer;
-  if (answer.status === 401) isRefused.value = true;
+  if (answer.status === 401) identity.value = null;
   throw new Problem(answer.status, await answer.json().catch(() => ({})));
 }
 

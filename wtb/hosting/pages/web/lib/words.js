@@ -29,6 +29,7 @@ export const words = {
     token: "Token",
     go: "Sign in",
     wrong: "This token is of no use here: it is wrong, was revoked or has expired.",
+    wrongCode: "This address was used already, or is older than 10 minutes. `wtb serve` prints a new one when it starts.",
     out: "Sign out",
   },
   loading: "Loading …",

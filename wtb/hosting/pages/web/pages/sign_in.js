@@ -1,22 +1,36 @@
-/** Who asks: a token, which stays in this tab. */
-import { get, isRefused, signIn, token } from "../lib/api.js";
-import { html, useState } from "../lib/html.js";
+/** Who asks: by a token, or by the code in the address that `wtb serve` prints. */
+import { Problem, signIn } from "../lib/api.js";
+import { html, signal } from "../lib/html.js";
 import { words } from "../lib/words.js";
 
+const CODE = /^#code=([\w-]+)$/;
+
+/** Take the one-time code out of the address, so that neither the history nor who looks on has it. */
+export function takeCode() {
+  const found = CODE.exec(location.hash);
+  if (found) history.replaceState(null, "", location.pathname + location.search);
+  return found?.[1] ?? null;
+}
+
+/** Why the last try to sign in failed; empty if it did not. */
+const problem = signal("");
+
+/** Say why one failed. @param {unknown} error @param {string} wrong */
+export function explain(error, wrong) {
+  if (!(error instanceof Problem)) problem.value = words.offline;
+  else problem.value = error.status === 401 ? wrong : error.message;
+}
+
 export function SignIn() {
-  const [problem, setProblem] = useState(isRefused.value && token.value ? words.signIn.wrong : "");
   /** @param {SubmitEvent} event */
   async function go(event) {
     event.preventDefault();
     const field = /** @type {HTMLInputElement} */ (/** @type {HTMLFormElement} */ (event.target).elements.namedItem("token"));
-    signIn(field.value.trim());
     try {
-      await get("/sweeps", { limit: 1 });
+      await signIn({ token: field.value.trim() });
+      problem.value = "";
     } catch (error) {
-      const status = /** @type {any} */ (error).status;
-      if (status === 403) return; // a token that may do other things
-      signIn(null);
-      setProblem(status === 401 ? words.signIn.wrong : status ? /** @type {Error} */ (error).message : words.offline);
+      explain(error, words.signIn.wrong);
     }
   }
   return html`<main class="sign-in">
@@ -25,7 +39,7 @@ export function SignIn() {
     <form onSubmit=${go} class="sign-in-form">
       <label for="token">${words.signIn.token}</label>
       <input id="token" name="token" type="password" autocomplete="current-password" required autofocus aria-describedby="problem" />
-      <p id="problem" class="bad" role="alert">${problem}</p>
+      <p id="problem" class="bad" role="alert">${problem.value}</p>
       <button class="main">${words.signIn.go}</button>
     </form>
   </main>`;

@@ -1,5 +1,5 @@
 /** What stands around every page: the side bar, and the sheet of keys. */
-import { get, signIn } from "../lib/api.js";
+import { get, signOut } from "../lib/api.js";
 import { html, useEffect, useRef } from "../lib/html.js";
 import { isSheetOpen } from "../lib/keys.js";
 import { useResource } from "../lib/resource.js";
@@ -33,7 +33,7 @@ export function SideBar() {
     <div class="foot">
       <button class="plain" onClick=${() => (theme.value = next)}>${words.theme[/** @type {"auto"} */ (theme.value)]}</button>
       <button class="plain" onClick=${() => (isSheetOpen.value = true)}>${words.keys.title} <kbd>?</kbd></button>
-      <button class="plain" onClick=${() => signIn(null)}>${words.signIn.out}</button>
+      <button class="plain" onClick=${signOut}>${words.signIn.out}</button>
     </div>
   </nav>`;
 }

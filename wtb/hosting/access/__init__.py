@@ -1,0 +1,1 @@
+"""How browsers show who asks: codes, cookies, and what tells their own pages from others."""

@@ -1,0 +1,73 @@
+"""Sign-ins: browsers that somebody asks a server from. What a browser sends is known to it alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+
+from wtb.core.ids import new_id
+from wtb.store.bulk import fetch_record
+from wtb.store.control.tokens import is_active
+from wtb.store.database import Database
+from wtb.store.rows import SignInRow
+from wtb.store.tables.schema import now, sign_ins, tokens
+
+MOST_S = 14 * 86_400.0  # whatever they do meanwhile, people sign in again
+IDLE_S = 86_400.0
+_USED_S = 60  # as exactly as of tokens
+
+_OF_TOKEN = sign_ins.outerjoin(tokens, tokens.c.digest == sign_ins.c.source)
+_IS_LASTING = sa.and_(sign_ins.c.expires_at > now(), sign_ins.c.used_at > now() - IDLE_S)
+_IS_ACTIVE = sa.and_(_IS_LASTING, sa.or_(sign_ins.c.kind != "token", is_active()))
+
+
+def add_sign_in(database: Database, kind: str, digest: str, source: str, address: str | None) -> SignInRow:
+    """Store a sign-in by its digest, and remove those that are past.
+
+    Args:
+        database: Where.
+        kind: Whose it is: of the server's `operator`, or of whoever has a `token`.
+        digest: Of what the browser sends.
+        source: Digest of the token by which they signed in; the sign-in is of no more use than that.
+        address: From where.
+
+    Returns:
+        What was stored.
+    """
+    given = {"id": new_id(), "kind": kind, "digest": digest, "source": source, "address": address}
+    query = sign_ins.insert().values(given | {"expires_at": now() + MOST_S}).returning(sign_ins)
+    with database.write() as connection:
+        connection.execute(sign_ins.delete().where(sa.not_(_IS_LASTING)))
+        found = fetch_record(connection, SignInRow, query)
+    assert found is not None
+    return found
+
+
+def use_sign_in(database: Database, digest: str) -> tuple[SignInRow, str | None, Sequence[str]] | None:
+    """Find an active sign-in, and note that it was used.
+
+    Returns:
+        It with the name and the scopes of its token, if it is of one; None if there is none.
+    """
+    query = sa.select(sign_ins, tokens.c.name, tokens.c.scopes).select_from(_OF_TOKEN)
+    found = database.tuples(query.where(sign_ins.c.digest == digest, _IS_ACTIVE))
+    if not found:
+        return None
+    *columns, name, scopes = found[0]
+    row = SignInRow(*columns)
+    if row.used_at < time.time() - _USED_S:
+        database.execute(sign_ins.update().where(sign_ins.c.id == row.id).values(used_at=now()))
+    return row, name, scopes or ()
+
+
+def end_sign_in(database: Database, digest: str) -> None:
+    """Let a sign-in be of no more use, if there is one."""
+    database.execute(sign_ins.delete().where(sign_ins.c.digest == digest))
+
+
+def active_sign_ins(database: Database, digests: Collection[str]) -> set[str]:
+    """Return those of some digests whose sign-ins are active."""
+    query = sa.select(sign_ins.c.digest).select_from(_OF_TOKEN)
+    return set(database.scalars(query.where(sign_ins.c.digest.in_(list(digests)), _IS_ACTIVE)))
