@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import wtb
 from benchmarks.harness.environment import environment
@@ -20,6 +21,7 @@ from benchmarks.workloads import chain, graph
 from wtb.execution.runtime import sweep_context
 from wtb.execution.runtime.thread_pool import LocalPool
 from wtb.store.database import Database
+from wtb.store.runs.flush import flush
 
 OURS = str(Path(wtb.__file__).parent)
 MOST = 12
@@ -28,7 +30,7 @@ MOST = 12
 def main() -> None:
     made = (graph if sys.argv[1:] == ["graph"] else chain).workflow()
     slot, journal = cProfile.Profile(), cProfile.Profile()
-    work, flush = LocalPool.work, sweep_context.flush
+    work = LocalPool.work
 
     def profiled_work(pool: LocalPool, run: Any) -> None:
         slot.runcall(work, pool, run)
@@ -41,8 +43,8 @@ def main() -> None:
         database = Database(place.fresh("sqlite"))
         database.prepare()
         timed(database, made, cases=1, slots=1)
-        LocalPool.work, sweep_context.flush = profiled_work, profiled_flush  # type: ignore[method-assign]
-        timed(database, made, slots=1)
+        with patch.object(LocalPool, "work", profiled_work), patch.object(sweep_context, "flush", profiled_flush):
+            timed(database, made, slots=1)
         database.close()
     _show("slot: nodes, engine, runner", slot)
     _show("journal's thread: the flush", journal)

@@ -50,7 +50,8 @@ def _submitted(made: WorkerStack) -> float:
     made.wait_completed(sweep_id)
     (cell,) = cell_documents(made.database, sweep_id)
     committed = queries.find_sweep(made.database, sweep_id).started_at
-    return float(cell["state"]["at"]) - float(committed)
+    assert committed is not None, "it has run"
+    return float(cell["state"]["at"]) - committed
 
 
 def _at_rest(made: WorkerStack) -> float:

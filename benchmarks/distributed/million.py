@@ -217,7 +217,8 @@ def _command(stack: WorkerStack, *arguments: str) -> tuple[float, float, float]:
 def _node_runs(database: Database, sweep_id: str) -> int:
     """About how many have been accepted, as PostgreSQL counts: counting a million rows each second would be work."""
     query = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'node_runs'"
-    return int(database.scalar(sa.text(query).columns(sa.column("n", sa.BigInteger))) or 0)
+    ((count,),) = database.tuples(sa.text(query))
+    return int(count)
 
 
 def _last_begun(database: Database, sweep_id: str) -> float | None:
@@ -243,7 +244,7 @@ def _sample(stack: WorkerStack, found: Measured) -> None:
 
 def _server(database: Database) -> int:
     """The process of the server."""
-    backend = database.scalar(sa.text("SELECT pg_backend_pid()").columns(sa.column("pid", sa.Integer)))
+    ((backend,),) = database.tuples(sa.text("SELECT pg_backend_pid()"))
     return psutil.Process(backend).ppid()
 
 

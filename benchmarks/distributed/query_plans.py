@@ -30,6 +30,7 @@ from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
+from wtb.store.runs.records import Outcome
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.schema import executions
 
@@ -94,9 +95,22 @@ class Filled:
 
     def _ending(self) -> Call:
         row = self._free(partial(queue.claim_for, self.database, self.slot, LEASE_S))()[0]
-        cell = {"sweep_id": self.sweep_id, "case_number": row.case_number, "repeat": 0, "combination": 0}
         batch = Batch()
-        outcome = {**cell, "status": "succeeded", "execution_id": row.id}
+        outcome: Outcome = {
+            "sweep_id": self.sweep_id,
+            "case_number": row.case_number,
+            "repeat": 0,
+            "combination": 0,
+            "status": "succeeded",
+            "execution_id": row.id,
+            "elapsed_s": 0.0,
+            "usd": 0.0,
+            "tokens_in": 0,
+            "tokens_out": 0,
+            "node_runs": 0,
+            "failure": None,
+            "edited": False,
+        }
         batch.add(row.id, row.token, change=ended("completed"), outcomes=[outcome])
         return partial(flush, self.database, batch, LEASE_S)
 

@@ -29,6 +29,7 @@ from wtb.config.credentials import SERVER_TOKEN
 from wtb.store.database import Database
 from wtb.store.events import add_event
 from wtb.store.read import queries
+from wtb.store.rows import Subject
 
 FOLLOWERS = 200
 AT_A_TIME, TIMES_A_SECOND = 20, 50
@@ -132,7 +133,7 @@ async def _follow(host: str, port: int, path: str, came: list[tuple[float, str]]
 def write(url: str, sweep: str) -> None:
     """Write events at a steady rate, then say how many."""
     database, begun, number = Database(url), time.monotonic(), 0
-    about = {"session_id": "default", "sweep_id": sweep, "execution_id": None}
+    about: Subject = {"session_id": "default", "sweep_id": sweep, "execution_id": None}
     while number < WRITING_S * TIMES_A_SECOND * AT_A_TIME:
         with database.write() as connection:
             for _ in range(AT_A_TIME):

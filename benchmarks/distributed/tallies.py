@@ -74,7 +74,7 @@ def _timed(database: Database) -> float:
     ended = follow(Context(run.database), run, grace=10.0).ended
     seconds = time.perf_counter() - begun
     deadline = time.monotonic() + 30
-    while sum(row["n"] for row in tally_rows(database, sweep_id)) != CELLS:
+    while sum(row.n for row in tally_rows(database, sweep_id)) != CELLS:
         tally(database, sweep_id)
         if time.monotonic() > deadline:
             raise RuntimeError(f"the sweep ended as {ended}, and its tallies are {tally_rows(database, sweep_id)}")

@@ -45,7 +45,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         home = workspaces_of(database, environment.folder / f"rewinding-{kind}")
         prepared = _prepared()
         execution = _made(database, prepared, home)
-        made = line(database, find_execution(database, execution).head_id)
+        head = find_execution(database, execution).head_id
+        assert head is not None, "it has ended"
+        made = line(database, head)
         assert len(made) == STEPS + 1, f"{len(made)} checkpoints"
         target = made[len(made) // 2]
         found: dict[str, list[float]] = {}

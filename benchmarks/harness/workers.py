@@ -99,6 +99,8 @@ class WorkerStack:
         sweep_id = prepared.submit(self.database, workspaces, queued=True)
         self.notify()
         row = self.wait_completed(sweep_id)
+        assert row.started_at is not None, "it has ended"
+        assert row.finished_at is not None, "it has ended"
         return sweep_id, row.finished_at - row.started_at
 
     def wait_completed(self, sweep_id: str) -> SweepRow:
