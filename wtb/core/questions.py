@@ -43,7 +43,7 @@ class Question:
 
     node: which asks, or the key of its task where it has several. number: how many others the node run asked before
     it, from 0; of kind `error`: how many attempts there were. context: typed JSON of what to look at. timeout: seconds
-    until `default` counts as the answer.
+    until `default` counts as the answer. known_as: its key, where what it says was redacted since it was asked.
     """
 
     kind: Kind
@@ -54,10 +54,13 @@ class Question:
     context: bytes | None = None
     timeout: float | None = None
     default: str | None = None
+    known_as: str | None = None
 
     @property
     def key(self) -> str:
         """The same for all who ask the same at one checkpoint, whatever their variant."""
+        if self.known_as is not None:
+            return self.known_as
         words = [self.kind, self.node, self.text, self.number, self.options]
         return hashlib.sha256(orjson.dumps(words) + (self.context or b"")).hexdigest()
 

@@ -149,6 +149,7 @@ def _question(asked: QuestionRow) -> Question:
         None if asked.context is None else asked.context.encode(),
         None if asked.expires_at is None else asked.expires_at - asked.asked_at,
         None if asked.default is None else asked.default["choice"],
+        asked.key,
     )
 
 

@@ -15,6 +15,7 @@ from wtb.authoring.code.import_paths import load
 from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
+from wtb.config.redaction import NOTHING, read_project_redaction
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
@@ -28,6 +29,7 @@ from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
 from wtb.planning.checks import check_figures, check_nodes, check_pool, check_stop, notification_targets
 from wtb.planning.environment import environment
+from wtb.planning.redaction import check_redaction, names_problems
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files
@@ -151,6 +153,7 @@ class Prepared:
     def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
         """Encode a case as it is stored. Its files are added to the store."""
         values, _ = self.bound.workflow.schema.read_input(case.input)
+        redactor = self.bound.spec.redact.redactor
         try:
             files = workspaces.snapshot_of(case.files)
         except OSError as error:
@@ -159,8 +162,8 @@ class Prepared:
             ) from error
         return NewCase(
             case.id,
-            {name: Value.of(value) for name, value in values.items()},
-            None if case.expected is None else encode(case.expected),
+            redactor.values({name: Value.of(value) for name, value in values.items()}),
+            None if case.expected is None else redactor.typed(encode(case.expected)),
             case.tags,
             files.digest,
             files.new,
@@ -202,6 +205,7 @@ def prepare(
     starts_at: of a single execution, the node at which it starts, with the input as its state.
     """
     only = only or Only()
+    spec = _redacting(spec)
     if only.final and spec.holdout is None:
         raise InputError(
             "the final cases are those that the sweep keeps for the end, and it keeps none; expected 'holdout'",
@@ -223,9 +227,20 @@ def prepare(
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _pick_choices(chosen, only)
+    check_redaction(bound)
     clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
     own = clusters if any(clusters) else ()
     return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, notification_targets(spec), own)
+
+
+def _redacting(spec: SweepSpec) -> SweepSpec:
+    """Return a sweep with what its project redacts. Raises InputError."""
+    project = read_project_redaction(spec.folder)
+    if project == NOTHING:
+        return spec
+    made = spec.model_copy(update={"redact": spec.redact.with_project(project)})
+    made._located = spec.located
+    return made
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:
@@ -317,6 +332,7 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
             encode({"input": values, "expected": case.expected})
         except StateError as error:
             wrong.append(str(error))
+        wrong += names_problems(bound.spec.redact.redactor, case)
         wrong += [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
         # Where the state is the input schema too, both say the same.
         problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys(wrong)]

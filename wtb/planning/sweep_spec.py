@@ -50,6 +50,7 @@ from wtb.config.field_types import (
     stored,
     variant_name,
 )
+from wtb.config.redaction import Redact
 from wtb.config.run_options import Limits, NodeLimits, Recycle, Rlimits, Run, Workspace
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
@@ -293,6 +294,7 @@ class SweepSpec(Strict):
     notify: Annotated[tuple[_Notify, ...], BeforeValidator(bounded)] = ()
     limits: Limits = Limits()
     run: Run = Run()
+    redact: Redact = Redact()
 
     _located: Located = PrivateAttr(default_factory=Located)
 
@@ -338,6 +340,7 @@ _PLACES: dict[Loc, type[BaseModel]] = {
     ("best",): Best,
     ("limits",): Limits,
     ("run",): Run,
+    ("redact",): Redact,
     ("run", "rlimits"): Rlimits,
     ("run", "workspace"): Workspace,
     ("run", "recycle"): Recycle,

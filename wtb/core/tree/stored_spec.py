@@ -93,6 +93,7 @@ class StoredSpec(TypedDict, total=False):
     stop: Literal["when_known"] | None
     limits: Limits
     run: Any
+    redact: Any
     baseline_row: dict[str, str] | None
     folder: str
     environment: Environment

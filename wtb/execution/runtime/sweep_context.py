@@ -13,6 +13,7 @@ from wtb.core.stop import Disk
 from wtb.core.tree import stored_spec
 from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
+from wtb.execution.engine.redacting import redacting
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
 from wtb.execution.pauses.holds import Holds
@@ -151,11 +152,11 @@ def _disk_used(database: Database, session: str, quota: Quota) -> int:
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExecutor:
     """Run the code of a sweep on threads of this process."""
     surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
-    return ThreadExecutor(bound.workflow, bound.evaluators, surroundings)
+    return redacting(ThreadExecutor(bound.workflow, bound.evaluators, surroundings), bound.spec.redact.redactor)
 
 
 def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> CodeExecutor:
     """Run the code of a sweep in at most `slots` node processes."""
     head: CodeHead = {"fingerprints": bound.fingerprints, "outline": outline_digest(bound.workflow)}
     code = UserCode(engine_of(bound.workflow), bound.evaluators, bound.recipe, head)
-    return InProcesses(code, bound.spec.run, workspaces, owner, slots)
+    return redacting(InProcesses(code, bound.spec.run, workspaces, owner, slots), bound.spec.redact.redactor)

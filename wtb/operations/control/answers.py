@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from wtb.config.redaction import redactor_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean
@@ -148,7 +149,9 @@ def _record(
         bound = bound or bind(stored_spec(find_sweep(database, row.sweep_id)))
         changes = checked_changes(bound, set)
         check_reach(database, bound, row.checkpoint_id, changes)
-    feedback = None if reply.feedback is None else storable(reply.feedback, FEEDBACK)
+    redactor = redactor_of(find_sweep(database, row.sweep_id).spec.get("redact"))
+    encoded = redactor.typed_text(encoded)
+    feedback = None if reply.feedback is None else redactor.text(storable(reply.feedback, FEEDBACK))
     recorded = approvals.give(
         database,
         row.id,

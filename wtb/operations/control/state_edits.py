@@ -110,7 +110,7 @@ def checked_changes(bound: Bound, changes: Mapping[str, Any]) -> dict[str, Value
             problems.append(f"key {name!r} cannot be stored: {error}")
     if problems:
         raise InputError(*problems)
-    return found
+    return bound.spec.redact.redactor.values(found)
 
 
 def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, names: Iterable[str]) -> None:

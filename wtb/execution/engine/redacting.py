@@ -1,0 +1,146 @@
+"""Redaction of all that user code hands to the runner: one executor around another.
+
+What a node writes is redacted before anything reads it, not only before it is stored: the nodes after it, evaluators
+and people see the same, and an execution that goes on in another process after a crash sees what it would have seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from wtb.authoring.boundary import CallReport, CheckpointReport
+from wtb.authoring.context.attempt_record import OnEvent
+from wtb.authoring.evaluation.evaluators import EvaluationTask
+from wtb.authoring.graph import Decision
+from wtb.authoring.tools import ToolReport
+from wtb.core.failures import Failure
+from wtb.core.questions import Answers, Question
+from wtb.core.scoring.measure import Score
+from wtb.core.serialization.redaction import Redactor, marker
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Values
+from wtb.execution.engine.executor import CodeExecutor
+from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
+
+STREAM = marker("stream")  # a pattern would be cut by the pieces in which a text arrives
+
+
+class RedactingExecutor:
+    """Runs user code by another executor, and redacts what it hands over."""
+
+    def __init__(self, code: CodeExecutor, redactor: Redactor) -> None:
+        self._code = code
+        self._redactor = redactor
+
+    def prepare(self, runs: int = 1) -> None:
+        self._code.prepare(runs)
+
+    def begin(self, state: Values, root: Root) -> Joined | Failure:
+        return self._joined(self._code.begin(state, root))
+
+    def run(self, task: Task) -> Result:
+        # Not joined where it runs: branches and reducers are to see what everybody sees.
+        result = self._code.run(
+            replace(task, join=False, answers=_answers(task), on_event=self._reporting(task.on_event))
+        )
+        if result.writes is not None:
+            result.writes = self._redactor.values(result.writes)
+        if result.failure is not None:
+            result.failure = self._failure(result.failure)
+        if result.question is not None:
+            result.question = self._question(result.question)
+        result.stdout = self._redactor.optional(result.stdout)
+        result.stderr = self._redactor.optional(result.stderr)
+        return result
+
+    def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
+        return self._joined(self._code.join(state, position, writes, root))
+
+    def score(self, task: EvaluationTask) -> list[Score]:
+        made = self._code.score(task)
+        return [replace(one, error=self._redactor.optional(one.error)) if one.error else one for one in made]
+
+    def running_attempts(self) -> list[tuple[str, int]]:
+        return self._code.running_attempts()
+
+    def end_attempt(self, execution: str, token: int) -> None:
+        self._code.end_attempt(execution, token)
+
+    def close(self) -> bool:
+        return self._code.close()
+
+    def _joined(self, made: Joined | Failure) -> Joined | Failure:
+        if isinstance(made, Failure):
+            return self._failure(made)
+        decisions = tuple(self._decision(one) for one in made.decisions)
+        position = made.position
+        if position.engine is not None:
+            position = replace(position, engine=self._redactor.plain(position.engine))
+        return replace(made, changed=self._redactor.values(made.changed), decisions=decisions, position=position)
+
+    def _decision(self, made: Decision) -> Decision:
+        return replace(made, key=self._redactor.optional(made.key), why=self._redactor.text(made.why))
+
+    def _failure(self, failure: Failure) -> Failure:
+        text = self._redactor.text
+        return replace(failure, message=text(failure.message), trace=text(failure.trace))
+
+    def _question(self, asked: Question) -> Question:
+        text = self._redactor.text
+        return replace(
+            asked,
+            text=text(asked.text),
+            options=tuple(text(one) for one in asked.options),
+            context=None if asked.context is None else self._redactor.typed(asked.context),
+            default=self._redactor.optional(asked.default),
+            known_as=asked.key,
+        )
+
+    def _reporting(self, on_event: OnEvent | None) -> OnEvent | None:
+        if on_event is None:
+            return None
+
+        def report(kind: str, data: Any) -> None:
+            on_event(kind, self._reported(kind, data))
+
+        return report
+
+    def _reported(self, kind: str, data: Any) -> Any:
+        if kind == "event":
+            name, at, said = data
+            return name, at, {**said, "data": STREAM} if name == "node.stream" else self._redactor.plain(said)
+        if kind == "call":
+            return self._call(data)
+        if kind == "tool":
+            return self._tool(data)
+        return self._checkpoint(data) if kind == "checkpoint" else data
+
+    def _call(self, call: CallReport) -> CallReport:
+        typed = self._redactor.typed_text
+        return {**call, "prompt": typed(call["prompt"]), "response": typed(call["response"])}
+
+    def _tool(self, call: ToolReport) -> ToolReport:
+        typed = self._redactor.typed_text
+        arguments = typed(call["arguments"]) or ""
+        error = self._redactor.optional(call["error"])
+        return {**call, "arguments": arguments, "result": typed(call["result"]), "error": error}
+
+    def _checkpoint(self, taken: CheckpointReport) -> CheckpointReport:
+        keys = self._redactor.keys
+        saved = {
+            name: f'"{marker(name)}"' if name in keys else self._redactor.typed_text(text) or ""
+            for name, text in taken["saved"].items()
+        }
+        return {**taken, "name": self._redactor.optional(taken["name"]), "saved": saved}
+
+
+def redacting(code: CodeExecutor, redactor: Redactor) -> CodeExecutor:
+    """Return what runs user code and redacts what it hands over; the same executor if nothing is redacted."""
+    return RedactingExecutor(code, redactor) if redactor else code
+
+
+def _answers(task: Task) -> Answers:
+    """The answers to what was asked before also by the words in which it was stored: these are asked again."""
+    again = {replace(one, known_as=None).key: one.key for one in task.asked}
+    return {**task.answers, **{key: task.answers[known] for key, known in again.items() if known in task.answers}}
