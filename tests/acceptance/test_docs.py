@@ -445,7 +445,7 @@ def test_the_table_of_node_options_is_complete() -> None:
 
 
 def test_the_tables_of_keys_are_complete() -> None:
-    from wtb.config.retention_policy import Policy
+    from wtb.config.keeping.retention_policy import Policy
     from wtb.config.run_options import Limits, Rlimits, Run
 
     assert set(table_names("sweep-file.md", "Keys")) == set(SweepSpec.model_fields)

@@ -15,7 +15,7 @@ from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.gates import all_hold, judged
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
-from wtb.config.retention_policy import Policy
+from wtb.config.keeping.retention_policy import Policy
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.housekeeping.garbage_collection import apply_policy
 from wtb.store.database import Database

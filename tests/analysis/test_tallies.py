@@ -24,7 +24,7 @@ from wtb.analysis.running_totals import leaders, live
 from wtb.analysis.scores import Scores
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
-from wtb.config.retention_policy import Policy
+from wtb.config.keeping.retention_policy import Policy
 from wtb.core.ids import new_id
 from wtb.core.scoring.measure import Measure, Score
 from wtb.operations.housekeeping.garbage_collection import apply_policy

@@ -14,7 +14,7 @@ from tests.support.bench import Bench
 from tests.support.project import Project
 from wtb import END, Workflow
 from wtb import Context as NodeContext
-from wtb.config.redaction import Redact, read_project_redaction
+from wtb.config.keeping.redaction import Redact, read_project_redaction
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer

@@ -18,7 +18,7 @@ from tests.support.databases import postgres_database
 from tests.support.project import FLOW, SWEEP, Project
 from wtb import END, Workflow
 from wtb import Context as NodeContext
-from wtb.config.retention_policy import Policy
+from wtb.config.keeping.retention_policy import Policy
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.operations.backup.backup import backup
 from wtb.operations.backup.manifest import DATABASE, FILES, HEAD

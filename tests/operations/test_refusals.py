@@ -18,7 +18,7 @@ import wtb
 from tests.operations.test_registry import COMMANDS, words_of
 from wtb import Bench, ExecutionHandle, SweepHandle
 from wtb.cli.commands import option_of
-from wtb.config.retention_policy import Policy
+from wtb.config.keeping.retention_policy import Policy
 from wtb.core.arguments.checking import kinds_of
 from wtb.core.arguments.kinds import Kind, Kinds, Listed, Number, Text
 from wtb.core.errors import InputError, WTBError

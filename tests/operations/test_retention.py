@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from wtb.authoring.workflow import Workflow
-from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
+from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document, history_document
 from wtb.operations.housekeeping.garbage_collection import Collected, Removed, apply_policy

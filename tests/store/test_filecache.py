@@ -20,7 +20,7 @@ import pytest
 from tests.store.test_workspaces import contents, fill, flipped, sha, snapshot
 from tests.support.forkserver import Script
 from tests.support.project import Project
-from wtb.config.retention_policy import Policy
+from wtb.config.keeping.retention_policy import Policy
 from wtb.core.errors import InputError, OutOfReach, StoreError
 from wtb.operations.housekeeping.garbage_collection import apply_policy
 from wtb.store.database import Database

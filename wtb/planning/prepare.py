@@ -15,7 +15,7 @@ from wtb.authoring.code.import_paths import load
 from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
-from wtb.config.redaction import NOTHING, read_project_redaction
+from wtb.config.keeping.redaction import NOTHING, read_project_redaction
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known

@@ -50,7 +50,7 @@ from wtb.config.field_types import (
     stored,
     variant_name,
 )
-from wtb.config.redaction import Redact
+from wtb.config.keeping.redaction import Redact
 from wtb.config.run_options import Limits, NodeLimits, Recycle, Rlimits, Run, Workspace
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read

@@ -29,7 +29,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
 from tests.support.forkserver import Script
-from wtb.config.retention_policy import Policy
+from wtb.config.keeping.retention_policy import Policy
 from wtb.core.errors import DamagedError, InputError, StateError, StoreError
 from wtb.core.serialization.codec import digest, encode
 from wtb.integrations.langgraph import Saver

@@ -10,7 +10,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import confirm, open_context, put, say
 from wtb.cli.output import present
-from wtb.config import retention_policy
+from wtb.config.keeping import retention_policy
 from wtb.core.documents.administration import CollectionDocument
 from wtb.core.serialization.plain_json import iso
 from wtb.display.text.admin import machine

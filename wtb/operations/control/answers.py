@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from wtb.config.redaction import redactor_of
+from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean

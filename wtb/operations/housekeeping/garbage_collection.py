@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from wtb.config.retention_policy import LEAST_GRACE_S, Policy, read_policy
+from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.arguments.checking import checked
 from wtb.execution.runtime.cleanup import clean
 from wtb.operations.context import Context, throttled

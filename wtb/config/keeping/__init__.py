@@ -1,0 +1,1 @@
+"""What is kept: for how long, and what of it is not."""
