@@ -40,20 +40,23 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; default all but {', '.join(LONG)}"
     )
     parser.add_argument("--runs", type=int, default=5, help="rounds; a figure is their median (default 5)")
-    parser.add_argument("--cells", type=int, default=1_000_000, help="of `million`, in thousands (default 1,000,000)")
+    parser.add_argument("--cells", type=int, default=1_000_000, help="of `million`, in thousands (default a million)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in BENCHMARKS]
-    if unknown or args.runs < 1:
-        parser.error(
-            f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}" if unknown else "--runs is below 1"
-        )
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    if args.runs < 1 or args.cells < 1000 or args.cells % 1000:
+        parser.error("--runs is at least 1, and --cells a multiple of 1,000")
     figures: list[Figure] = []
     with environment(args.cells) as place:
         for name in args.names or [name for name in BENCHMARKS if name not in LONG]:
             print(f"{name} ...", file=sys.stderr, flush=True)
-            found = list(importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs))
-            print(table(found), flush=True)  # at once: what fails after hours takes nothing with it
+            found: list[Figure] = []
+            try:
+                found.extend(importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").measure(place, args.runs))
+            finally:  # what fails after hours takes nothing with it
+                print(table(found), flush=True)
             figures += found
             if args.json:
                 args.json.write_text(json.dumps([figure.document() for figure in figures], indent=2) + "\n")
