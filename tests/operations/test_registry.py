@@ -151,6 +151,10 @@ MADE_OF = {
 PARTS = {"session change": {"limits": MADE_OF["quota"]}, "budget set": {"limits": {"usd", "tokens", "node_runs"}}}
 # Why a command and its operations differ by an argument.
 DIFFERENCES = {
+    ("workflow list", "published"): "asks for another operation",
+    ("workflow show", "published"): "asks for another operation",
+    ("workflow show", "workflow"): "is `name`, or what it is imported by",
+    ("workflow show", "name"): "is `workflow`",
     ("run", "strict"): "an exit code",
     ("compare", "strict"): "an exit code",
     ("run", "concurrency"): "of what is prepared; elsewhere it is not this command's: a pilot, workers, a comparison",

@@ -30,6 +30,7 @@ TABLES: dict[type, sa.Table] = {
     rows.TokenRow: schema.tokens,
     rows.SignInRow: schema.sign_ins,
     rows.TallyRow: schema.tallies,
+    rows.PublicationRow: schema.publications,
 }
 
 

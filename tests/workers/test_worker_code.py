@@ -11,8 +11,8 @@ from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
-from wtb_workers import code
-from wtb_workers.code import Codes
+from wtb_workers.code.imports import imports
+from wtb_workers.code.warm import Codes
 
 
 def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer_code(
@@ -33,7 +33,7 @@ def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer
     codes = Codes(bench.workspaces, "a-runner", slots=1)
     older = codes.take(bench.row, bench.prepared.bound, apart=False)
     older.workspaces.open(None).close(keep=False)
-    monkeypatch.setattr(code._imports, "rounds", code._imports.rounds + 1)  # another sweep's modules were imported
+    monkeypatch.setattr(imports, "rounds", imports.rounds + 1)  # another sweep's modules were imported
     newer = codes.take(bench.row, bench.prepared.bound, apart=False)
     assert newer is not older
     attempt = newer.workspaces.open(None)

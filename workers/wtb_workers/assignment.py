@@ -20,7 +20,7 @@ from wtb.store.process_identity import WorkerIdentity
 from wtb.store.rows import ExecutionRow, SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
-from wtb_workers.code import Codes, Warm, bind_as_recorded
+from wtb_workers.code.warm import Codes, Warm, bind_as_recorded
 from wtb_workers.notifications import Notifier
 
 IDLE_S = 30.0  # that an assignment is kept without work

@@ -12,6 +12,7 @@ from typing import NotRequired, TypedDict
 from wtb.core.errors import NodeError, StoreError, WTBError
 from wtb.store.database import Database
 from wtb.store.runs.queue import Notification, pending_notifications
+from wtb_workers.code.publisher import Publisher
 from wtb_workers.notifications import Notifier
 from wtb_workers.session import STOPPED, WorkerSession
 from wtb_workers.slots import Slots, Work, Worker
@@ -58,6 +59,7 @@ class WorkerProcess:
         self._session_keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
         self._session_keeper.start()
         threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True).start()
+        self._publisher = Publisher(self.database, worker.name)
 
     def execute(self, wanted: str) -> Served:
         """The body of a task: run the execution that a message named, and those that follow from it.
@@ -246,5 +248,6 @@ class WorkerProcess:
         self._session_keeper.join(PATIENCE_S)
         if self._session is not None:
             self._session.end()
+        self._publisher.close(PATIENCE_S)
         self._notifier.close(PATIENCE_S)
         self.database.close()

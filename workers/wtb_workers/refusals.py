@@ -17,7 +17,7 @@ from wtb.store.process_identity import WorkerIdentity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import queue
 from wtb.store.runs.leases import record_full, record_room
-from wtb_workers.code import Refused
+from wtb_workers.code.warm import Refused
 
 log = logging.getLogger("wtb")
 

@@ -29,7 +29,7 @@ from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb_workers.assignment import SweepAssignment
-from wtb_workers.code import Codes
+from wtb_workers.code.warm import Codes
 from wtb_workers.notifications import Notifier
 from wtb_workers.refusals import Refusals
 from wtb_workers.slots import Slots, WaitingWork, Work, Worker

@@ -15,7 +15,7 @@ from wtb.core.serialization.plain_json import storable
 from wtb.core.serialization.storable import unstorable
 
 if TYPE_CHECKING:
-    from wtb.core.documents.plan import NodeDocument, WorkflowDocument
+    from wtb.core.documents.workflows.graphs import NodeDocument, WorkflowDocument
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
 
@@ -33,7 +33,7 @@ def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
         "version": workflow.version,
         "description": workflow.description,
         "state": {
-            key.name: {"type": _type_name(key.annotation), "reducer": _callable_name(key.reducer)}
+            key.name: {"type": key.shown or type_name(key.annotation), "reducer": _callable_name(key.reducer)}
             for key in workflow.schema.keys.values()
         },
         "entries": list(workflow.entries),
@@ -86,7 +86,8 @@ def _param(value: Any) -> Any:
     return value if plain else storable(repr(value))
 
 
-def _type_name(annotation: Any) -> str:
+def type_name(annotation: Any) -> str:
+    """Return what people call a type."""
     return annotation.__name__ if isinstance(annotation, type) else _ADDRESS.sub("", str(annotation))
 
 

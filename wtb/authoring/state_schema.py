@@ -29,12 +29,16 @@ class InputRead(NamedTuple):
 
 @dataclass(frozen=True)
 class Key:
-    """One key of the state. `reducer(current, update)` joins writes; without one the last write replaces."""
+    """One key of the state. `reducer(current, update)` joins writes; without one the last write replaces.
+
+    shown: what its type is called, where that is known by name only.
+    """
 
     name: str
     annotation: Any = Any
     reducer: Reducer | None = None
     required: bool = False
+    shown: str | None = None
 
     def reduce(self, current: Any, update: Any) -> Any:
         """Join `update` into `current`; a key never written starts from its type's empty value, as in LangGraph."""

@@ -99,6 +99,16 @@ def arguments_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter
 
 # By the name of the command, in the order of `wtb --help`; what an option or argument of it asks for is named with it.
 OPERATIONS: Mapping[str, Operation] = {
+    "workflow list --published": Operation(
+        "inspection.workflows:list_published",
+        "List the workflows and evaluators that workers publish.",
+        ("Bench.published",),
+    ),
+    "workflow show --published": Operation(
+        "inspection.workflows:show_published",
+        "Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.",
+        ("Bench.published_workflow",),
+    ),
     "plan": Operation(
         "running.planning:plan", "Show what a sweep would run, before anything runs.", ("Bench.plan",), long=True
     ),

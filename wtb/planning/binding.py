@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wtb.authoring.code.fingerprint import fingerprints
-from wtb.authoring.code.import_paths import is_importable, load, workflow_path
+from wtb.authoring.code.import_paths import is_importable, workflow_path
 from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
-from wtb.authoring.code.resolve import workflow_at
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, StateError, did_you_mean, meant_or_known
 from wtb.planning.approval import mode_problems
+from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, VariantRef
 
 
@@ -48,14 +48,15 @@ def bind(
     spec: SweepSpec,
     workflow: Workflow | None = None,
     evaluators: Mapping[str, Callable[..., Any]] | None = None,
+    code: Code = IMPORTED,
 ) -> Bound:
-    """Import what a sweep names and check that it fits. Raises InputError with all problems at once.
+    """Find the code that a sweep names and check that it fits. Raises InputError with all problems at once.
 
-    workflow, evaluators: objects that Python callers gave; they need no import path.
+    workflow, evaluators: objects that Python callers gave; they need no import path. code: where the others come from.
     """
     given = workflow
     if workflow is None:
-        workflow = workflow_at(spec.workflow, lambda text: spec.located.problem(("workflow",), text))
+        workflow = code.workflow(spec.workflow, lambda text: spec.located.problem(("workflow",), text))
     workflow.validate()
     bound = workflow.copy()
     problems: list[str] = []
@@ -81,7 +82,7 @@ def bind(
                 problems.append(spec.located.problem(("vary", node_name), text))
             continue
         for number, ref in enumerate(wanted):
-            added, wrong = _added(bound, node, ref)
+            added, wrong = _added(bound, node, ref, code)
             variants += [added] if added is not None else []
             problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
         names[node_name] = [ref.name for ref in wanted]
@@ -90,7 +91,7 @@ def bind(
         texts = node.variant_problems(vary.get(name, [node.default]))
         problems += [spec.located.problem(("vary", name), text) if name in vary else text for text in texts]
     problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
-    made, more = _evaluators(spec, evaluators or {})
+    made, more = _evaluators(spec, evaluators or {}, code)
     problems += more
     params = {**workflow.params, **spec.params}
     problems += [spec.located.problem(("params",), text) for text in bound.param_problems(params)]
@@ -134,7 +135,7 @@ def _tie(recipe: Recipe, workflows: Mapping[str, Workflow], evaluators: Mapping[
     return None
 
 
-def _added(workflow: Workflow, node: Node, ref: VariantRef) -> tuple[AddedVariant | None, list[str]]:
+def _added(workflow: Workflow, node: Node, ref: VariantRef, code: Code) -> tuple[AddedVariant | None, list[str]]:
     """What a sweep adds to a node, if it does, and what is wrong with it."""
     if ref.is_own:
         if ref.name in node.variants:
@@ -143,7 +144,7 @@ def _added(workflow: Workflow, node: Node, ref: VariantRef) -> tuple[AddedVarian
         return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {', '.join(node.variants)})"]
     added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
     try:
-        made = make_variant(node, added)
+        made = make_variant(node, added, code.load)
     except InputError as error:
         return None, list(error.problems)
     return added, workflow.add_variant(made)
@@ -160,13 +161,15 @@ def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, S
     ]
 
 
-def _evaluators(spec: SweepSpec, given: Mapping[str, Callable[..., Any]]) -> tuple[list[Evaluator], list[str]]:
+def _evaluators(
+    spec: SweepSpec, given: Mapping[str, Callable[..., Any]], code: Code
+) -> tuple[list[Evaluator], list[str]]:
     """Make the evaluators of a sweep. Returns them, and what is wrong with the others."""
     made: list[Evaluator] = []
     problems: list[str] = []
     for number, ref in enumerate(spec.evaluate):
         try:
-            evaluator = make_evaluator(ref.name, ref.options, load, given.get(ref.name))
+            evaluator = make_evaluator(ref.name, ref.options, code.load, given.get(ref.name))
         except InputError as error:
             problems += [spec.located.problem(("evaluate", number), text) for text in error.problems]
             continue

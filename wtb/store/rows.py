@@ -13,6 +13,7 @@ from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.documents.costs import BudgetKind, BudgetScope
 from wtb.core.documents.executions import Asked
+from wtb.core.documents.workflows.publications import PublicationKind
 from wtb.core.failures import StoredFailure
 from wtb.core.questions import Kind
 from wtb.core.scoring.measure import Better
@@ -813,6 +814,27 @@ class SignInRow:
     created_at: float
     used_at: float
     expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationRow:
+    """What workers publish of a workflow or an evaluator.
+
+    Attributes:
+        description: As JSON; None where no worker could import it.
+        error: Why a worker cannot import it.
+    """
+
+    kind: PublicationKind
+    name: str
+    path: str
+    digest: str | None
+    description: str | None
+    published_at: float | None
+    published_by: str | None
+    error: str | None
+    failed_at: float | None
+    failed_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ SAME = [
     ("/sessions/default", "session show default", "session"),
     ("/budgets", "budget list", "budgets"),
     ("/costs", "costs", "costs"),
+    ("/workflows", "workflow list --published", "published"),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import ChangesDocument, CodeChange, SettingChange, VariantChanges, VariantName
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
     from wtb.core.tree.stored_spec import StoredSpec
 
 

@@ -17,7 +17,7 @@ from wtb.store.rows import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import Narrower, NoiseDocument
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
 def noise_of(

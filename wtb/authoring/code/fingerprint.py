@@ -24,6 +24,7 @@ from typing import Any
 
 import orjson
 
+from wtb.authoring.code.described_function import DescribedFunction
 from wtb.authoring.code.distributions import distribution_of
 from wtb.authoring.code.langchain_parts import has_parts, is_foreign, parts_of
 from wtb.authoring.nodes import Node, Variant
@@ -39,6 +40,8 @@ def fingerprint(fn: Any) -> str:
     Globals, cells and attributes count with the values they have now, and source as it is on disk now:
     call it when the workflow has just been loaded. Decorator lines of functions do not count.
     """
+    if isinstance(fn, DescribedFunction):
+        return fn.fingerprint
     walk = _Walk(fn)
     text = hashlib.sha256()
     for thing in walk.found:  # grows under way

@@ -6,13 +6,13 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from wtb.config.distribution import pip_install
-from wtb.config.project_settings import find_setting
+from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError, describe, did_you_mean
 
 MAX_PATH = 500
@@ -100,6 +100,15 @@ def registered(start: Path | None = None) -> Mapping[str, str]:
     if not isinstance(names, dict) or not all(isinstance(path, str) for path in names.values()):
         raise InputError(f"{setting.file}: {setting.title} must map names to import paths")
     return names
+
+
+def published_evaluators(start: Path | None = None) -> Sequence[str]:
+    """Import paths of the evaluators that workers publish: `evaluators` of the table `publish`. Raises InputError."""
+    setting = find_setting("publish", start)
+    paths = [] if setting is None else table_of(setting, ("evaluators",)).get("evaluators", [])
+    if setting is not None and not (isinstance(paths, list) and all(isinstance(path, str) for path in paths)):
+        raise InputError(f"{setting.file}: 'evaluators' of {setting.title} must be a list of import paths")
+    return paths
 
 
 def workflow_path(name: str) -> str:

@@ -78,10 +78,10 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
     return workflow, [named(one) for one in recipe.evaluators]
 
 
-def make_variant(node: Node, added: AddedVariant) -> Variant:
-    """The variant that a sweep adds to a node. Raises InputError where its callable cannot be found."""
+def make_variant(node: Node, added: AddedVariant, resolve: Callable[[str], Any] = load) -> Variant:
+    """The variant that a sweep adds to a node. resolve: imports a path. Raises InputError where that is not there."""
     if added.source is not None:
-        return node.variant_type(node.name, added.name, load(added.source), added.params)
+        return node.variant_type(node.name, added.name, resolve(added.source), added.params)
     if added.of is not None and added.of not in node.variants:
         near = did_you_mean(added.of, node.variants)
         raise InputError(f"node {node.name!r} has no variant {added.of!r} to derive from{near}")

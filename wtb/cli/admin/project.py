@@ -11,14 +11,17 @@ import typer
 from wtb.authoring import graph_snapshot
 from wtb.authoring.code import import_paths, resolve
 from wtb.cli import options
-from wtb.cli.console import missing_database, put, say
+from wtb.cli.console import missing_database, open_backend, put, say
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import InputError
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import graphs
+from wtb.operations.inspection import workflows
 from wtb.store import database as databases
 from wtb.store.tables import schema
+
+Published = Annotated[bool, typer.Option("--published", help="What workers publish of it, in place of the code here.")]
 
 
 def init(
@@ -46,11 +49,21 @@ def init(
     say(f"next: {change}wtb run sweep.yaml")
 
 
-def workflow_list(format: options.Show = options.Format.table, output: options.Output = None) -> None:
+def workflow_list(
+    published: Published = False,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
     """List the workflows registered in wtb.toml, or in pyproject.toml under \\[tool.wtb.workflows].
 
-    Example: wtb workflow list
+    Workers publish what is registered where they run; only that can be submitted over HTTP.
+
+    Examples: wtb workflow list  |  wtb workflow list --published
     """
+    if published:
+        present(open_backend(db).call(workflows.list_published), graphs.list_published, format, output)
+        return
     found = [{"name": name, "path": path} for name, path in sorted(import_paths.registered().items())]
     nothing = 'no workflow is registered; add to wtb.toml:\n[workflows]\nname = "pkg.module:attribute"'
     present_all("workflows", found, graphs.listed, format, output, nothing)
@@ -58,6 +71,8 @@ def workflow_list(format: options.Show = options.Format.table, output: options.O
 
 def workflow_show(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")],
+    published: Published = False,
+    db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
@@ -65,6 +80,10 @@ def workflow_show(
 
     Examples: wtb workflow show triage  |  wtb workflow show pkg.module:wf --format json
     """
+    if published:
+        shown = open_backend(db).call(workflows.show_published, workflow)
+        present(shown, graphs.draw_published, format, output)
+        return
     found = resolve.workflow_at(workflow)
     found.validate()
     parameters = {

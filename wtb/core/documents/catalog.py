@@ -22,6 +22,7 @@ from wtb.core.documents import (
     sweeps,
 )
 from wtb.core.documents.storage import backups
+from wtb.core.documents.workflows import graphs, publications
 
 
 class Document(NamedTuple):
@@ -46,8 +47,10 @@ def _kind(event: Any) -> str:
 
 # By name, which is that of its schema; in the order of `wtb --help`.
 DOCUMENTS: dict[str, Document] = {
-    "workflows": Document(plan.WorkflowsDocument, ("workflow list",)),
-    "workflow": Document(plan.WorkflowDocument, ("workflow show",)),
+    "workflows": Document(graphs.WorkflowsDocument, ("workflow list",)),
+    "workflow": Document(graphs.WorkflowDocument, ("workflow show",)),
+    "published": Document(publications.PublicationsDocument, ("workflow list --published",)),
+    "published-workflow": Document(publications.PublishedWorkflowDocument, ("workflow show --published",)),
     "plan": Document(plan.PlanDocument, ("plan",)),
     "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
     "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),

@@ -1,4 +1,4 @@
-"""Before a sweep runs: what `wtb plan`, `wtb workflow` and `wtb submit` print."""
+"""Before a sweep runs: what `wtb plan` and `wtb submit` print."""
 
 from __future__ import annotations
 
@@ -99,67 +99,3 @@ class SubmittedDocument(TypedDict):
     cells: int
     started: bool
     workers: int
-
-
-class RegisteredWorkflow(TypedDict):
-    """A workflow that wtb.toml or pyproject.toml names, and where it is."""
-
-    name: str
-    path: str
-
-
-class WorkflowsDocument(TypedDict):
-    """The registered workflows."""
-
-    workflows: list[RegisteredWorkflow]
-
-
-class StateKey(TypedDict):
-    """A key of the state."""
-
-    type: str
-    reducer: str | None
-
-
-class VariantDocument(TypedDict):
-    """A variant of a node, with its parameters."""
-
-    name: str
-    description: str | None
-    params: dict[str, Any]
-    active: bool
-
-
-class NodeDocument(TypedDict):
-    """A node of a workflow: its default variant, its rules and its variants."""
-
-    name: str
-    default: str
-    retries: int
-    timeout: float | None  # seconds
-    on_error: str
-    durable: bool
-    variants: list[VariantDocument]
-
-
-EdgeDocument = TypedDict(
-    "EdgeDocument",
-    {"from": list[str], "to": str, "when": str | None, "priority": int, "default": bool},
-)
-BranchDocument = TypedDict(
-    "BranchDocument",
-    {"from": str, "by": str | None, "to": dict[str, str], "default": str | None},
-)
-
-
-class WorkflowDocument(TypedDict):
-    """The graph of a workflow; code stays code."""
-
-    name: str
-    version: str
-    description: str | None
-    state: dict[str, StateKey]
-    entries: list[str]
-    nodes: list[NodeDocument]
-    edges: list[EdgeDocument]
-    branches: list[BranchDocument]

@@ -114,6 +114,8 @@ def _both(
 _FOLLOWING = frozenset({"follow", "interval_s"})
 
 ROUTES: tuple[Route, ...] = (
+    Route("GET", "/workflows", "workflow list --published"),
+    Route("GET", "/workflows/{name}", "workflow show --published"),
     Route("GET", "/sweeps", "list", _under("sweeps")),
     *_both("GET", "", "show"),
     *_both("GET", "/status", "status"),

@@ -12,6 +12,7 @@ from wtb.operations.control.questions import find_questions
 from wtb.operations.inspection.executions import diff, history, tree
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_sweeps, show, status
+from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.results.baselines import list_baselines, show_baseline
 from wtb.operations.results.comparing import compare
 from wtb.operations.results.costs import costs
@@ -24,6 +25,8 @@ from wtb.operations.schedules.schedules import list_schedules, pause_schedule, r
 class Operations:
     """Operations whose results are waited for. They have the names that they have of `wtb.Bench` and its handles."""
 
+    published = method(list_published)
+    published_workflow = method(show_published)
     sweeps = method(list_sweeps)
     status = method(status)
     show = method(show)
@@ -58,6 +61,8 @@ class Operations:
 class AsyncOperations:
     """The same operations, to be awaited."""
 
+    published = async_method(list_published)
+    published_workflow = async_method(show_published)
     sweeps = async_method(list_sweeps)
     status = async_method(status)
     show = async_method(show)

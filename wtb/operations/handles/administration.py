@@ -16,6 +16,7 @@ from wtb.core.documents.administration import (
 )
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.storage.backups import BackupDocument, RestoredDocument
+from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.operations.administration import budgets as budget_operations
 from wtb.operations.administration import sessions as session_operations
 from wtb.operations.administration import tokens as token_operations
@@ -27,6 +28,7 @@ from wtb.operations.backup.restore import restore
 from wtb.operations.context import Context
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.housekeeping.garbage_collection import Collected, collect
+from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.store.limits.sessions import Quota
 
 
@@ -154,6 +156,27 @@ class Administration:
             Its document.
         """
         return token_operations.revoke_token(self._context, name)
+
+    @documented_by(list_published)
+    def published(self) -> PublicationsDocument:
+        """List the workflows and evaluators that workers publish.
+
+        Returns:
+            A document for each, by name.
+        """
+        return list_published(self._context)
+
+    @documented_by(show_published)
+    def published_workflow(self, name: str) -> PublishedWorkflowDocument:
+        """Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.
+
+        Args:
+            name: Its registered name.
+
+        Returns:
+            Its document.
+        """
+        return show_published(self._context, name)
 
     @documented_by(collect)
     def collect(self, policy: Policy | None = None, *, dry_run: bool = False) -> Collected:

@@ -43,7 +43,7 @@ from wtb.store.tables.schema import (
 )
 
 if TYPE_CHECKING:
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 SUPERSEDED = "superseded by a rollback"
 _CELL = ("sweep_id", "case_number", "repeat", "combination")

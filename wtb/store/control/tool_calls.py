@@ -19,7 +19,7 @@ from wtb.store.rows import ExecutionRow, InvocationRow, Mark
 from wtb.store.tables.schema import cells, combinations, executions, invocations, node_runs, now
 
 if TYPE_CHECKING:
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from wtb.store.tables.schema import (
 )
 
 if TYPE_CHECKING:
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 R = TypeVar("R")
 

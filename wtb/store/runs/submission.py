@@ -17,7 +17,7 @@ from wtb.store.runs.records import CaseColumns, NewCell, NewCombination, NewExec
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 BATCH_ROWS = 5_000  # PostgreSQL takes about 0.1 s for them
 BATCH_BYTES = 4 << 20  # of inputs

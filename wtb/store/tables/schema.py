@@ -27,6 +27,7 @@ from wtb.store.tables.executions import files as files
 from wtb.store.tables.executions import node_runs as node_runs
 from wtb.store.tables.executions import values as values
 from wtb.store.tables.executions import working as working
+from wtb.store.tables.publications import publications as publications
 from wtb.store.tables.results import baselines as baselines
 from wtb.store.tables.results import cells as cells
 from wtb.store.tables.results import matrices as matrices
@@ -50,4 +51,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1004"
+REVISION = "1005"

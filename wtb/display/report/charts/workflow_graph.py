@@ -9,7 +9,7 @@ from markupsafe import Markup
 from wtb.display.report.html.environment import render
 
 if TYPE_CHECKING:
-    from wtb.core.documents.plan import WorkflowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 WIDE, HIGH, APART, BELOW = 148, 44, 56, 18  # pixels: a box, and what is between boxes
 MOST = 60  # nodes

@@ -15,8 +15,8 @@ from wtb.display.report.html.scales import Scale, room, scale
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import SlicesDocument
-    from wtb.core.documents.plan import WorkflowDocument
     from wtb.core.documents.report import EvidenceDocument, TellingCase, TellingCases
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
 SETTINGS = 20_000  # characters

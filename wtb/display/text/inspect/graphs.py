@@ -13,7 +13,14 @@ from wtb.core.texts import printable
 from wtb.display.tables import facts, grid, wrapped
 
 if TYPE_CHECKING:
-    from wtb.core.documents.plan import NodeDocument, StateKey, VariantDocument, WorkflowDocument, WorkflowsDocument
+    from wtb.core.documents.workflows.graphs import (
+        NodeDocument,
+        StateKey,
+        VariantDocument,
+        WorkflowDocument,
+        WorkflowsDocument,
+    )
+    from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 
 Parameters = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -30,6 +37,31 @@ def listed(document: WorkflowsDocument, width: int, color: bool = False) -> str:
     """Registered workflows and where they are imported from."""
     rows = [[one["name"], one["path"]] for one in document["workflows"]]
     return grid(["workflow", "import path"], rows, width, color=color)
+
+
+def list_published(document: PublicationsDocument, width: int, color: bool = False) -> str:
+    """What workers publish: workflows and evaluators, by whom, and what cannot be imported."""
+    found = [*document["workflows"], *document["evaluators"]]
+    if not found:
+        return "no worker publishes anything: register workflows in the wtb.toml of a worker\n"
+    rows = [
+        [one["kind"], one["name"], one["published_by"] or "", texts.moment(one["published_at"] or one["failed_at"])]
+        for one in found
+    ]
+    notes = [f"{one['failed_by']}: {one['error']}" if one["error"] else "" for one in found]
+    return grid(["kind", "name", "by", "since"], rows, width, notes=notes, color=color)
+
+
+def draw_published(document: PublishedWorkflowDocument, width: int, color: bool = False) -> str:
+    """What workers publish of a workflow, as text."""
+    found = document["description"]
+    if found is None:
+        return f"{printable(document['name'])}: {document['failed_by']} cannot import it: {document['error']}\n"
+    parameters = {
+        node: {name: one["params"] | one["shown"] for name, one in described["variants"].items()}
+        for node, described in found["nodes"].items()
+    }
+    return draw(found["graph"], parameters, width, color)
 
 
 def draw(graph: WorkflowDocument, parameters: Parameters, width: int, color: bool = False) -> str:

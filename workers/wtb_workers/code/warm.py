@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,11 +19,10 @@ from wtb.planning.prepare import stored_spec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 from wtb.store.rows import SweepRow
+from wtb_workers.code.imports import imports
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
 MAX_WARM = 4
-FILE_CLOCK_S = 0.01  # by which timestamps of files may lag behind the clock
-OURS = {"wtb", "wtb_workers", "wtb_scheduler", "__main__"}  # never imported again, also where WTB is developed
 
 Row = Mapping[str, Any]
 
@@ -42,7 +37,7 @@ def bind_as_recorded(row: SweepRow) -> Bound:
     Raises Refused if the code differs from what the sweep records.
     """
     try:
-        with _imports.fresh():
+        with imports.fresh():
             bound = bind(stored_spec(row))
         check_pool(bound)
     except WTBError as error:
@@ -64,67 +59,6 @@ def _different(row: SweepRow, bound: Bound) -> list[tuple[str, str]]:
         for variant, code in variants.items()
         if recorded.get(node, {}).get(variant) != code
     ]
-
-
-class Imports:
-    """Tracks the modules imported from the working directory; installed packages are not tracked.
-
-    A fingerprint reads the source on disk, so imported code must not be older than that.
-
-    rounds: how often changed modules were found.
-    """
-
-    def __init__(self) -> None:
-        self.rounds = 0
-        self._began = time.time()  # to import, the last time
-        self._known: dict[str, tuple[float, tuple[int, ...]]] = {}  # module -> (imported after, file as it was then)
-
-    @contextmanager
-    def fresh(self) -> Iterator[None]:
-        """A context in which imports are fresh: if a tracked module changed on disk, all are dropped first."""
-        present = self._present()
-        if any(self._changed(name, file) for name, file in present.items()):
-            self.rounds += 1
-            self._known.clear()
-            for name in present:
-                del sys.modules[name]
-            importlib.invalidate_caches()
-        self._began = time.time()
-        try:
-            yield
-        finally:
-            for name, file in self._present().items():
-                self._known.setdefault(name, (self._began, _state(file)))
-
-    def _changed(self, name: str, file: str) -> bool:
-        present = _state(file)
-        # A module that a node imported meanwhile is not known yet.
-        after, before = self._known.setdefault(name, (self._began, present))
-        # If a file was written while it was imported, the import may have read the old content.
-        return present != before or present[0] >= (after - FILE_CLOCK_S) * 1e9
-
-    def _present(self) -> dict[str, str]:
-        # Compared as strings: there may be thousands of modules, and Path objects take about twenty times as long.
-        here, *installed = (os.path.join(folder, "") for folder in (os.getcwd(), sys.prefix, sys.base_prefix))
-        files = {}
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if not file or not file.startswith(here) or file.startswith(tuple(installed)):
-                continue
-            if name.partition(".")[0] not in OURS:
-                files[name] = file
-        return files
-
-
-def _state(file: str) -> tuple[int, ...]:
-    try:
-        status = os.stat(file)
-    except OSError:  # it was removed
-        return (0,)
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-_imports = Imports()
 
 
 @dataclass
@@ -169,7 +103,7 @@ class Codes:
         """The code of a sweep, ready to run. apart: in node processes in any case. Raises Refused."""
         threads = bound.pool == "thread" and not apart
         run = bound.spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
-        code_as_is = (bound.recipe.text(), repr(sorted(bound.fingerprints.items())), _imports.rounds)
+        code_as_is = (bound.recipe.text(), repr(sorted(bound.fingerprints.items())), imports.rounds)
         key = (row.session_id, threads, run, *code_as_is)
         for place, warm in enumerate(self._warm):
             if warm.key == key:

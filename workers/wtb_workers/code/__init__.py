@@ -1,0 +1,1 @@
+"""User code in a worker: imported, checked, kept warm and published."""

@@ -1,0 +1,182 @@
+"""A workflow and evaluators as data: what planning needs to know of code, and no code."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from wtb.authoring.code.fingerprint import fingerprint
+from wtb.authoring.graph_snapshot import graph_snapshot, type_name
+from wtb.authoring.nodes import Node, Variant
+from wtb.authoring.state_schema import Schema
+from wtb.authoring.workflow import Workflow
+from wtb.core.documents.workflows.publications import (
+    EvaluatorDescription,
+    PublishedFunction,
+    PublishedNode,
+    PublishedShape,
+    PublishedType,
+    PublishedVariant,
+    WorkflowDescription,
+)
+from wtb.core.errors import StateError
+from wtb.core.scoring.scales import returns_bool
+from wtb.core.serialization.codec import encode
+from wtb.core.serialization.plain_json import storable
+
+_PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
+
+
+def describe_workflow(workflow: Workflow) -> WorkflowDescription:
+    """Describe a workflow.
+
+    Args:
+        workflow: It, valid.
+
+    Returns:
+        What `wtb.authoring.code.described` makes a workflow of that can be planned with, and not run.
+    """
+    approval = workflow.approval
+    graph = workflow.copy()
+    params, _ = _params(workflow.params)
+    return {
+        "graph": graph_snapshot(graph),
+        "state": _shape(graph.schema),
+        "input": None if graph.input is None else _shape(graph.input),
+        "state_key": graph.state_key,
+        "closed_input": graph.closed_input,
+        "nodes": {name: _node(node) for name, node in graph.nodes.items()},
+        "starts": list(graph.starts),
+        "params": params,
+        "max_steps": graph.max_steps,
+        "approval": approval if isinstance(approval, str) else dict(approval),
+        "breakpoints": list(graph.breakpoints),
+        "sent_to": sorted(graph.sent_to),
+        "is_limited": graph.is_limited,
+        "is_open": graph.is_open,
+    }
+
+
+def describe_evaluator(function: Callable[..., Any]) -> EvaluatorDescription:
+    """Describe an evaluator.
+
+    Args:
+        function: It.
+
+    Returns:
+        What `wtb.authoring.code.described` makes an evaluator of that scores nothing.
+    """
+    return {
+        "name": str(getattr(function, "wtb_name", None) or getattr(function, "__name__", type(function).__name__)),
+        "function": _function(function, function),
+        "better": getattr(function, "wtb_better", None),
+        "compare": getattr(function, "wtb_compare", None),
+        "timeout": getattr(function, "wtb_timeout", None),
+        "scale": _listed(getattr(function, "wtb_scale", None)),
+        "on_failure": _listed(getattr(function, "wtb_on_failure", None)),
+        "returns_bool": returns_bool(function),
+    }
+
+
+def _listed(given: Any) -> Any:
+    """Return a scale, or those of several metrics, as JSON has them."""
+    if isinstance(given, Mapping):
+        return {key: _listed(value) for key, value in given.items()}
+    return list(given) if isinstance(given, tuple) else given
+
+
+def _shape(schema: Schema) -> PublishedShape:
+    return {
+        "open": schema.open,
+        "model": schema.is_model,
+        "keys": {
+            key.name: {
+                "type": _type(key.annotation),
+                "reducer": None
+                if key.reducer is None
+                else getattr(key.reducer, "__name__", type(key.reducer).__name__),
+                "required": key.required,
+            }
+            for key in schema.keys.values()
+        },
+    }
+
+
+def _node(node: Node) -> PublishedNode:
+    rules = node.rules
+    return {
+        "queue": rules.queue,
+        "limit": rules.limit,
+        "rate": rules.rate,
+        "max_usd": rules.max_usd,
+        "max_tokens": rules.max_tokens,
+        "threads": rules.threads,
+        "variants": {name: _variant(node, variant) for name, variant in node.variants.items()},
+    }
+
+
+def _variant(node: Node, variant: Variant) -> PublishedVariant:
+    params, shown = _params(variant.params)
+    return {"function": _function(variant.fn, node.code(variant)), "params": params, "shown": shown}
+
+
+def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return values as typed JSON, and those that cannot be stored as Python shows them."""
+    params, shown = {}, {}
+    for name, value in given.items():
+        try:
+            params[name] = encode(value).decode()
+        except StateError:
+            shown[name] = storable(repr(value))
+    return params, shown
+
+
+def _function(function: Callable[..., Any], code: Any) -> PublishedFunction:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some that are not written in Python have none
+        return {"fingerprint": fingerprint(code), "parameters": {}, "any": True}
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):  # of names that exist for type checkers only
+        hints = {}
+    return {
+        "fingerprint": fingerprint(code),
+        "parameters": {
+            one.name: {"type": _type(hints.get(one.name, Any)), "required": one.default is one.empty}
+            for one in parameters
+            if one.kind is one.KEYWORD_ONLY
+        },
+        "any": any(one.kind is one.VAR_KEYWORD for one in parameters),
+    }
+
+
+def _type(annotation: Any) -> PublishedType:
+    return {"shown": type_name(annotation), "schema": _json_schema(annotation), "plain": _is_plain(annotation)}
+
+
+def _json_schema(annotation: Any) -> dict[str, Any] | None:
+    import pydantic  # which takes its time to import
+
+    try:
+        return pydantic.TypeAdapter(annotation).json_schema()
+    except (pydantic.PydanticUserError, NameError, TypeError):  # a type that JSON Schema, or pydantic, does not have
+        return None
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether values of a type are JSON as it is: tuples, models and dates are made of it, and take code to make."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in (typing.Union, types.UnionType) or origin is list:
+        return all(map(_is_plain, args))
+    if origin is dict:
+        return args[0] is str and _is_plain(args[1])
+    if origin is Literal:
+        return all(isinstance(one, str | int | None) for one in args)
+    try:
+        return annotation in _PLAIN
+    except TypeError:  # what cannot be hashed
+        return False

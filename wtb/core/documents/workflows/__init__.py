@@ -1,0 +1,1 @@
+"""Workflows as data: their graphs, and what workers publish of them."""

@@ -1,0 +1,72 @@
+"""What workers publish of the workflows that they can run."""
+
+from __future__ import annotations
+
+import orjson
+
+from wtb.core.arguments.checking import checked
+from wtb.core.documents.workflows.publications import (
+    PublicationDocument,
+    PublicationsDocument,
+    PublishedWorkflowDocument,
+)
+from wtb.core.errors import NotFound, did_you_mean
+from wtb.core.serialization.plain_json import iso
+from wtb.operations.context import Context
+from wtb.store.publications import find_publication, list_publications
+from wtb.store.rows import PublicationRow
+
+
+@checked
+def list_published(context: Context) -> PublicationsDocument:
+    """List the workflows and evaluators that workers publish.
+
+    Args:
+        context: Where.
+
+    Returns:
+        A document for each, by name.
+    """
+    rows = list_publications(context.database)
+    return {
+        "workflows": [_document(row) for row in rows if row.kind == "workflow"],
+        "evaluators": [_document(row) for row in rows if row.kind == "evaluator"],
+    }
+
+
+@checked
+def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
+    """Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.
+
+    Args:
+        context: Where.
+        name: Its registered name.
+
+    Returns:
+        Its document.
+
+    Raises:
+        NotFound: If no worker publishes a workflow of this name.
+    """
+    row = find_publication(context.database, "workflow", name)
+    if row is None:
+        near = did_you_mean(name, [row.name for row in list_publications(context.database) if row.kind == "workflow"])
+        raise NotFound(
+            f"no worker publishes a workflow {name!r}{near}; `wtb workflow list --published` shows all", argument="name"
+        )
+    description = None if row.description is None else orjson.loads(row.description)
+    return {**_document(row), "description": description}
+
+
+def _document(row: PublicationRow) -> PublicationDocument:
+    return {
+        "kind": row.kind,
+        "name": row.name,
+        "path": row.path,
+        "digest": row.digest,
+        "published_at": iso(row.published_at),
+        "published_by": row.published_by,
+        "error": row.error,
+        "failed_at": iso(row.failed_at),
+        "failed_by": row.failed_by,
+    }
