@@ -344,6 +344,7 @@ def test_there_are_pages() -> None:
         "regressions.md",
         "schedules.md",
         "ci.md",
+        "access.md",
         "api.md",
         "client.md",
     }

@@ -92,8 +92,9 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
     "Host: servers, workers, and who may use how much": {
         "doctor": Entry("admin.project", "Check what WTB needs here, and say how to fix what is wrong."),
         "db": Entry("admin.project", "Show the version of the database, or upgrade it."),
+        "project": Entry("admin.projects", "Say what sessions, sweeps and tokens belong to."),
         "session": Entry("admin.sessions", "Keep sweeps of people or purposes apart, with quotas."),
-        "budget": Entry("admin.budgets", "Limit what projects and sessions may spend."),
+        "budget": Entry("admin.budgets", "Limit what projects, sessions and tokens may spend."),
         "token": Entry("admin.tokens", "Say who may ask `wtb serve`, and for what."),
         "up": Entry("admin.stack", "Start servers, a worker and the scheduler, all in this folder."),
         "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),

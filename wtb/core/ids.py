@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
+DEFAULT_PROJECT = "default"  # of sessions and sweeps that name none
+
 
 def _base32(number: int, digits: int) -> str:
     return "".join(_ALPHABET[(number >> 5 * place) & 31] for place in reversed(range(digits)))

@@ -18,7 +18,10 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
-from wtb.store.database import Database, database_url
+from wtb.core.ids import DEFAULT_PROJECT
+from wtb.operations.identity import OPERATOR, Identity
+from wtb.operations.registry import Permission
+from wtb.store.database import Database, Scope, database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import find_session, session_name
@@ -125,6 +128,7 @@ class Context:
         session: The session that operations use unless they are given one; None for that of the sweep or environment.
         report: Takes a line for people about what has begun. Results are returned.
         warn: Takes a line about what needs their attention.
+        identity: Who acts, and what they may do where.
     """
 
     database: Database
@@ -134,6 +138,7 @@ class Context:
     session: str | None = None
     report: Callable[[str], None] = _log.info
     warn: Callable[[str], None] = _log.warning
+    identity: Identity = OPERATOR
     _notifiers: list[Notifier] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -159,10 +164,24 @@ class Context:
         """Carry out an operation here; see `Backend`."""
         return operation(self, *args, **kwargs)
 
-    def acting_as(self, by: str) -> Context:
-        """Return the same place in which somebody else acts; closing either closes both."""
+    def acting_as(self, identity: Identity, permission: Permission) -> Context:
+        """Return the same place for somebody who may do something: only the projects in which they may are there.
+
+        Args:
+            identity: Who they are.
+            permission: What they are about to do.
+
+        Returns:
+            A context; closing either closes both.
+        """
         other = copy.copy(self)
-        object.__setattr__(other, "by", by)  # everything else is shared, what notifies workers, too
+        changes: dict[str, object] = {
+            "identity": identity,
+            "by": self.by if identity.name is None else identity.name,
+            "database": self.database.within(Scope(identity.may[permission], identity.token)),
+        }
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)  # everything else is shared, what notifies workers, too
         return other
 
     def close(self) -> None:
@@ -175,6 +194,13 @@ class Context:
     def session_name(self, given: str | None = None) -> str:
         """Return the session that an operation uses: the one given, else this one, else that of the environment."""
         return session_name(given or self.session)
+
+    def project_name(self, given: str | None = None) -> str:
+        """Return the project that something new belongs to: the one given, else the only one of who acts."""
+        mine = self.database.scope.projects
+        if given is None and mine is not None and len(mine) == 1:
+            return next(iter(mine))
+        return given or DEFAULT_PROJECT
 
     def because(self, reason: str | None) -> str:
         """Return who acts and their reason, as the reason that is kept of a change."""

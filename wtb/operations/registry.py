@@ -52,6 +52,7 @@ class Operation:
         writes_files: Whether it writes files on the machine of its caller. That it may needs the permission of that
             machine and not of the database; a server must have it write elsewhere, or not at all.
         preview: The function beside it that returns what it would do, and does nothing; for what destroys.
+        everywhere: Whether it is about more than one project, so that whoever is limited to projects may not do it.
     """
 
     path: str
@@ -62,6 +63,7 @@ class Operation:
     long: bool = False
     writes_files: bool = False
     preview: str | None = None
+    everywhere: bool = False
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -223,6 +225,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "Run the schedules that are due: for a line of crontab.",
         ("Bench.run_due_schedules",),
         needs=Permission.submit,
+        everywhere=True,
         effect=Effect.spends,
         long=True,
     ),
@@ -458,6 +461,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "Remove what nothing reaches, and what is old.",
         ("Bench.collect",),
         needs=Permission.administer,
+        everywhere=True,
         effect=Effect.destroys,
         long=True,
     ),
@@ -489,6 +493,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "backup.backup:backup",
         "Copy the database with its files to a folder, while sweeps run.",
         ("Bench.backup",),
+        everywhere=True,
         long=True,
         writes_files=True,
     ),
@@ -499,6 +504,25 @@ OPERATIONS: Mapping[str, Operation] = {
         needs=Permission.administer,
         effect=Effect.changes,
         long=True,
+        everywhere=True,
+    ),
+    "project create": Operation(
+        "administration.projects:create_project",
+        "Make a project, which sessions, sweeps and tokens belong to.",
+        ("Bench.create_project",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
+    "project list": Operation(
+        "administration.projects:list_projects",
+        "List projects with how many sessions and sweeps they have.",
+        ("Bench.projects",),
+    ),
+    "project show": Operation(
+        "administration.projects:describe_project",
+        "Show a project: how many sessions and sweeps it has.",
+        ("Bench.project",),
     ),
     "session create": Operation(
         "administration.sessions:create_session",
@@ -542,7 +566,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "budget set": Operation(
         "administration.budgets:set_budgets",
-        "Give a project or session budgets; those that are not named stay.",
+        "Give a project, session or token budgets; those that are not named stay.",
         ("Bench.set_budgets",),
         needs=Permission.administer,
         effect=Effect.changes,
@@ -554,7 +578,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "budget clear": Operation(
         "administration.budgets:clear_budgets",
-        "Lift all budgets of a project or session.",
+        "Lift all budgets of a project, session or token.",
         ("Bench.clear_budgets",),
         needs=Permission.administer,
         effect=Effect.changes,

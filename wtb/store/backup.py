@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.fault_points import point
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.serialization.codec import digest
 from wtb.store.bulk import MOST_BYTES, Row, insert_rows
 from wtb.store.database import DEFAULT_SESSION, Database
@@ -31,6 +32,7 @@ from wtb.store.tables.schema import (
     metadata,
     now,
     permits,
+    projects,
     reservations,
     runners,
     sessions,
@@ -47,6 +49,8 @@ _PAGES = 5_000  # of SQLite in a step
 _ROWS = 1_000
 # Processes that run something: none does in a database that was just restored.
 _OF_PROCESSES = (permits, reservations, working, runners)
+# What a new database has already.
+_BORN_WITH = {sessions: (sessions.c.id, DEFAULT_SESSION), projects: (projects.c.name, DEFAULT_PROJECT)}
 
 
 def copy_database(database: Database, target: Path, report: Report) -> dict[str, int]:
@@ -98,7 +102,7 @@ def _copy_rows(source: sa.Connection, target: Path, report: Report) -> None:
     try:
         made.prepare()
         with made.write() as out:
-            out.execute(sessions.delete())
+            _clear(out)
             for table in metadata.sorted_tables:
                 _copy_table(source, out, table, report)
     finally:
@@ -130,8 +134,9 @@ def check_empty(database: Database) -> None:
     with database.read() as connection:
         for table in metadata.sorted_tables:
             rows = sa.select(sa.func.count()).select_from(table)
-            if table is sessions:
-                rows = rows.where(sessions.c.id != DEFAULT_SESSION)
+            if table in _BORN_WITH:
+                column, name = _BORN_WITH[table]
+                rows = rows.where(column != name)
             if count := connection.scalar(rows):
                 raise ConflictError(
                     f"database {database.shown_url} is not empty: its table {table.name} has {count:,} rows; "
@@ -157,7 +162,7 @@ def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int
     """
     check_empty(database)
     with reading_copy(path) as copy, database.write(long=True) as connection:
-        connection.execute(sessions.delete())
+        _clear(connection)
         for table in metadata.sorted_tables:
             if table not in _OF_PROCESSES:
                 _copy_table(copy, connection, table, report)
@@ -168,6 +173,11 @@ def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int
         # It is another database now: whether a store of files is its own, is asked by when it was made.
         connection.execute(sessions.update().where(sessions.c.id == DEFAULT_SESSION).values(created_at=now()))
         return connection.scalar(sa.select(sa.func.count()).select_from(sweeps).where(sweeps.c.status.in_(OPEN))) or 0
+
+
+def _clear(connection: sa.Connection) -> None:
+    for table in _BORN_WITH:
+        connection.execute(table.delete())
 
 
 def _release(connection: sa.Connection, by: str) -> None:

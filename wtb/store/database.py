@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,9 +22,10 @@ from wtb.config.credentials import DATABASE_URL, credential
 from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
 from wtb.store.log import adopt_log, is_of_another_server
-from wtb.store.tables.schema import REVISION, metadata, now, sessions
+from wtb.store.tables.schema import REVISION, metadata, now, projects, sessions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,17 +57,37 @@ def database_url(given: str | Path | None = None) -> str:
     return stack.database_url if stack else DEFAULT_URL
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What of a database somebody is limited to.
+
+    Attributes:
+        projects: The projects that they may see; None for all.
+        token: The name of the token by which they came, which what they submit is charged to.
+    """
+
+    projects: frozenset[str] | None = None
+    token: str | None = None
+
+
 class Database:
     """An open database. Threads may share it; processes may not: open it after a fork."""
 
     def __init__(self, url: str) -> None:
         self.url = _parse(url)
+        self.scope = Scope()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url, self.is_sqlite)
         weakref.finalize(self, self.engine.dispose)  # connections are closed, not just dropped
         # A database in memory is one connection, so its transactions take turns.
         in_memory = self.is_sqlite and self.path is None
         self._turn: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
+
+    def within(self, scope: Scope) -> Database:
+        """Return the same database for somebody who is limited to a part of it; closing either closes both."""
+        other = copy.copy(self)
+        other.scope = scope
+        return other
 
     @property
     def shown_url(self) -> str:
@@ -91,7 +114,7 @@ class Database:
             StoreError: If the database is out of reach, damaged or full.
         """
         with self._turn, self.reached(), self.engine.connect() as connection:
-            connection = connection.execution_options(wtb_write=True)
+            connection = connection.execution_options(wtb_write=True, wtb_scope=self.scope)
             with connection.begin():
                 self._give_time(connection, long)
                 yield connection
@@ -100,6 +123,7 @@ class Database:
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:
         """Begin a transaction that reads a single state of the database. long: as for `write`."""
         with self._turn, self.reached(), self.engine.connect() as connection:
+            connection = connection.execution_options(wtb_scope=self.scope)
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
@@ -241,6 +265,7 @@ class Database:
                 connection.exec_driver_sql(statement)
             connection.execute(sa.text(_VERSION_TABLE))
             connection.execute(sa.text("INSERT INTO alembic_version VALUES (:r)"), {"r": REVISION})
+            connection.execute(projects.insert().values(name=DEFAULT_PROJECT, created_by="WTB"))
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
 
     def upgrade(self) -> tuple[str | None, str]:

@@ -31,6 +31,7 @@ class SweepRow:
 
     Attributes:
         session: The name of its session.
+        token: By which it was submitted; None for whoever has the database.
         spec: The sweep as it was submitted, and where from.
         fingerprints: Node -> variant -> code.
     """
@@ -39,7 +40,8 @@ class SweepRow:
     session_id: str
     workflow_id: str
     name: str
-    project: str | None
+    project: str
+    token: str | None
     status: SweepStatus
     reason: str | None
     runner_id: str | None
@@ -634,6 +636,7 @@ class SessionRow:
     id: str
     name: str
     quota: Mapping[str, float] | None
+    project: str
     archived_at: float | None
     deleted_usd: float
     created_at: float
@@ -776,11 +779,23 @@ class SlotHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectRow:
+    """A project. sessions, sweeps: how many it has."""
+
+    name: str
+    created_at: float
+    created_by: str
+    sessions: int
+    sweeps: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRow:
     """A token, by its digest.
 
     Attributes:
         scopes: What its holder may do, by the names of `Permission`.
+        project: Where; None for everywhere.
         used_at: When it was last used, to the minute.
     """
 
@@ -793,6 +808,7 @@ class TokenRow:
     expires_at: float | None
     used_at: float | None
     revoked_at: float | None
+    project: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -839,7 +855,7 @@ class PublicationRow:
 
 @dataclass(frozen=True, slots=True)
 class BudgetRow:
-    """A budget: of a session, project or sweep (`scope`, `key`), or of a node of a sweep.
+    """A budget: of a session, project, token or sweep (`scope`, `key`), or of a node of a sweep.
 
     Attributes:
         kind: usd, tokens or node_runs.

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from wtb.core.cron import BAD, TRIES, Step, due, next_after, next_step, zone_of
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database, clock
 from wtb.store.runs.slots import LEASE_S
@@ -200,7 +201,8 @@ def add_schedule(database: Database, new: NewSchedule) -> Schedule:
             raise ConflictError(
                 f"there is a schedule {new.name!r} already; `wtb schedule remove {new.name}` removes it"
             )
-        session = sa.select(sessions.c.id).where(sessions.c.name == new.session).scalar_subquery()
+        mine = sa.select(sessions.c.id).where(sessions.c.name == new.session, *in_scope(connection, sessions))
+        session = mine.scalar_subquery()
         given = {key: value for key, value in vars(new).items() if key != "session"}
         insert = schedules.insert().values(given)
         next_at = _next(connection, new.cron, new.tz)
@@ -211,16 +213,19 @@ def add_schedule(database: Database, new: NewSchedule) -> Schedule:
 def find_schedule(database: Database, name: str) -> Schedule:
     """Return a schedule. Raises InputError with a near match."""
     with database.read() as connection:
-        row = fetch_row(connection, _schedules().where(schedules.c.name == name))
+        row = fetch_row(connection, _schedules().where(schedules.c.name == name, *in_scope(connection, schedules)))
         if row is not None:
             return Schedule(**row)
-        near = did_you_mean(name, connection.scalars(sa.select(schedules.c.name).limit(1000)))
+        near = did_you_mean(
+            name, connection.scalars(sa.select(schedules.c.name).where(*in_scope(connection, schedules)).limit(1000))
+        )
     raise NotFound(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all")
 
 
 def all_schedules(database: Database, session: str | None = None) -> list[Schedule]:
     """Return schedules by name, those of one session or all."""
     query = _schedules().order_by(schedules.c.name).where(*equal({sessions.c.name: session}))
+    query = query.where(*in_scope(database, schedules))
     return [Schedule(**row) for row in database.rows(query)]
 
 

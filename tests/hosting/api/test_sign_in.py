@@ -126,7 +126,7 @@ def test_who_is_signed_in_by_a_token_may_do_what_it_says_and_the_cookie_is_kept_
     assert visitor.ask("GET", "/sign-in")[1] == {"name": "ann", "scopes": ["read"], "csrf": visitor.csrf}
     assert visitor.ask("GET", "/sweeps")[0] == 200
     status, problem = visitor.ask("POST", "/sweeps/first/pause", {})
-    assert (status, "this takes one with the scope steer" in problem["detail"]) == (403, True)
+    assert (status, "this takes the scope steer" in problem["detail"]) == (403, True)
     value = str(visitor.cookie).partition("=")[2]
     rows = server.project.query("SELECT * FROM sign_ins")
     assert value not in repr(rows)
@@ -227,7 +227,7 @@ def test_a_sign_in_ends_when_it_is_not_used_and_at_last_in_any_case(
 ) -> None:
     database = Database(prepared_url)
     first = store.add_sign_in(database, "operator", "a", "s", "127.0.0.1")
-    assert store.use_sign_in(database, "a") == (first, None, ())
+    assert store.use_sign_in(database, "a") == (first, None)
     assert store.active_sign_ins(database, ["a", "b"]) == {"a"}
     database.execute(store.sign_ins.update().values(used_at=store.sign_ins.c.used_at - 61))
     store.use_sign_in(database, "a")

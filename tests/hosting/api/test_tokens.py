@@ -24,7 +24,7 @@ from wtb.hosting.api.routes import PREFIX, ROUTES
 from wtb.operations.administration.tokens import create_token, list_tokens, revoke_token
 from wtb.operations.context import Context
 from wtb.operations.registry import Permission
-from wtb.store.control import tokens as store
+from wtb.store.access import tokens as store
 from wtb.store.database import Database
 
 
@@ -171,7 +171,7 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
                 assert status in (200, 400, 404), (route, answer)
             else:
                 assert status == 403, (route, scope)
-                assert f"may {scope}; this takes one with the scope {route.needs}" in answer["detail"]
+                assert f"may {scope}; this takes the scope {route.needs}" in answer["detail"]
     status, _ = ask(server, "GET", "/sweeps/first/events", headers[Permission.steer])
     assert status == 403
 

@@ -1,4 +1,4 @@
-"""Commands on budgets: what a project or session may spend, and what is spent of every budget."""
+"""Commands on budgets: what projects, sessions and tokens may spend, and what is spent of every budget."""
 
 from __future__ import annotations
 
@@ -20,22 +20,27 @@ if TYPE_CHECKING:
 
 Project = Annotated[str | None, typer.Option("--project", metavar="NAME", help="Of this project.")]
 Session = Annotated[str | None, typer.Option("--session", metavar="NAME", help="Of this session.")]
+Token = Annotated[
+    str | None, typer.Option("--token", metavar="NAME", help="Of this token: of what is submitted with it.")
+]
 Usd = Annotated[str | None, typer.Option("--usd", metavar="AMOUNT", help="Most US dollars in all; none: no limit.")]
 Tokens = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Most tokens in all; none: no limit.")]
 NodeRuns = Annotated[
-    str | None, typer.Option("--node-runs", metavar="N", help="Most node runs of a project in all; none: no limit.")
+    str | None,
+    typer.Option("--node-runs", metavar="N", help="Most node runs in all, not of a session; none: no limit."),
 ]
 
 
 def set_(
     project: Project = None,
     session: Session = None,
+    token: Token = None,
     usd: Usd = None,
     tokens: Tokens = None,
     node_runs: NodeRuns = None,
     db: options.Db = None,
 ) -> None:
-    """Give a project or session budgets; those that are not named stay.
+    """Give a project, session or token budgets; those that are not named stay.
 
     Runs under way see it within a second. A sweep's own limits are changed with `wtb resume SWEEP --limits usd=20`.
 
@@ -47,21 +52,22 @@ def set_(
     if not limits:
         raise InputError("nothing to set; give --usd, --tokens or --node-runs (none: no limit)")
     context = open_context(db, create=True)
-    budgets = operations.set_budgets(context, limits, project=project, session=session)
+    budgets = operations.set_budgets(context, limits, project=project, session=session, token=token)
     summary = ", ".join(
         f"{kind.replace('_', ' ')} {'no limit' if most is None else f'{most:g}'}" for kind, most in limits.items()
     )
     put(f"budget of {_whose(budgets)}: {summary}")
 
 
-def clear(project: Project = None, session: Session = None, db: options.Db = None) -> None:
-    """Lift all budgets of a project or session.
+def clear(project: Project = None, session: Session = None, token: Token = None, db: options.Db = None) -> None:
+    """Lift all budgets of a project, session or token.
 
     What was spent stays known to `wtb costs`.
 
     Examples: wtb budget clear --project search  |  wtb budget clear --session ann
     """
-    put(f"{_whose(operations.clear_budgets(open_context(db), project=project, session=session))}: no budgets")
+    lifted = operations.clear_budgets(open_context(db), project=project, session=session, token=token)
+    put(f"{_whose(lifted)}: no budgets")
 
 
 def list_(
@@ -87,9 +93,9 @@ def list_(
 
 
 def _whose(budgets: Budgets) -> str:
-    if budgets.project is not None:
-        return f"project {printable(budgets.project)}"
-    return f"session {printable(str(budgets.session))}"
+    names = {"project": budgets.project, "session": budgets.session, "token": budgets.token}
+    ((kind, name),) = ((kind, name) for kind, name in names.items() if name is not None)
+    return f"{kind} {printable(name)}"
 
 
 BUDGET = {"set": set_, "list": list_, "clear": clear}

@@ -43,6 +43,7 @@ def create(
     node_runs: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="That it belongs to.")] = None,
     db: options.Db = None,
 ) -> None:
     """Make a session.
@@ -53,7 +54,7 @@ def create(
     """
     store.check_name(name)
     quota = store.Quota.of(_limits(disk, node_runs, usd, tokens))
-    made = operations.create_session(open_context(db, create=True), name, quota)
+    made = operations.create_session(open_context(db, create=True), name, quota, project=project)
     put(f"session {name}: made, {sessions.quota(made['session']['quota'])}")
     say(f"next: wtb run sweep.yaml --session {name}")
 
@@ -88,8 +89,8 @@ def list_(
 ) -> None:
     """List sessions with what they use and what they may use.
 
-    JSON: {"sessions": [{name, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota` hold
-    `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
+    JSON: {"sessions": [{name, project, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota`
+    hold `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
 
     Examples: wtb session list  |  wtb session list --all --format json
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from wtb.core.units import parse_duration
 from wtb.display.text.admin import tokens as text
 from wtb.operations.administration import tokens as operations
 
+_AMOUNT = re.compile(r"(?P<amount>\d{1,15}(?:\.\d{1,6}(?=usd))?)(?P<kind>usd|tokens|node_runs)")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name, which events record.", show_default=False)]
 
 
@@ -24,6 +26,13 @@ def create(
         str,
         typer.Option("--scope", metavar="A,B", help="What its holder may do: read, submit, steer, answer, administer."),
     ] = "read",
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="NAME", help="All that it is good for; else all projects.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="AMOUNT", help="Most that what is submitted with it spends, such as 20usd."),
+    ] = None,
     expires_s: Annotated[
         str | None,
         typer.Option("--expires", metavar="TIME", help="Such as 30d; else never.", show_default=False),
@@ -35,14 +44,17 @@ def create(
 
     The database keeps a digest of it: who has lost a token needs a new one.
 
-    JSON: {token, name, state, scopes, created_at, created_by, expires_at, used_at, revoked_at}.
+    JSON: {token, name, state, scopes, project, created_at, created_by, expires_at, used_at, revoked_at}.
 
     See also: docs/api.md says how it is sent.
 
-    Examples: wtb token create ann  |  wtb token create nightly --scope read,steer --expires 30d
+    Examples: wtb token create ann --project search  |  wtb token create nightly --scope submit --budget 20usd
     """
     may = [one.strip() for one in scopes.split(",")]
-    made = operations.create_token(open_context(db, create=True), name, scopes=may, expires_s=_seconds(expires_s))
+    context, seconds = open_context(db, create=True), _seconds(expires_s)
+    made = operations.create_token(
+        context, name, scopes=may, project=project, budget=_amounts(budget), expires_s=seconds
+    )
     if format is options.Format.json:
         put_json(made)
         return
@@ -53,7 +65,7 @@ def create(
 def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
     """List tokens with what their holders may do, and when they were used.
 
-    JSON: {"tokens": [{name, state, scopes, created_at, created_by, expires_at, used_at, revoked_at}]}.
+    JSON: {"tokens": [{name, state, scopes, project, created_at, created_by, expires_at, used_at, revoked_at}]}.
 
     Examples: wtb token list  |  wtb token list --format json
     """
@@ -71,6 +83,20 @@ def revoke(name: Name, db: options.Db = None) -> None:
     """
     revoked = operations.revoke_token(open_context(db), name)
     put(f"token {printable(revoked['name'])}: revoked")
+
+
+def _amounts(given: str | None) -> dict[str, float] | None:
+    """Read amounts by kind: `20usd`, or several with commas. Raises InputError."""
+    if given is None:
+        return None
+    found: dict[str, float] = {}
+    for part in given.split(","):
+        match = _AMOUNT.fullmatch(part.strip())
+        if match is None:
+            detail = f"{part!r:.80} is not an amount; expected one such as 20usd, 2000000tokens or 500node_runs"
+            raise InputError(detail, argument="budget")
+        found[match["kind"]] = float(match["amount"]) if match["kind"] == "usd" else int(match["amount"])
+    return found
 
 
 def _seconds(given: str | None) -> float | None:

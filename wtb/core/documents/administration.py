@@ -130,6 +130,7 @@ class SessionDocument(TypedDict):
     """A session: what it has, what it uses and what it may use."""
 
     name: str
+    project: NotRequired[str]
     created_at: str
     archived_at: str | None
     sweeps: int
@@ -144,15 +145,32 @@ class SessionsDocument(TypedDict):
     sessions: list[SessionDocument]
 
 
+class ProjectDocument(TypedDict):
+    """A project, and how many sessions and sweeps it has."""
+
+    name: str
+    created_at: str
+    created_by: str
+    sessions: int
+    sweeps: int
+
+
+class ProjectsDocument(TypedDict):
+    """All projects, by name."""
+
+    projects: list[ProjectDocument]
+
+
 TokenState = Literal["active", "expired", "revoked"]
 
 
 class TokenDocument(TypedDict):
-    """A token, without itself; used_at is to the minute."""
+    """A token, without itself; used_at is to the minute. Of all projects where it names none."""
 
     name: str
     state: TokenState
     scopes: list[str]
+    project: NotRequired[str | None]
     created_at: str
     created_by: str
     expires_at: str | None

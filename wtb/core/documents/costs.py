@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-BudgetScope = Literal["sweep", "node", "project", "session"]
+BudgetScope = Literal["sweep", "node", "project", "session", "token"]
 BudgetKind = Literal["usd", "tokens", "node_runs"]
 
 

@@ -15,9 +15,11 @@ from wtb.core.documents.sweeps import (
     QueueDocument,
     StatusDocument,
     SummaryDocument,
+    SweepDocument,
     SweepsDocument,
     SweepStanding,
 )
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
 from wtb.display import failure_causes
 from wtb.display.tables import facts, grid, wrapped
@@ -29,14 +31,14 @@ _MOST_COLUMNS = 5  # of varied nodes and metrics in the table of cells; more of 
 def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
     """The list of sweeps, newest first."""
     sweeps = document["sweeps"]
-    has_projects = any(sweep["project"] for sweep in sweeps)
+    has_projects = any(_project(sweep) for sweep in sweeps)
     headers = ["id", "name", "workflow", *(["project"] if has_projects else []), "status", "cells", "failed", "started"]
     rows = [
         [
             sweep["id"],
             sweep["name"],
             sweep["workflow"] or "",
-            *([sweep["project"] or ""] if has_projects else []),
+            *([_project(sweep)] if has_projects else []),
             sweep["status"],
             _share(sweep["cells"]),
             _or_nothing(_failed(sweep["cells"])),
@@ -45,6 +47,12 @@ def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
         for sweep in sweeps
     ]
     return grid(headers, rows, width, right={"cells", "failed"}, whole={"id", "status", "started"}, color=color)
+
+
+def _project(sweep: SweepDocument | SweepStanding) -> str:
+    """Its project, unless that is the one of all that name none."""
+    project = sweep["project"] or DEFAULT_PROJECT
+    return "" if project == DEFAULT_PROJECT else project
 
 
 def _share(cells: CellCounts) -> str:
@@ -87,7 +95,7 @@ def _progress(document: StatusDocument) -> list[tuple[str, str]]:
     more = f", {texts.plural(retries, 'more attempt')}" if retries > 0 else ""
     return [
         ("workflow", _versioned(sweep)),
-        ("project", sweep["project"] or ""),
+        ("project", _project(sweep)),
         ("reason", sweep["reason"] or ""),
         ("cells", _cells(document["cells"])),
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),

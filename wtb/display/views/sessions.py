@@ -39,6 +39,7 @@ def _document(row: SessionRow, used: usage.Usage) -> SessionDocument:
     quota = Quota.of(row.quota)
     return {
         "name": row.name,
+        "project": row.project,
         "created_at": iso(row.created_at),
         "archived_at": iso(row.archived_at),
         "sweeps": used.sweeps,

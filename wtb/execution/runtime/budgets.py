@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from wtb.core.documents.costs import BudgetDocument
 
 
-_LIMIT = re.compile(r"(?:limit|budget of (?P<scope>session|project) .*?) reached: (?P<name>\S+) = ")  # see `stop_at`
+_LIMIT = re.compile(
+    r"(?:limit|budget of (?P<scope>session|project|token) .*?) reached: (?P<name>\S+) = "
+)  # see `stop_at`
 _SPENT = ("usd", "tokens")  # kinds that the end of an attempt counts
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S, GROWTH = 0.005, 0.2, 1.3  # between two questions whether there is room now
@@ -142,7 +144,7 @@ class Budgets:
     def look(self) -> None:
         """Once a second: budgets may be given to a session or project at any time, and be lifted; time passes."""
         self._check_wall()
-        rows = binding_budgets(self._database, self._sweep.session_id, self._sweep.project, self._sweep.id)
+        rows = binding_budgets(self._database, self._sweep)
         keys = [key_of(row) for row in rows]
         new = [key for key in keys if key not in self._known]
         self._known = frozenset(keys)
@@ -242,7 +244,7 @@ class Budgets:
         """
         allowance = reserved.allowance or Allowance()
         kind = allowance.exceeded(record.usd, record.tokens_in + record.tokens_out, used_up=True)
-        rows = binding_budgets(self._database, self._sweep.session_id, self._sweep.project, self._sweep.id)
+        rows = binding_budgets(self._database, self._sweep)
         tight = [row for row in rows if row.kind == kind and key_of(row) in reserved.keys]
         if tight:
             row = min(tight, key=lambda row: row.most - row.spent)
@@ -301,6 +303,8 @@ def raising(limit: str | None, sweep: SweepRow) -> tuple[str, str | None]:
         return "", f"wtb session change {sweep.session} {option}"
     if scope == "project":
         return "", f"wtb budget set --project {sweep.project} {option}"
+    if scope == "token":
+        return "", f"wtb budget set --token {sweep.token} {option}"
     return f" --limits {limit}=MORE", None
 
 

@@ -21,7 +21,7 @@ from wtb.display.json_text import as_json
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
-from wtb.hosting.api.identities import Identities, Identity
+from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from wtb.operations.context import Context
+    from wtb.operations.identity import Identity
 
 _log = logging.getLogger("wtb")
 
@@ -109,10 +110,10 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
 
     def answer(request: Request, **arguments: Any) -> Response:
         identity: Identity = request.state.identity
-        refusal = identity.refusal(route.needs)
+        refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
         if refusal is not None:
             return Problem(HTTPStatus.FORBIDDEN, refusal)
-        found = route.present(function(identity.acting_in(context), **arguments))
+        found = route.present(function(context.acting_as(identity, route.needs), **arguments))
         if isinstance(found, Lines):
             return StreamingResponse(found.pieces, media_type=found.media_type)
         return Response(as_json(found), media_type="application/json")

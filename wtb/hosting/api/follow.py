@@ -17,12 +17,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
 from wtb.core.errors import WTBError
-from wtb.hosting.api.identities import Identity
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
+from wtb.operations.identity import Identity
 from wtb.operations.inspection.log import Selection, select_events
 from wtb.operations.registry import Permission
 
@@ -66,8 +66,9 @@ def router(context: Context, streams: Streams) -> APIRouter:
     """
     routes = APIRouter()
 
-    async def selected(ref: str, wanted: _Wanted) -> Selection:
-        return await run_quickly(wanted.selection, context, ref)
+    async def selected(identity: Identity, ref: str, wanted: _Wanted) -> Selection:
+        mine = context.acting_as(identity, Permission.read)
+        return await run_quickly(wanted.selection, mine, ref)
 
     @routes.get(PATH, summary="Follow the events of a sweep.", tags=["sweeps"], response_model=None)
     async def events(
@@ -82,7 +83,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
         if refusal := identity.refusal(Permission.read):
             return Problem(HTTPStatus.FORBIDDEN, refusal)
         position = read_position(last_event_id or after)
-        selection = await selected(ref, wanted)
+        selection = await selected(identity, ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
             return _full()
         messages = streams.follow(selection, position, max_behind, identity.digest)
@@ -102,7 +103,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
             await websocket.send_denial_response(Problem(HTTPStatus.FORBIDDEN, refusal))
             return
         position = read_position(after)
-        selection = await selected(ref, wanted)
+        selection = await selected(identity, ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
             await websocket.send_denial_response(_full())
             return

@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wtb.core.errors import WTBError
 from wtb.hosting.access.cookies import cookie_of, forgery
-from wtb.hosting.api.identities import Identities, Identity
+from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, SIGN_IN
+from wtb.operations.identity import Identity
 
 # What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
 OPEN = frozenset({f"{PREFIX}/health", PREFIX + SIGN_IN})

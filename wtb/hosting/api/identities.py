@@ -6,42 +6,18 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import replace
 
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.administration.tokens import digest_of
 from wtb.operations.context import Context
+from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission
 from wtb.store.access.sign_ins import active_sign_ins, add_sign_in, end_sign_in, use_sign_in
-from wtb.store.control.tokens import active_digests, use_token
+from wtb.store.access.tokens import active_digests, use_token
+from wtb.store.rows import TokenRow
 
 _BYTES = 20  # 160 random bits
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who asks.
-
-    Attributes:
-        name: What events call them; None for whoever has the server's own token, who is the operator.
-        scopes: What they may do.
-        digest: Of their token, if it is one of the database's, or of their cookie: when that is of no more use, what
-            they have open ends.
-    """
-
-    name: str | None
-    scopes: frozenset[str]
-    digest: str | None = None
-
-    def refusal(self, needed: Permission) -> str | None:
-        """Return why they may not do something; None if they may."""
-        if needed in self.scopes:
-            return None
-        return f"token {self.name!r} may {', '.join(sorted(self.scopes))}; this takes one with the scope {needed}"
-
-    def acting_in(self, context: Context) -> Context:
-        """Return a context in which they are who acts."""
-        return context if self.name is None else context.acting_as(self.name)
 
 
 class Identities:
@@ -68,9 +44,9 @@ class Identities:
         if scheme.lower() != "bearer" or not token:
             return None
         if self._is_own(digest_of(token)):
-            return Identity(None, frozenset(Permission))
+            return OPERATOR
         row = await run_quickly(use_token, self._context.database, digest_of(token))
-        return None if row is None else Identity(row.name, frozenset(row.scopes), row.digest)
+        return None if row is None else _identity(row)
 
     async def find_signed_in(self, cookie: str) -> Identity | None:
         """Return whose browser sent a cookie, or None if it is nobody's any more.
@@ -81,10 +57,10 @@ class Identities:
         found = await run_quickly(use_sign_in, self._context.database, digest_of(cookie))
         if found is None:
             return None
-        row, name, scopes = found
-        if row.kind == "token":
-            return Identity(name, frozenset(scopes), row.digest)
-        return Identity(None, frozenset(Permission), row.digest) if self._is_own(row.source) else None
+        row, token = found
+        if token is not None:
+            return replace(_identity(token), method=Method.cookie, digest=row.digest)
+        return replace(OPERATOR, method=Method.cookie, digest=row.digest) if self._is_own(row.source) else None
 
     async def sign_in(self, identity: Identity, address: str | None) -> str:
         """Sign a browser in.
@@ -122,3 +98,8 @@ class Identities:
 
     def _is_own(self, digest: str) -> bool:
         return hmac.compare_digest(digest, self._own)
+
+
+def _identity(row: TokenRow) -> Identity:
+    projects = None if row.project is None else frozenset({row.project})
+    return Identity(row.name, Method.token, {Permission(scope): projects for scope in row.scopes}, row.name, row.digest)

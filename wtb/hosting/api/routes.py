@@ -145,6 +145,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/schedules/{name}/resume", "schedule resume"),
     Route("GET", "/sessions", "session list", _under("sessions")),
     Route("GET", "/sessions/{name}", "session show"),
+    Route("GET", "/projects", "project list", _under("projects")),
+    Route("GET", "/projects/{name}", "project show"),
     Route("GET", "/budgets", "budget list", _under("budgets")),
     Route("GET", "/tokens", "token list", _under("tokens")),
     Route("GET", "/watch", "watch", _watched),
@@ -173,6 +175,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
         (
             *("schedule remove", "schedule check", "baseline set", "baseline remove", "pin", "unpin", "gc", "delete"),
             *(
+                "project create",
                 "token create",
                 "token revoke",
                 "session create",

@@ -11,13 +11,12 @@ from typing_extensions import TypedDict
 
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.access.cookies import cookie_of, csrf_token, foreign_origin, forgery, set_cookie
-from wtb.hosting.api.identities import Identities, Identity
+from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX, SIGN_IN
-from wtb.operations.registry import Permission
+from wtb.operations.identity import OPERATOR, Identity
 from wtb.store.access.sign_ins import MOST_S
 
-_OPERATOR = Identity(None, frozenset(Permission))
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -60,7 +59,7 @@ def router(identities: Identities, code: OneTimeCode) -> APIRouter:
         if (code_ is None) == (token is None):
             return Problem(HTTPStatus.BAD_REQUEST, "expected either a code or a token")
         if code_ is not None:
-            identity = _OPERATOR if code.take(code_) else None
+            identity = OPERATOR if code.take(code_) else None
         else:
             identity = await identities.find(f"Bearer {token}")
         if identity is None:
@@ -89,5 +88,5 @@ def _signed_in(identity: Identity | None, cookie: str | None) -> JSONResponse:
     if identity is None or cookie is None:
         nobody: SignedIn = {"name": None, "scopes": [], "csrf": None}
         return JSONResponse(nobody, headers=_NOT_KEPT)
-    signed: SignedIn = {"name": identity.name, "scopes": sorted(identity.scopes), "csrf": csrf_token(cookie)}
+    signed: SignedIn = {"name": identity.name, "scopes": sorted(identity.may), "csrf": csrf_token(cookie)}
     return JSONResponse(signed, headers=_NOT_KEPT)

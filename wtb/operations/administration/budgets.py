@@ -10,82 +10,96 @@ from wtb.core.arguments.kinds import Amounts
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.errors import InputError, meant_or_known
 from wtb.execution.runtime.budgets import budget_documents
+from wtb.operations.administration.projects import check_name
 from wtb.operations.context import Context
 from wtb.store.limits import sessions
-from wtb.store.limits.budgets import KINDS, set_project
+from wtb.store.limits.budgets import KINDS, set_project, set_token
 from wtb.store.read import queries
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Budgets of a project or session that were set.
+    """Budgets of a project, session or token that were set.
 
     Attributes:
-        project: Whose they are; None if they are a session's.
-        session: Whose they are; None if they are a project's.
+        project: Whose they are, if they are a project's.
+        session: Whose they are, if they are a session's.
+        token: Whose they are, if they are those of a token.
         limits: The most that may be spent, by kind: usd, tokens or node_runs. None is no limit.
     """
 
     project: str | None
     session: str | None
+    token: str | None
     limits: Mapping[str, float | None]
 
 
 @checked
 def set_budgets(
-    context: Context, limits: Amounts, *, project: str | None = None, session: str | None = None
+    context: Context,
+    limits: Amounts,
+    *,
+    project: str | None = None,
+    session: str | None = None,
+    token: str | None = None,
 ) -> Budgets:
-    """Give a project or session budgets. Runs under way see it within a second.
+    """Give a project, session or token budgets. Runs under way see it within a second.
 
     Args:
         context: Where.
-        limits: The most that may be spent, by kind: usd, tokens or, of a project, node_runs. None lifts one, those
+        limits: The most that may be spent, by kind: usd, tokens or, not of a session, node_runs. None lifts one, those
             left out stay.
         project: Whose budgets.
         session: Whose budgets, in place of a project's.
+        token: Whose budgets, for what is submitted with it.
 
     Returns:
         What was set.
 
     Raises:
-        InputError: Unless there is one project or session that can have such budgets, and more than what is spent.
+        InputError: Unless there is one project, session or token that can have such budgets, of more than is spent.
     """
     for kind in limits:
         if kind not in KINDS:
             raise InputError(f"there are no budgets of {kind!r}{meant_or_known(kind, KINDS)}")
     sessions.Quota.of(limits)  # the quota of a session takes the same amounts
-    if project is not None and session is None:
-        _check_project(project)
+    if sum(one is not None for one in (project, session, token)) != 1:
+        raise InputError("a budget is of a project, of a session or of a token: name one of them")
+    if project is not None:
+        check_name(project)
         set_project(context.database, project, limits)
-    elif session is not None and project is None:
+    if token is not None:
+        set_token(context.database, token, limits)
+    if session is not None:
         if "node_runs" in limits:
             raise InputError(
                 "a session has no budget of node runs; `wtb session change NAME --concurrency N` limits how many it "
                 "may do at a time"
             )
         sessions.change_quota(context.database, sessions.find_session(context.database, session).id, limits)
-    else:
-        raise InputError("a budget is of a project or of a session: name one of them")
-    return Budgets(project, session, limits)
+    return Budgets(project, session, token, limits)
 
 
 @checked
-def clear_budgets(context: Context, *, project: str | None = None, session: str | None = None) -> Budgets:
-    """Lift all budgets of a project or session. What was spent stays known.
+def clear_budgets(
+    context: Context, *, project: str | None = None, session: str | None = None, token: str | None = None
+) -> Budgets:
+    """Lift all budgets of a project, session or token. What was spent stays known.
 
     Args:
         context: Where.
         project: Whose budgets.
         session: Whose budgets, in place of a project's.
+        token: Whose budgets.
 
     Returns:
         What was lifted: each kind without a limit.
 
     Raises:
-        InputError: Unless one project or session is named, and there is one.
+        InputError: Unless one project, session or token is named, and there is one.
     """
     kinds = KINDS if session is None else [kind for kind in KINDS if kind != "node_runs"]
-    return set_budgets(context, dict.fromkeys(kinds), project=project, session=session)
+    return set_budgets(context, dict.fromkeys(kinds), project=project, session=session, token=token)
 
 
 @checked
@@ -104,9 +118,3 @@ def list_budgets(context: Context, sweep: str | None = None) -> list[BudgetDocum
     """
     database = context.database
     return budget_documents(database, None if sweep is None else queries.find_sweep(database, sweep).id)
-
-
-def _check_project(name: str) -> None:
-    """Raises InputError for what a sweep file would refuse, too."""
-    if not (0 < len(name.strip()) == len(name) <= 200 and name.isprintable()):
-        raise InputError(f"project {name!r}: expected a name of 1 to 200 printable characters")

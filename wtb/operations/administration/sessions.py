@@ -23,22 +23,25 @@ from wtb.store.limits.sessions import Quota
 
 
 @checked
-def create_session(context: Context, name: str, quota: Quota | None = None) -> OneSessionDocument:
+def create_session(
+    context: Context, name: str, quota: Quota | None = None, *, project: str | None = None
+) -> OneSessionDocument:
     """Make a session.
 
     Args:
         context: Where.
         name: 1 to 64 letters, digits, `.`, `_` or `-`, different from others' by more than case.
         quota: What it may use; None for no limits.
+        project: The project that it belongs to; by default the only one of who acts, else `default`.
 
     Returns:
         The session, as `describe_session` does.
 
     Raises:
-        InputError: For a bad name.
+        InputError: For a bad name, or an unknown project.
         ConflictError: If there is one of that name.
     """
-    store.create(context.database, name, quota)
+    store.create(context.database, name, quota, project=context.project_name(project))
     return describe_session(context, name)
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Seconds
+from wtb.core.arguments.kinds import Amounts, Seconds
 from wtb.core.documents.administration import NewTokenDocument, TokenDocument, TokenState
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.errors import InputError, did_you_mean, meant_or_known
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.context import Context
 from wtb.operations.registry import Permission
-from wtb.store.control import tokens as store
-from wtb.store.limits.sessions import NAMES, is_name
+from wtb.store.access import tokens as store
+from wtb.store.limits.budgets import KINDS, Key, create_budgets
+from wtb.store.limits.sessions import NAMES, Quota, is_name
 from wtb.store.rows import TokenRow
 
 PREFIX = "wtb_"  # by which programs that look for secrets in files know it
@@ -24,7 +25,13 @@ _BYTES = 20  # 160 random bits
 
 @checked
 def create_token(
-    context: Context, name: str, *, scopes: Sequence[str] = ("read",), expires_s: Seconds | None = None
+    context: Context,
+    name: str,
+    *,
+    scopes: Sequence[str] = ("read",),
+    project: str | None = None,
+    budget: Amounts | None = None,
+    expires_s: Seconds | None = None,
 ) -> NewTokenDocument:
     """Make a token, by which its holder may ask a server. The database keeps a digest of it.
 
@@ -32,19 +39,24 @@ def create_token(
         context: Where.
         name: What events and lists call it: 1 to 64 letters, digits, `.`, `_` or `-`. No two have one name, ever.
         scopes: What its holder may do: read, submit, steer, answer, administer. None of them implies another.
+        project: All that it is good for; by default the only one of who acts, else all projects.
+        budget: The most that what is submitted with it may spend, by kind: usd, tokens or node_runs.
         expires_s: Seconds from now on until it is of no more use; by default for ever.
 
     Returns:
         Its document, and the token, which is shown nowhere else.
 
     Raises:
-        InputError: For a bad name or an unknown scope, or if there is no scope.
+        InputError: For a bad name, an unknown scope or project, no scope, or more than whoever makes it may do.
         ConflictError: If there is, or was, one of this name.
     """
     if not is_name(name):
         raise InputError(f"{name!r} cannot be the name of a token; expected {NAMES}", argument="name")
     token = PREFIX + secrets.token_urlsafe(_BYTES)
-    row = store.create_token(context.database, name, digest_of(token), _scopes(scopes), context.by, expires_s)
+    limits = _limits(name, budget or {})
+    new = store.NewToken(name, digest_of(token), _scopes(scopes), context.by, _project(context, project), expires_s)
+    _check_allowed(context, new)
+    row = store.create_token(context.database, new, lambda connection: create_budgets(connection, limits))
     return {"token": token, **_document(row)}
 
 
@@ -94,6 +106,26 @@ def _scopes(given: Sequence[str]) -> list[str]:
     return [scope for scope in known if scope in given]
 
 
+def _project(context: Context, given: str | None) -> str | None:
+    mine = context.database.scope.projects
+    return given if mine is None else context.project_name(given)
+
+
+def _limits(name: str, budget: Mapping[str, float | None]) -> dict[Key, float | None]:
+    for kind in budget:
+        if kind not in KINDS:
+            raise InputError(f"there are no budgets of {kind!r}{meant_or_known(kind, KINDS)}", argument="budget")
+    Quota.of(budget)  # the quota of a session takes the same amounts
+    return {("token", name, "", kind): most for kind, most in budget.items()}
+
+
+def _check_allowed(context: Context, new: store.NewToken) -> None:
+    """Raises InputError where a token would let its holder do more than whoever makes it may do."""
+    for scope in new.scopes:
+        if not context.identity.allows(Permission(scope), new.project):
+            raise InputError(f"a token that may {scope} there would let its holder do more than you may do")
+
+
 def _document(row: TokenRow) -> TokenDocument:
     state: TokenState = "active"
     if row.revoked_at is not None:
@@ -104,6 +136,7 @@ def _document(row: TokenRow) -> TokenDocument:
         "name": row.name,
         "state": state,
         "scopes": list(row.scopes),
+        "project": row.project,
         "created_at": str(iso(row.created_at)),
         "created_by": row.created_by,
         "expires_at": iso(row.expires_at),

@@ -15,7 +15,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Whole
 from wtb.core.documents.administration import ImportedDocument
 from wtb.core.errors import ConflictError, InputError, StoreError
-from wtb.core.ids import new_id, short_id
+from wtb.core.ids import DEFAULT_PROJECT, new_id, short_id
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.operations.archive.exporter import CELL, named_values
 from wtb.operations.archive.row_schemas import (
@@ -39,6 +39,8 @@ from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
 from wtb.store import archive as stored
+from wtb.store.access.projects import project_to_submit_to
+from wtb.store.access.scope import scope_of
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
@@ -47,6 +49,7 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.limits.usage import disk_used
+from wtb.store.rows import SessionRow
 from wtb.store.tables.schema import cells
 
 MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
@@ -97,7 +100,7 @@ def import_execution(
         with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
             owner = session_to_submit_to(connection, session)
             insert_values(connection, _values(archive))
-            add_files(connection, owner, contents.items())
+            add_files(connection, owner.id, contents.items())
             status = _insert(connection, archive, plan, owner, called, context.by)
     return {
         "id": plan.sweep_id,
@@ -310,9 +313,10 @@ def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
         yield digest, b"".join(archive.content("values", digest))
 
 
-def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session_id: str, name: str, by: str) -> str:
+def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: SessionRow, name: str, by: str) -> str:
     """Insert an archive's rows. Returns the status of its execution."""
     head, execution = archive.head, plan.execution
+    named = head.project if session.project == DEFAULT_PROJECT else None
     sweep_id = plan.sweep_id
     is_open = execution.status in (*OPEN_EXECUTIONS, "forked")
     status = "paused" if is_open else execution.status
@@ -321,10 +325,11 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session_id
     graph_row = {"id": hashlib.sha256(graph).hexdigest(), "name": head.graph["name"], "version": head.graph["version"]}
     sweep = {
         "id": sweep_id,
-        "session_id": session_id,
+        "session_id": session.id,
         "workflow_id": graph_row["id"],
         "name": name,
-        "project": head.project,
+        "project": project_to_submit_to(connection, named, session.project),
+        "token": scope_of(connection).token,
         "status": "paused" if is_open else "completed",
         "reason": reason if is_open else None,
         "spec": _checked_spec(archive, name),
@@ -337,7 +342,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session_id
     case = head.case.model_dump()
     measured = [one.model_dump() for one in head.metrics]
     stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
-    owner: Row = {"session_id": session_id, "sweep_id": sweep_id}
+    owner: Row = {"session_id": session.id, "sweep_id": sweep_id}
     new = plan.renamed[head.execution]
     mine: Row = {"sweep_id": sweep_id}
     place: Row = {"case_number": 0, "repeat": head.repeat}
@@ -358,7 +363,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session_id
         if table_name == "executions":
             insert_rows(connection, cells, [_cell(archive, sweep_id, new, status)])
     data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
-    add_event(connection, subject(session_id, sweep_id, new), "execution.imported", data)
+    add_event(connection, subject(session.id, sweep_id, new), "execution.imported", data)
     return status
 
 

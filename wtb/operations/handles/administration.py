@@ -11,6 +11,7 @@ from wtb.core.documents.administration import (
     ImportedDocument,
     NewTokenDocument,
     OneSessionDocument,
+    ProjectDocument,
     SessionDocument,
     TokenDocument,
 )
@@ -18,6 +19,7 @@ from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.storage.backups import BackupDocument, RestoredDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.operations.administration import budgets as budget_operations
+from wtb.operations.administration import projects as project_operations
 from wtb.operations.administration import sessions as session_operations
 from wtb.operations.administration import tokens as token_operations
 from wtb.operations.administration.budgets import Budgets
@@ -33,9 +35,27 @@ from wtb.store.limits.sessions import Quota
 
 
 class Administration:
-    """Sessions, budgets, garbage collections and archives."""
+    """Projects, sessions, budgets, garbage collections and archives."""
 
     _context: Context
+
+    @documented_by(project_operations.create_project)
+    def create_project(self, name: str) -> ProjectDocument:
+        """Make a project, which sessions, sweeps and tokens belong to."""
+        return project_operations.create_project(self._context, name)
+
+    def projects(self) -> list[ProjectDocument]:
+        """List projects with how many sessions and sweeps they have.
+
+        Returns:
+            A document for each, by name.
+        """
+        return project_operations.list_projects(self._context)
+
+    @documented_by(project_operations.describe_project)
+    def project(self, name: str) -> ProjectDocument:
+        """Show a project: how many sessions and sweeps it has."""
+        return project_operations.describe_project(self._context, name)
 
     @documented_by(session_operations.create_session)
     def create_session(
@@ -46,6 +66,7 @@ class Administration:
         node_runs: int | None = None,
         usd: float | None = None,
         tokens: int | None = None,
+        project: str | None = None,
     ) -> OneSessionDocument:
         """Make a session.
 
@@ -54,9 +75,10 @@ class Administration:
             node_runs: Node runs at a time.
             usd: US dollars that it may spend in all.
             tokens: Tokens that it may spend in all.
+            project: The project that it belongs to; by default `default`.
         """
         quota = Quota(disk=disk, node_runs=node_runs, usd=usd, tokens=tokens)
-        return session_operations.create_session(self._context, name, quota)
+        return session_operations.create_session(self._context, name, quota, project=project)
 
     @documented_by(session_operations.change_session)
     def change_session(self, name: str, **limits: float | None) -> Quota:
@@ -114,15 +136,22 @@ class Administration:
 
     @documented_by(budget_operations.set_budgets)
     def set_budgets(
-        self, limits: Mapping[str, float | None], *, project: str | None = None, session: str | None = None
+        self,
+        limits: Mapping[str, float | None],
+        *,
+        project: str | None = None,
+        session: str | None = None,
+        token: str | None = None,
     ) -> Budgets:
-        """Give a project or session budgets; those that are not named stay."""
-        return budget_operations.set_budgets(self._context, limits, project=project, session=session)
+        """Give a project, session or token budgets; those that are not named stay."""
+        return budget_operations.set_budgets(self._context, limits, project=project, session=session, token=token)
 
     @documented_by(budget_operations.clear_budgets)
-    def clear_budgets(self, *, project: str | None = None, session: str | None = None) -> Budgets:
-        """Lift all budgets of a project or session. What was spent stays known."""
-        return budget_operations.clear_budgets(self._context, project=project, session=session)
+    def clear_budgets(
+        self, *, project: str | None = None, session: str | None = None, token: str | None = None
+    ) -> Budgets:
+        """Lift all budgets of a project, session or token. What was spent stays known."""
+        return budget_operations.clear_budgets(self._context, project=project, session=session, token=token)
 
     @documented_by(budget_operations.list_budgets)
     def budgets(self, sweep: str | None = None) -> list[BudgetDocument]:
@@ -131,10 +160,18 @@ class Administration:
 
     @documented_by(token_operations.create_token)
     def create_token(
-        self, name: str, *, scopes: Sequence[str] = ("read",), expires_s: float | None = None
+        self,
+        name: str,
+        *,
+        scopes: Sequence[str] = ("read",),
+        project: str | None = None,
+        budget: Mapping[str, float | None] | None = None,
+        expires_s: float | None = None,
     ) -> NewTokenDocument:
         """Make a token, by which its holder may ask a server. The database keeps a digest of it."""
-        return token_operations.create_token(self._context, name, scopes=scopes, expires_s=expires_s)
+        return token_operations.create_token(
+            self._context, name, scopes=scopes, project=project, budget=budget, expires_s=expires_s
+        )
 
     @documented_by(token_operations.list_tokens)
     def tokens(self) -> list[TokenDocument]:

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.costs import CostsDocument
-from wtb.core.errors import InputError, did_you_mean, meant_or_known
+from wtb.core.errors import InputError, meant_or_known
 from wtb.display.views.costs import costs_document
 from wtb.operations.context import Context
-from wtb.store.limits import budgets
+from wtb.store.access.projects import find_project
 from wtb.store.read.costs import DIMENSIONS, Which
 from wtb.store.read.references import find
 
@@ -46,8 +46,8 @@ def costs(
             raise InputError(f"costs are not shown by {name!r}{meant_or_known(name, DIMENSIONS)}")
     database = context.database
     target = None if ref is None else find(database, ref)
-    if project is not None and project not in (known := budgets.projects(database)):
-        raise InputError(f"no sweep is of a project {project!r}{did_you_mean(project, known)}")
+    if project is not None:
+        find_project(database, project)
     which = Which(
         sweep_id=target.id if target is not None and target.kind == "sweep" else None,
         execution_id=target.id if target is not None and target.kind == "execution" else None,

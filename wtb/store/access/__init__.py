@@ -1,1 +1,1 @@
-"""Who may ask a server, and what is known of them."""
+"""Who may ask a server, what they may see and do, and what of the database they are limited to."""

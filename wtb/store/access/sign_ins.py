@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import sqlalchemy as sa
 
 from wtb.core.ids import new_id
+from wtb.store.access.tokens import is_active
 from wtb.store.bulk import fetch_record
-from wtb.store.control.tokens import is_active
 from wtb.store.database import Database
-from wtb.store.rows import SignInRow
+from wtb.store.rows import SignInRow, TokenRow
 from wtb.store.tables.schema import now, sign_ins, tokens
 
 MOST_S = 14 * 86_400.0  # whatever they do meanwhile, people sign in again
@@ -45,21 +45,21 @@ def add_sign_in(database: Database, kind: str, digest: str, source: str, address
     return found
 
 
-def use_sign_in(database: Database, digest: str) -> tuple[SignInRow, str | None, Sequence[str]] | None:
+def use_sign_in(database: Database, digest: str) -> tuple[SignInRow, TokenRow | None] | None:
     """Find an active sign-in, and note that it was used.
 
     Returns:
-        It with the name and the scopes of its token, if it is of one; None if there is none.
+        It with its token, if it is of one; None if there is none.
     """
-    query = sa.select(sign_ins, tokens.c.name, tokens.c.scopes).select_from(_OF_TOKEN)
-    found = database.tuples(query.where(sign_ins.c.digest == digest, _IS_ACTIVE))
-    if not found:
-        return None
-    *columns, name, scopes = found[0]
-    row = SignInRow(*columns)
+    query = sa.select(sign_ins).select_from(_OF_TOKEN).where(sign_ins.c.digest == digest, _IS_ACTIVE)
+    with database.read() as connection:
+        row = fetch_record(connection, SignInRow, query)
+        if row is None:
+            return None
+        token = fetch_record(connection, TokenRow, sa.select(tokens).where(tokens.c.digest == row.source))
     if row.used_at < time.time() - _USED_S:
         database.execute(sign_ins.update().where(sign_ins.c.id == row.id).values(used_at=now()))
-    return row, name, scopes or ()
+    return row, token
 
 
 def end_sign_in(database: Database, digest: str) -> None:

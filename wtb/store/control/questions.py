@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal
 from wtb.store.database import Database
 from wtb.store.read.queries import the_one
@@ -53,7 +54,7 @@ def approval_rows(
         .order_by(approvals.c.asked_at, approvals.c.id)
         .limit(limit)
     )
-    query = query.where(*_of(sweep_id, execution_id))
+    query = query.where(*_of(sweep_id, execution_id), *in_scope(database, approvals))
     if id is not None:
         query = query.where(approvals.c.id.startswith(id, autoescape=True))
     elif not closed:
@@ -107,7 +108,7 @@ def question_groups(
         .where(approvals.c.status == "open")
         .group_by(*same)
     )
-    groups = grouped.where(*_of(sweep_id, execution_id)).subquery()
+    groups = grouped.where(*_of(sweep_id, execution_id), *in_scope(database, approvals)).subquery()
     query = (
         sa.select(
             groups,
@@ -149,6 +150,7 @@ def alike(
         .order_by(approvals.c.asked_at, approvals.c.id)
     )
     query = query.where(*equal({approvals.c.sweep_id: sweep_id, approvals.c.node: node}))
+    query = query.where(*in_scope(database, approvals))
     if question is not None:
         query = query.where(approvals.c.question == question.question, approvals.c.kind == question.kind)
     if text is not None:

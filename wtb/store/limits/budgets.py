@@ -1,8 +1,8 @@
 """The ledger of budgets: what may be spent, what was, and what attempts that are under way may still spend.
 
-A budget is of a session, a project, a sweep or a node of a sweep, and of one kind. The limits of a sweep, the quota of
-a session and `wtb budget` give it its size. Attempts reserve of budgets before they start and settle when they end: see
-`reservations`.
+A budget is of a session, a project, a token, a sweep or a node of a sweep, and of one kind. The limits of a sweep, the
+quota of a session and `wtb budget` give it its size. Attempts reserve of budgets before they start and settle when they
+end: see `reservations`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import sqlalchemy as sa
 
 from wtb.core.errors import InputError
 from wtb.core.tree.stored_spec import Limits, NodeLimits
+from wtb.store.access.projects import ensure_project
+from wtb.store.access.scope import in_scope
+from wtb.store.access.tokens import check_token
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows import BudgetRow, ListedBudget, SweepRow
@@ -25,6 +28,7 @@ Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 KINDS: Final = ("usd", "tokens", "node_runs")
 THRESHOLDS: Final = (0.5, 0.8, 0.95)
 COLUMNS = ("scope", "key", "node", "kind")
+_OWNERS = {"session": sweeps.c.session_id, "project": sweeps.c.project, "token": sweeps.c.token}
 _ROUNDING = 1e-9  # of sums of money
 _EARLIER = 5  # sweeps of the same workflow that are asked what a node costs
 
@@ -130,8 +134,13 @@ def check_limits(database: Database, sweep_id: str, limits: Limits) -> None:
 
 
 def set_project(database: Database, project: str, wanted: Mapping[str, float | None]) -> None:
-    """Give a project budgets, by kind; None lifts one. Raises InputError where one is below what is spent."""
+    """Give a project budgets, by kind; None lifts one.
+
+    Whoever is not limited to projects makes one by naming it. Raises InputError where a budget is below what
+    is spent, NotFound where there is no such project.
+    """
     with database.write() as connection:
+        ensure_project(connection, project)
         set_budgets(connection, {("project", project, "", kind): most for kind, most in wanted.items()})
 
 
@@ -140,9 +149,16 @@ def figure(kind: str, amount: float) -> str:
     return f"{amount:.6f}".rstrip("0").rstrip(".") if kind == "usd" else f"{amount:.0f}"
 
 
-def binding_budgets(database: Database, session_id: str, project: str | None, sweep_id: str) -> list[BudgetRow]:
+def set_token(database: Database, token: str, wanted: Mapping[str, float | None]) -> None:
+    """Give a token budgets, by kind, as `set_project` does. Raises NotFound where there is no such token."""
+    with database.write() as connection:
+        check_token(connection, token)
+        set_budgets(connection, {("token", token, "", kind): most for kind, most in wanted.items()})
+
+
+def binding_budgets(database: Database, sweep: SweepRow) -> list[BudgetRow]:
     """The budgets that bind a sweep, in the order in which they are locked."""
-    query = sa.select(budgets).where(_binding(session_id, project, sweep_id))
+    query = sa.select(budgets).where(_binding(sweep.id, sweep.session_id, sweep.project, sweep.token))
     return database.records(BudgetRow, query.order_by(*_of(budgets)))
 
 
@@ -191,26 +207,20 @@ def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[List
         sa.select(budgets, reserved.label("reserved"), sa.func.coalesce(sessions.c.name, sweeps.c.name).label("name"))
         .outerjoin(sessions, sa.and_(budgets.c.scope == "session", sessions.c.id == budgets.c.key))
         .outerjoin(sweeps, sa.and_(budgets.c.scope == "sweep", sweeps.c.id == budgets.c.key))
+        .where(*in_scope(database, budgets))
         .order_by(*_of(budgets))
     )
     with database.read() as connection:
         if sweep_id is not None:
-            its = sa.select(sweeps.c.session_id, sweeps.c.project).where(sweeps.c.id == sweep_id)
-            query = query.where(_binding(*connection.execute(its).one(), sweep_id))
+            its = sa.select(sweeps.c.session_id, sweeps.c.project, sweeps.c.token).where(sweeps.c.id == sweep_id)
+            query = query.where(_binding(sweep_id, *connection.execute(its).one()))
         return fetch_records(connection, ListedBudget, query)
-
-
-def projects(database: Database) -> list[str]:
-    """The projects that sweeps or budgets name."""
-    named = sa.select(sweeps.c.project).where(sweeps.c.project.is_not(None), is_visible)
-    kept = sa.select(budgets.c.key).where(budgets.c.scope == "project")
-    return sorted(database.scalars(named.union(kept)))
 
 
 def spent_before(connection: sa.Connection, key: Key) -> float:
     """What is known of what was spent of a budget, from what was recorded."""
     scope, of, node, kind = key
-    owned = {"session": sweeps.c.session_id, "project": sweeps.c.project, "sweep": sweeps.c.id}[scope] == of
+    owned = {**_OWNERS, "sweep": sweeps.c.id}[scope] == of
     which = sa.and_(owned, is_visible)  # a session remembers what sweeps spent that are being deleted
     runs = node_runs.join(sweeps, sweeps.c.id == node_runs.c.sweep_id)
     conditions = (which, node_runs.c.node == node) if node else (which,)
@@ -250,9 +260,9 @@ def _of(table: sa.Table) -> list[sa.Column[Any]]:
     return [table.c[name] for name in COLUMNS]
 
 
-def _binding(session_id: str, project: str | None, sweep_id: str) -> sa.ColumnElement[bool]:
+def _binding(sweep_id: str, session_id: str, project: str, token: str | None) -> sa.ColumnElement[bool]:
     """The condition for budgets that they bind a sweep."""
-    scopes = {"session": session_id, "project": project, "sweep": sweep_id}
+    scopes = {"session": session_id, "project": project, "sweep": sweep_id, "token": token}
     return sa.or_(*(sa.and_(budgets.c.scope == scope, budgets.c.key == key) for scope, key in scopes.items()))
 
 

@@ -14,7 +14,9 @@ from sqlalchemy.exc import IntegrityError
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count, Money, Whole
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
-from wtb.core.ids import new_id
+from wtb.core.ids import DEFAULT_PROJECT, new_id
+from wtb.store.access.projects import check_project
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
@@ -84,8 +86,8 @@ def check_open(database: Database, name: str) -> None:
         session_to_submit_to(connection, name)
 
 
-def session_to_submit_to(connection: sa.Connection, name: str) -> str:
-    """The id of a session that takes new sweeps; it cannot be deleted before this transaction ends.
+def session_to_submit_to(connection: sa.Connection, name: str) -> SessionRow:
+    """A session that takes new sweeps; it cannot be deleted before this transaction ends.
 
     Raises InputError for an unknown one, ConflictError for an archived one.
     """
@@ -94,14 +96,16 @@ def session_to_submit_to(connection: sa.Connection, name: str) -> str:
         raise ConflictError(
             f"session {name!r} is archived and takes no new sweeps; `wtb session archive {name} --undo` opens it again"
         )
-    return row.id
+    return row
 
 
 def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> SessionRow:
-    row = fetch_record(connection, SessionRow, query.where(sessions.c.name == name))
+    row = fetch_record(connection, SessionRow, query.where(sessions.c.name == name, *in_scope(connection, sessions)))
     if row is not None:
         return row
-    raise no_session(name, connection.scalars(sa.select(sessions.c.name).limit(1000)))
+    raise no_session(
+        name, connection.scalars(sa.select(sessions.c.name).where(*in_scope(connection, sessions)).limit(1000))
+    )
 
 
 def no_session(name: str, known: Iterable[str] = ()) -> InputError:
@@ -111,18 +115,22 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
 
 
-def create(database: Database, name: str, quota: Quota | None = None) -> SessionRow:
-    """Make a session. Raises InputError for a bad name, ConflictError where there is one of that name."""
+def create(database: Database, name: str, quota: Quota | None = None, *, project: str = DEFAULT_PROJECT) -> SessionRow:
+    """Make a session.
+
+    Raises InputError for a bad name, NotFound for an unknown project, ConflictError where there is one of that name.
+    """
     check_name(name)
     id, quota = new_id(), quota or Quota()
     # Directories of names that differ only in case would be one on some disks.
     same = sa.select(sessions.c.name).where(sa.func.lower(sessions.c.name) == name.lower())
     try:
         with database.write() as connection:
+            check_project(connection, project)
             there = connection.scalar(same)
             if there is None:
                 create_budgets(connection, quota.budgets(id))
-                insert = sessions.insert().values(id=id, name=name, quota=quota.stored())
+                insert = sessions.insert().values(id=id, name=name, quota=quota.stored(), project=project)
                 return fetch_records(connection, SessionRow, insert.returning(sessions))[0]
     except IntegrityError:  # another process made it between the two statements
         there = name

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
@@ -42,7 +43,9 @@ def session_rows(
 ) -> list[tuple[SessionRow, Usage]]:
     """All sessions by name, archived ones too, each with what it uses."""
     with database.read() as connection:
-        rows = fetch_records(connection, SessionRow, sa.select(sessions).order_by(sessions.c.name))
+        rows = fetch_records(
+            connection, SessionRow, sa.select(sessions).where(*in_scope(connection, sessions)).order_by(sessions.c.name)
+        )
         used = _usages(connection, fresh_s, alive)
     return [(row, used[row.id]) for row in rows]
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
+from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
@@ -34,6 +35,7 @@ def check_name(name: str) -> None:
 def find_baseline(database: Database, session: str, name: str) -> SweepRow | None:
     """The sweep that is the baseline of this name in a session (by its name), as `find_sweep` gives it, or None."""
     query = _rows(sa.select(baselines.c.sweep_id)).where(sessions.c.name == session, baselines.c.name == name)
+    query = query.where(*in_scope(database, baselines))
     found = database.scalar(query)
     return None if found is None else find_sweep(database, found)
 
@@ -73,6 +75,7 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Listed
             sweeps.c.finished_at,
         ).join(sweeps, sweeps.c.id == baselines.c.sweep_id)
     ).order_by(sessions.c.name, baselines.c.name)
+    query = query.where(*in_scope(database, baselines), *in_scope(database, sweeps))
     if session is not None:
         query = query.where(sessions.c.name == session)
     return database.records(ListedBaseline, query)
@@ -117,7 +120,9 @@ def set_baseline(
 def remove_baseline(database: Database, session: str, name: str) -> str | None:
     """Remove a baseline; its sweep stays. Returns that sweep's id, or None where there was no such baseline."""
     with database.write() as connection:
-        session_id = connection.scalar(sa.select(sessions.c.id).where(sessions.c.name == session))
+        session_id = connection.scalar(
+            sa.select(sessions.c.id).where(sessions.c.name == session, *in_scope(connection, sessions))
+        )
         query = baselines.delete().where(*_named(session_id or "", name)).returning(baselines.c.sweep_id)
         sweep_id = connection.scalar(query)
         if sweep_id is not None:

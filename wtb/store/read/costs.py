@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.schema import attempts, calls, executions, is_visible, node_runs, sessions, sweeps, workflows
@@ -106,7 +107,7 @@ def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Spe
         "innocent_attempts": sa.func.sum(sa.case((_LOST, 1), else_=0)),
         "innocent_usd": sa.func.sum(sa.case((_LOST, attempts.c.usd), else_=0.0)),
     }
-    return _sums(database, _named(by), figures, _ATTEMPTS, which.conditions)
+    return _sums(database, _named(by), figures, _ATTEMPTS, [*in_scope(database, sweeps), *which.conditions])
 
 
 def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
@@ -121,7 +122,7 @@ def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]
         "failed_usd": sa.func.sum(sa.case((_FAILED, calls.c.usd), else_=0.0)),
         "innocent_usd": sa.func.sum(sa.case((_LOST, calls.c.usd), else_=0.0)),
     }
-    return _sums(database, _named(by), figures, _CALLS, which.conditions)
+    return _sums(database, _named(by), figures, _CALLS, [*in_scope(database, sweeps), *which.conditions])
 
 
 def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
@@ -130,7 +131,9 @@ def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Sp
         return []
     names = [name for name in _named(by) if name in (*_OF_SWEEPS, "sweep_name")]
     figures = {"usd": sa.func.sum(sweeps.c.collected_usd)}
-    rows = _sums(database, names, figures, _SWEEPS, [sweeps.c.collected_usd > 0, *which.conditions])
+    rows = _sums(
+        database, names, figures, _SWEEPS, [sweeps.c.collected_usd > 0, *in_scope(database, sweeps), *which.conditions]
+    )
     return [_unknown(row, by, COLLECTED) for row in rows]
 
 
@@ -140,7 +143,7 @@ def of_deleted(database: Database, by: Sequence[str], which: Which) -> list[Spen
         return []
     names = [name for name in by if name == "session"]
     figures = {"usd": sa.func.sum(sessions.c.deleted_usd)}
-    rows = _sums(database, names, figures, sessions, [sessions.c.deleted_usd > 0])
+    rows = _sums(database, names, figures, sessions, [sessions.c.deleted_usd > 0, *in_scope(database, sessions)])
     return [_unknown(row, by, DELETED) for row in rows]
 
 

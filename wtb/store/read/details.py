@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from wtb.core.documents.events.common import Severity
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.tree.checkpoints import Checkpoint
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.log import derived_counts
@@ -86,7 +87,7 @@ def children(database: Database, execution_id: str) -> list[ExecutionRow]:
 def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
     query = sa.select(checkpoints).join(sweeps, sweeps.c.id == checkpoints.c.sweep_id).where(is_visible)
-    query = query.where(checkpoints.c.id.startswith(ref, autoescape=True)).limit(2)
+    query = query.where(checkpoints.c.id.startswith(ref, autoescape=True), *in_scope(database, sweeps)).limit(2)
     hint = "`wtb history EXECUTION` lists those of an execution"
     row = the_one({row.id: row for row in database.records(CheckpointRow, query)}, ref, "checkpoint", hint)
     return as_checkpoint(row), row.sweep_id

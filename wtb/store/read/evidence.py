@@ -115,7 +115,8 @@ def earlier(database: Database, sweep: SweepRow, limit: int) -> list[EarlierSwee
     """
     schedule = sa.select(fires.c.schedule_id).where(fires.c.sweep_id == sweep.id).scalar_subquery()
     workflow = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
-    alike = sa.and_(sweeps.c.name == sweep.name, sweeps.c.session_id == sweep.session_id, workflows.c.name == workflow)
+    whose = sweeps.c.session_id == sweep.session_id, sweeps.c.project == sweep.project
+    alike = sa.and_(sweeps.c.name == sweep.name, workflows.c.name == workflow, *whose)
     count = sa.select(sa.func.count()).where(cases.c.sweep_id == sweeps.c.id).scalar_subquery().label("case_count")
     with database.read() as connection:
         fired = connection.scalar(sa.select(schedule)) is not None

@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
@@ -104,14 +105,12 @@ class TriedSweep:
 def earlier_sweeps(database: Database, sweep: SweepRow) -> list[TriedSweep]:
     """The sweeps of a workflow that were submitted before one.
 
-    Of its project where it has one, else of its session.
+    Of its project; of the default one those of its session.
     """
     name = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
-    whose = (
-        sa.and_(sweeps.c.session_id == sweep.session_id, sweeps.c.project.is_(None))
-        if sweep.project is None
-        else sweeps.c.project == sweep.project
-    )
+    whose = [sweeps.c.project == sweep.project]
+    if sweep.project == DEFAULT_PROJECT:
+        whose.append(sweeps.c.session_id == sweep.session_id)
     before = sa.or_(
         sweeps.c.created_at < sweep.created_at,
         sa.and_(sweeps.c.created_at == sweep.created_at, sweeps.c.id < sweep.id),
@@ -124,7 +123,7 @@ def earlier_sweeps(database: Database, sweep: SweepRow) -> list[TriedSweep]:
             sweeps.c.spec["final"].label("final"),
         )
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
-        .where(workflows.c.name == name, sweeps.c.kind == "sweep", is_visible, whose, before)
+        .where(workflows.c.name == name, sweeps.c.kind == "sweep", is_visible, before, *whose)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
         .limit(MOST)
     )

@@ -15,6 +15,7 @@ from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, StoredPosition, Totals, Writer
 from wtb.core.values import Value
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
@@ -78,7 +79,8 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
     Raises:
         InputError: If there is none, with a near match, or if it is the beginning of several ids.
     """
-    query = select_sweeps().order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
+    query = select_sweeps().where(*in_scope(database, sweeps))
+    query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
     named = sweeps.c.name == ref
     with database.read() as connection:
         for condition in (sweeps.c.id == ref, sa.and_(named, sweeps.c.kind == "sweep"), named):
@@ -87,7 +89,8 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
         rows = fetch_records(connection, SweepRow, query.where(sweeps.c.id.startswith(ref, autoescape=True)))
         if len(rows) == 1 and ref:
             return rows[0]
-        known = list(connection.scalars(sa.select(sweeps.c.name).where(is_visible).distinct().limit(1000)))
+        names = sa.select(sweeps.c.name).where(is_visible, *in_scope(connection, sweeps)).distinct().limit(1000)
+        known = list(connection.scalars(names))
     if len(rows) > 1 and ref:
         raise InputError(f"{ref!r} is the beginning of several sweeps' ids; give more of it")
     raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
@@ -97,6 +100,7 @@ def latest_completed(database: Database, session: str, name: str) -> SweepRow | 
     """The newest sweep of this name in a session (by its name) that is completed, as `find_sweep` gives it, or None."""
     query = sa.select(sweeps.c.id).join(sessions, sessions.c.id == sweeps.c.session_id)
     query = query.where(sessions.c.name == session, sweeps.c.name == name, sweeps.c.status == "completed")
+    query = query.where(*in_scope(database, sweeps))
     found = database.scalar(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(1))
     return None if found is None else find_sweep(database, found)
 
@@ -135,6 +139,7 @@ def list_sweeps(
     )
     columns = (workflows.c.name, sweeps.c.status, sweeps.c.project, sessions.c.name)
     query = query.where(*equal(dict(zip(columns, (workflow, status, project, session), strict=True))))
+    query = query.where(*in_scope(database, sweeps))
     if since is not None:
         query = query.where(sweeps.c.created_at >= since)
     if not singles:
@@ -245,7 +250,7 @@ def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
 def find_execution(database: Database, ref: str) -> ExecutionRow:
     """An execution by id or the beginning of its id. Raises InputError."""
     query = sa.select(executions).join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_visible)
-    query = query.where(executions.c.id.startswith(ref, autoescape=True)).limit(2)
+    query = query.where(executions.c.id.startswith(ref, autoescape=True), *in_scope(database, sweeps)).limit(2)
     rows = {row.id: row for row in database.records(ExecutionRow, query)}
     return the_one(rows, ref, "execution", "`wtb show SWEEP --cells` lists those of a sweep")
 

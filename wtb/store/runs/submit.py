@@ -16,6 +16,8 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id, short_id
 from wtb.core.tree.added_rows import KEY
+from wtb.store.access.projects import project_to_submit_to
+from wtb.store.access.scope import scope_of
 from wtb.store.bulk import fetch_records, insert_missing, insert_rows, insert_values, parts
 from wtb.store.control.edits import make_root
 from wtb.store.database import Database
@@ -24,7 +26,7 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows import CaseRow, ExecutionRow, SweepRow
+from wtb.store.rows import CaseRow, ExecutionRow, SessionRow, SweepRow
 from wtb.store.runs.submission import Batch, NewCase, NewSweep, batches
 from wtb.store.tables.schema import cases, cells, combinations, executions, metrics, now, sweeps, workflows
 
@@ -49,7 +51,8 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
         InputError: For an unknown session.
         ConflictError: For an archived session, or if it was taken for given up: nothing was written for ten minutes.
     """
-    session = _prepare(database, sweep)
+    owner = _prepare(database, sweep)
+    session = owner.id
     begun = False
     try:
         for batch, is_last in batches(sweep, session, given):
@@ -57,7 +60,7 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
                 if begun:
                     _renew(connection, sweep)
                 else:
-                    _insert_sweep(connection, sweep, session)
+                    _insert_sweep(connection, sweep)
                 _insert_batch(connection, session, batch)
                 if is_last:
                     _publish(connection, sweep, session, also)
@@ -72,10 +75,10 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
     point("submit.committed")
 
 
-def _prepare(database: Database, sweep: NewSweep) -> str:
+def _prepare(database: Database, sweep: NewSweep) -> SessionRow:
     """Store a workflow's graph, once for all its sweeps; by itself, so that nobody waits for a batch.
 
-    Returns the id of the session. Raises as `submit` does.
+    Returns the session. Raises as `submit` does.
     """
     with database.write() as connection:
         session = session_to_submit_to(connection, sweep.session)
@@ -84,11 +87,13 @@ def _prepare(database: Database, sweep: NewSweep) -> str:
         return session
 
 
-def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> None:
-    session_to_submit_to(connection, sweep.session)
-    same = ("id", "name", "project", "cells", "queued", "priority", "kind")
+def _insert_sweep(connection: sa.Connection, sweep: NewSweep) -> None:
+    owner = session_to_submit_to(connection, sweep.session)
+    same = ("id", "name", "cells", "queued", "priority", "kind")
     row = {name: getattr(sweep, name) for name in same}
-    row |= {"session_id": session, "workflow_id": sweep.graph_id, "status": "submitting", "spec": dict(sweep.spec)}
+    row |= {"project": project_to_submit_to(connection, sweep.project, owner.project)}
+    row |= {"token": scope_of(connection).token}
+    row |= {"session_id": owner.id, "workflow_id": sweep.graph_id, "status": "submitting", "spec": dict(sweep.spec)}
     row |= {"fingerprints": dict(sweep.fingerprints), "breakpoints": list(sweep.breakpoints) or None}
     row |= {"notify": None if sweep.notify is None else list(sweep.notify)}
     insert_rows(connection, sweeps, [row])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.log import last_times
 from wtb.store.rows import WorkerRow
@@ -43,7 +44,7 @@ def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
     if sweep_id is not None:
         query = query.where(executions.c.sweep_id == sweep_id)
     else:
-        query = query.join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_open())
+        query = query.join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_open(), *in_scope(database, sweeps))
     return dict(database.tuples(query.group_by(queue)))
 
 

@@ -1,10 +1,28 @@
-"""The tables of who may ask a server: tokens, and browsers that somebody signed in from."""
+"""The tables of what things belong to, and of who may ask a server: projects, tokens, and browsers signed in from."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.tables.column_types import Id, Json, Seconds, metadata, now
+
+
+def project_column() -> sa.Column[str]:
+    """The project that the rows of a table belong to.
+
+    Not a reference: projects are never removed and never get another name, and SQLite adds no reference that is needed.
+    """
+    return sa.Column("project", sa.String(200), nullable=False, server_default=DEFAULT_PROJECT)
+
+
+projects = sa.Table(
+    "projects",
+    metadata,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("created_by", sa.String(255), nullable=False),
+)
 
 tokens = sa.Table(
     "tokens",
@@ -18,6 +36,7 @@ tokens = sa.Table(
     sa.Column("expires_at", Seconds),
     sa.Column("used_at", Seconds, comment="when it was last used, to the minute"),
     sa.Column("revoked_at", Seconds),
+    sa.Column("project", sa.String(200), comment="all that it is good for; null: all projects"),
 )
 
 sign_ins = sa.Table(

@@ -81,13 +81,15 @@ budgets = sa.Table(
     "budgets",
     metadata,
     sa.Column("scope", sa.String(8), primary_key=True),
-    sa.Column("key", sa.String(420), primary_key=True, comment="id of the session or sweep, name of the project"),
+    sa.Column(
+        "key", sa.String(420), primary_key=True, comment="id of the session or sweep, name of the project or token"
+    ),
     sa.Column("node", sa.String(200), primary_key=True, server_default="", comment="of a sweep; empty: all of it"),
     sa.Column("kind", sa.String(10), primary_key=True),
     sa.Column("most", sa.Double, nullable=False),
     sa.Column("spent", sa.Double, nullable=False, server_default="0"),
     sa.Column("warned", sa.Double, nullable=False, server_default="0", comment="share of it that was warned of last"),
-    sa.CheckConstraint("scope IN ('session', 'project', 'sweep')", name="scope"),
+    sa.CheckConstraint("scope IN ('session', 'project', 'sweep', 'token')", name="scope"),
     sa.CheckConstraint("kind IN ('usd', 'tokens', 'node_runs')", name="kind"),
 )
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from wtb.store.tables.access import projects as projects
 from wtb.store.tables.access import sign_ins as sign_ins
 from wtb.store.tables.access import tokens as tokens
 from wtb.store.tables.column_types import metadata as metadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.status import HIDDEN_SWEEPS, SWEEP
+from wtb.store.tables.access import project_column
 from wtb.store.tables.column_types import (
     Count,
     Digest,
@@ -27,6 +28,7 @@ sessions = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("name", sa.String(200), nullable=False, unique=True),
     sa.Column("quota", Json),
+    project_column(),
     sa.Column("archived_at", Seconds),
     sa.Column("deleted_usd", sa.Double, nullable=False, server_default="0", comment="spent by sweeps deleted since"),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
@@ -69,7 +71,8 @@ sweeps = sa.Table(
     sa.Column("session_id", Id, ref("sessions.id"), nullable=False, index=True),
     sa.Column("workflow_id", Digest, sa.ForeignKey("workflows.id"), nullable=False, index=True),
     sa.Column("name", sa.String(200), nullable=False, index=True),
-    sa.Column("project", sa.String(200)),
+    project_column(),
+    sa.Column("token", sa.String(64), comment="by which it was submitted, and whose budget binds it"),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
     sa.Column("runner_id", Id, comment="the process that runs it by itself, while it does"),

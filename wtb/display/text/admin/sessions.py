@@ -7,6 +7,7 @@ from typing import Final
 
 from wtb.core import texts
 from wtb.core.documents.administration import Amounts, OneSessionDocument, SessionDocument, SessionsDocument
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
 from wtb.display.tables import facts, grid
 
@@ -47,6 +48,10 @@ def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
     )
     pairs = [
         ("sweeps", f"{session['sweeps']:,}" + (f": {', '.join(by_status)}" if by_status else "")),
+        (
+            "project",
+            "" if (project := session.get("project", DEFAULT_PROJECT)) == DEFAULT_PROJECT else printable(project),
+        ),
         ("cells", f"{session['cells']:,}"),
         ("disk", _disk(session)),
         ("spent", _spent(session)),

@@ -6,7 +6,7 @@ from wtb.core import texts
 from wtb.core.documents.administration import TokenDocument, TokensDocument
 from wtb.display.tables import grid
 
-_HEADERS = ["name", "may", "state", "made", "by", "used"]
+_HEADERS = ["name", "may", "project", "state", "made", "by", "used"]
 
 
 def listed(document: TokensDocument, width: int, color: bool = False) -> str:
@@ -15,6 +15,7 @@ def listed(document: TokensDocument, width: int, color: bool = False) -> str:
         [
             one["name"],
             ", ".join(one["scopes"]),
+            texts.printable(one.get("project") or "all"),
             one["state"],
             texts.moment(one["created_at"]),
             one["created_by"],
@@ -34,4 +35,6 @@ def listed(document: TokensDocument, width: int, color: bool = False) -> str:
 def scopes(token: TokenDocument) -> str:
     """What the holder of a token may do, and until when."""
     end = f", until {texts.moment(token['expires_at'])}" if token["expires_at"] else ""
-    return f"may {', '.join(token['scopes'])}{end}"
+    project = token.get("project")
+    where = f" in project {texts.printable(project)}" if project else ""
+    return f"may {', '.join(token['scopes'])}{where}{end}"

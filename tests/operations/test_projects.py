@@ -1,0 +1,150 @@
+"""Projects: what belongs to one is, for whoever is limited to another, as if it did not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import tenants
+from tests.support.bench import in_memory, make_bench
+from tests.support.tenants import NOTHING, Tenant, limited_to
+from wtb.core.errors import ConflictError, InputError, NotFound
+from wtb.core.ids import DEFAULT_PROJECT
+from wtb.operations.administration.budgets import list_budgets
+from wtb.operations.administration.projects import create_project, describe_project, list_projects
+from wtb.operations.administration.sessions import create_session, describe_session, list_sessions
+from wtb.operations.administration.tokens import create_token
+from wtb.operations.context import Context
+from wtb.operations.identity import Identity, Method
+from wtb.operations.registry import OPERATIONS, Permission
+from wtb.store.database import Database
+from wtb.store.read import queries
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tenants")
+
+
+@pytest.fixture(scope="module")
+def alpha(folder: Path) -> Iterator[Tenant]:
+    database = in_memory()
+    yield Tenant(Context(database, by="ann", files=folder), folder, "quokka")
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def beta(alpha: Tenant, folder: Path) -> Tenant:
+    return Tenant(alpha.context, folder, "zebras")
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    database = in_memory()
+    yield Context(database, by="ann")
+    database.close()
+
+
+def as_beta(alpha: Tenant, operation: str) -> Context:
+    return alpha.context.acting_as(limited_to("zebras"), OPERATIONS[operation].needs)
+
+
+def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(alpha: Tenant, beta: Tenant, folder: Path) -> None:
+    before = tenants.rows_of(alpha.context.database)
+    calls = tenants.calls()
+    assert len(calls) > 100
+    for call in calls:
+        context = as_beta(alpha, call.name)
+        foreign = call.outcome(context, beta.names, alpha.names[call.kind], folder)
+        nothing = call.outcome(context, beta.names, NOTHING, folder)
+        assert foreign == nothing, call
+    assert tenants.rows_of(alpha.context.database) == before
+
+
+def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: Tenant) -> None:
+    names = tenants.lists()
+    assert {"list", "approvals", "costs", "session list", "schedule list", "budget list", "token list"} <= set(names)
+    for name in names:
+        found = OPERATIONS[name].function(as_beta(alpha, name))
+        text = str(found.look() if name == "watch" else found)
+        assert not [one for one in alpha.names.values() if one in text], (name, text)
+        if name not in ("costs", "watch"):
+            assert "zebras" in text, name
+
+
+def test_a_token_is_not_made_for_more_than_its_maker_may_do(context: Context) -> None:
+    create_project(context, "alpha")
+    may = {Permission.administer: frozenset({"beta"}), Permission.read: frozenset({"beta"})}
+    create_project(context, "beta")
+    beta = context.acting_as(Identity("bob", Method.token, may), Permission.administer)
+    assert create_token(beta, "mine")["project"] == "beta", "the only project of its maker"
+    with pytest.raises(InputError, match="more than you may do"):
+        create_token(beta, "more", scopes=["submit"])
+    for elsewhere in ("alpha", NOTHING):
+        with pytest.raises(InputError, match=r"a token that may read there .* more than you may do"):
+            create_token(beta, "other", project=elsewhere)
+
+
+def test_projects_are_made_listed_and_shown(context: Context) -> None:
+    assert [one["name"] for one in list_projects(context)] == [DEFAULT_PROJECT]
+    made = create_project(context, "search")
+    assert (made["created_by"], made["sessions"], made["sweeps"]) == ("ann", 0, 0)
+    with pytest.raises(ConflictError, match="there is a project 'search' already"):
+        create_project(context, "search")
+    create_session(context, "ann", project="search")
+    assert describe_project(context, "search")["sessions"] == 1
+    assert describe_session(context, "ann")["session"]["project"] == "search"
+    with pytest.raises(NotFound, match="there is no project 'serch'; did you mean 'search'"):
+        create_session(context, "bob", project="serch")
+    for bad in ("", " a", "a\n", "x" * 201):
+        with pytest.raises(InputError):
+            create_project(context, bad)
+
+
+def test_a_sweep_is_of_the_project_of_its_session(context: Context, tmp_path: Path) -> None:
+    create_project(context, "search")
+    create_session(context, "ann", project="search")
+    made = make_bench(context.database, tmp_path, tenants.asking(), session="ann")
+    assert made.row.project == "search"
+    with pytest.raises(InputError, match="the sweep is of project 'other', and its session of project 'search'"):
+        make_bench(context.database, tmp_path, tenants.asking(), session="ann", project="other")
+    assert make_bench(context.database, tmp_path, tenants.asking()).row.project == DEFAULT_PROJECT
+    named = make_bench(context.database, tmp_path, tenants.asking(), project="new")
+    assert named.row.project == "new", "sessions of the default project are open to all"
+    assert "new" in [one["name"] for one in list_projects(context)]
+
+
+def test_whoever_is_limited_to_a_project_submits_to_it_alone(alpha: Tenant, beta: Tenant, tmp_path: Path) -> None:
+    database = as_beta(alpha, "submit").database
+    for session in ("quokka.se", NOTHING):
+        with pytest.raises(NotFound, match=f"there is no session '{session}'"):
+            make_bench(database, tmp_path, tenants.asking(), session=session)
+    made = make_bench(database, tmp_path, tenants.asking(), session="zebras.se")
+    assert made.row.project == "zebras"
+
+
+def test_what_is_submitted_with_a_token_is_bound_by_its_budget(context: Context, tmp_path: Path) -> None:
+    create_project(context, "search")
+    create_session(context, "ann", project="search")
+    made = create_token(context, "nightly", scopes=["submit"], project="search", budget={"node_runs": 1})
+    may = {Permission.submit: frozenset({"search"})}
+    limited = context.acting_as(Identity("nightly", Method.token, may, made["name"]), Permission.submit)
+    bench = make_bench(limited.database, tmp_path, tenants.asking(), session="ann")
+    bench.run()
+    assert (bench.row.status, bench.row.token) == ("paused", "nightly")
+    assert "budget of token 'nightly' reached" in str(bench.row.reason)
+    (budget,) = list_budgets(context)
+    assert (budget["scope"], budget["name"], budget["spent"]) == ("token", "nightly", 1)
+
+
+def test_sessions_of_others_are_not_counted(alpha: Tenant, beta: Tenant) -> None:
+    assert [one["name"] for one in list_sessions(as_beta(alpha, "session list"))] == ["zebras.se"]
+    assert len(list_sessions(alpha.context)) == 3
+
+
+def test_a_database_limited_to_nothing_has_nothing(alpha: Tenant, beta: Tenant) -> None:
+    nobody = Identity("eve", Method.token, {Permission.read: frozenset()})
+    database: Database = alpha.context.acting_as(nobody, Permission.read).database
+    assert queries.list_sweeps(database) == []

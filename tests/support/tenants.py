@@ -1,0 +1,219 @@
+"""Two projects that have one of everything each, and calls of every operation by whoever is limited to one of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from tests.support.bench import Bench, make_bench
+from wtb import END, Workflow
+from wtb.core.errors import WTBError
+from wtb.operations.administration.budgets import set_budgets
+from wtb.operations.administration.projects import create_project
+from wtb.operations.administration.sessions import create_session
+from wtb.operations.administration.tokens import create_token
+from wtb.operations.context import Context
+from wtb.operations.identity import Identity, Method
+from wtb.operations.registry import OPERATIONS, Operation, Permission
+from wtb.operations.results.baselines import set_baseline
+from wtb.store import schedules
+from wtb.store.database import Database
+from wtb.store.tables.schema import approvals, checkpoints, executions
+
+NOTHING = "iiiiiiii"  # no name or id begins so
+
+# What an argument of an operation names.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "ref": ("sweep", "sweep_name", "execution", "approval", "checkpoint"),
+    "a": ("execution",),
+    "b": ("execution",),
+    "before": ("sweep", "sweep_name"),
+    "after": ("sweep", "sweep_name"),
+    "sweep": ("sweep", "sweep_name"),
+    "other": ("execution",),
+    "execution": ("execution",),
+    "session": ("session",),
+    "project": ("project",),
+    "token": ("token",),
+    "baseline": ("baseline",),
+}
+_NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
+_PREPARED = {"prepared", "preview"}  # what a caller has made of its own things
+_NEW = {"project create", "session create", "token create", "schedule add"}  # where `name` is that of what is made
+
+
+def asking() -> Workflow:
+    """a -> b, where b asks somebody."""
+    wf = Workflow("asking")
+
+    @wf.node
+    def a(state: Any) -> Any:
+        return {"x": state["x"] + 1}
+
+    @wf.node
+    def b(state: Any, ctx: Any) -> Any:
+        ctx.ask("Go on?", context={"x": state["x"]})
+        return {"y": 1}
+
+    wf.entry(a)
+    wf.edge(a, b)
+    wf.edge(b, END)
+    return wf
+
+
+def plain() -> Workflow:
+    """One node."""
+    wf = Workflow("plain")
+
+    @wf.node
+    def a(state: Any) -> Any:
+        return {"x": state["x"] + 1}
+
+    wf.entry(a)
+    wf.edge(a, END)
+    return wf
+
+
+@dataclass
+class Tenant:
+    """A project with a sweep that waits for an answer, a session, a baseline, a schedule, a token and budgets.
+
+    Each has the project's name in its own.
+    """
+
+    context: Context
+    folder: Path
+    project: str
+    bench: Bench = field(init=False)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name, context = self.project, self.context
+        create_project(context, name)
+        create_session(context, self.called("session"), project=name)
+        self.bench = make_bench(
+            context.database, self.folder, asking(), sweep=self.called("sweep"), session=self.called("session")
+        )
+        self.bench.run()
+        create_token(context, self.called("token"), project=name, budget={"usd": 20.0})
+        set_budgets(context, {"usd": 100.0}, project=name)
+        done = make_bench(
+            context.database, self.folder, plain(), sweep=self.called("done"), session=self.called("session")
+        )
+        done.run()
+        set_baseline(context, self.called("baseline"), done.sweep_id)
+        schedules.add_schedule(context.database, self._schedule())
+        self.names = {kind: self.called(kind) for kind in ("session", "baseline", "schedule", "token")}
+        self.names |= {"project": name, "sweep_name": self.called("sweep"), "sweep": self.bench.sweep_id}
+        for kind, table in {"execution": executions, "approval": approvals, "checkpoint": checkpoints}.items():
+            self.names[kind] = str(self.bench.rows(table)[0]["id"])
+
+    def called(self, kind: str) -> str:
+        """The name of its only thing of a kind: too unlike that of another project's for anybody to mean it."""
+        return f"{self.project}.{kind[:2]}"
+
+    def _schedule(self) -> schedules.NewSchedule:
+        name = self.project
+        return schedules.NewSchedule(
+            name=self.called("schedule"),
+            session=self.called("session"),
+            file=str(self.folder / f"{name}.yaml"),
+            folder=str(self.folder),
+            cron="0 3 * * *",
+            tz="UTC",
+            missed="once",
+            queued=False,
+            baseline="last",
+            margin={},
+            notify={},
+        )
+
+
+def limited_to(project: str, *permissions: Permission) -> Identity:
+    """Whoever may do something, by default all that there is, in one project."""
+    return Identity("mallory", Method.token, dict.fromkeys(permissions or Permission, frozenset({project})))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operation with something that belongs to another project, or to nobody, in one argument."""
+
+    name: str
+    argument: str
+    kind: str
+
+    def outcome(self, context: Context, own: Mapping[str, str], value: str, folder: Path) -> str:
+        """What comes of it, with the thing named X."""
+        operation = OPERATIONS[self.name]
+        arguments = {**_required(self.name, operation, own, folder), self.argument: value}
+        try:
+            found = operation.function(context, **arguments)
+            text = repr(list(found) if isinstance(found, Iterator) else found)
+        except WTBError as error:
+            text = f"{type(error).__name__}: {error}"
+        return text.replace(value, "X")
+
+
+def calls() -> list[Call]:
+    """Every argument of every operation that names something, with every kind of thing that it may name."""
+    return [
+        Call(name, argument, kind)
+        for name, operation in OPERATIONS.items()
+        if not operation.everywhere and not _PREPARED & _parameters(operation).keys()
+        for argument in _parameters(operation)
+        for kind in _kinds(name, argument)
+    ]
+
+
+def _kinds(name: str, argument: str) -> tuple[str, ...]:
+    if argument == "name":
+        return tuple(kind for kind in _NAMED_BY_GROUP if name.startswith(kind) and name not in _NEW)
+    return _NAMES.get(argument, ())
+
+
+def _parameters(operation: Operation) -> dict[str, inspect.Parameter]:
+    return dict(list(inspect.signature(operation.function).parameters.items())[1:])
+
+
+def _required(name: str, operation: Operation, own: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """What an operation has to be given, of one's own things."""
+    given = {
+        "name": f"new-{name.replace(' ', '-')}",
+        "ref": own["sweep"],
+        "file": folder / "no-file",
+        "cron": "0 3 * * *",
+        "path": "no-path",
+        "to": "a",
+        "directory": folder / "exported",
+        "limits": {"usd": 500.0},
+        **{argument: own[kinds[0]] for argument, kinds in _NAMES.items() if argument != "ref"},
+    }
+    if name not in _NEW and (kinds := _kinds(name, "name")):
+        given["name"] = own[kinds[0]]
+    return {
+        argument: given[argument]
+        for argument, parameter in _parameters(operation).items()
+        if parameter.default is parameter.empty
+    }
+
+
+def lists() -> list[str]:
+    """Operations that need nothing, and say what there is."""
+    return [
+        name
+        for name, operation in OPERATIONS.items()
+        if operation.needs is Permission.read
+        and all(one.default is not one.empty for one in _parameters(operation).values())
+    ]
+
+
+def rows_of(database: Database) -> dict[str, list[str]]:
+    """All that a database holds, but which tokens were used and what was tallied."""
+    with database.read() as connection:
+        tables = [name for name in sa.inspect(connection).get_table_names() if name != "alembic_version"]
+        return {name: sorted(map(str, connection.execute(sa.text(f'SELECT * FROM "{name}"')))) for name in tables}

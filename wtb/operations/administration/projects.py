@@ -1,0 +1,76 @@
+"""Projects: what sessions, sweeps and access belong to."""
+
+from __future__ import annotations
+
+from wtb.core.arguments.checking import checked
+from wtb.core.documents.administration import ProjectDocument
+from wtb.core.errors import InputError
+from wtb.core.serialization.plain_json import iso
+from wtb.operations.context import Context
+from wtb.store.access import projects as store
+from wtb.store.rows import ProjectRow
+
+
+@checked
+def create_project(context: Context, name: str) -> ProjectDocument:
+    """Make a project. The first sweep that names one makes it, too, unless its submitter is limited to others.
+
+    Args:
+        context: Where.
+        name: 1 to 200 printable characters. It stays its name for ever.
+
+    Returns:
+        Its document.
+
+    Raises:
+        InputError: For a bad name.
+        ConflictError: If there is one of this name.
+    """
+    check_name(name)
+    return _document(store.create_project(context.database, name, context.by))
+
+
+@checked
+def list_projects(context: Context) -> list[ProjectDocument]:
+    """List projects with how many sessions and sweeps they have.
+
+    Args:
+        context: Where they are.
+
+    Returns:
+        A document for each that the caller may see, by name.
+    """
+    return [_document(row) for row in store.list_projects(context.database)]
+
+
+@checked
+def describe_project(context: Context, name: str) -> ProjectDocument:
+    """Show a project: how many sessions and sweeps it has.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        Its document.
+
+    Raises:
+        InputError: If there is no such project.
+    """
+    return _document(store.find_project(context.database, name))
+
+
+def check_name(name: str) -> None:
+    """Raises InputError for what a sweep file would refuse, too."""
+    if not (0 < len(name.strip()) == len(name) <= 200 and name.isprintable()):
+        raise InputError(f"project {name!r}: expected a name of 1 to 200 printable characters", argument="name")
+
+
+def _document(row: ProjectRow) -> ProjectDocument:
+    return {
+        "name": row.name,
+        "created_at": str(iso(row.created_at)),
+        "created_by": row.created_by,
+        "sessions": row.sessions,
+        "sweeps": row.sweeps,
+    }

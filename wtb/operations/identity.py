@@ -1,0 +1,66 @@
+"""Who asks for an operation: what they are called, how that is known, and what they may do in which projects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wtb.operations.registry import Permission
+
+Projects = frozenset[str] | None  # names; None: all projects, also those that are made later
+
+
+class Method(StrEnum):
+    """How it is known who somebody is."""
+
+    operator = "operator"  # they have the database, or the server's own token
+    token = "token"  # one of `wtb token create`
+    cookie = "cookie"  # they signed in
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks.
+
+    What they may do is a mapping from each permission to the projects in which they have it: roles that they and their
+    teams have, less what their token leaves out. `Context.acting_as` makes a context in which nothing but these
+    projects is there; everything else is answered as if it did not exist.
+
+    Attributes:
+        name: What events call them; None for the operator, whom events call by the user of the process.
+        method: How that is known.
+        may: In which projects they may do what; what they may do nowhere is left out.
+        token: The name of the token by which they came, if it is one of the database's. Its budgets bind what they
+            submit.
+        digest: Of that token.
+    """
+
+    name: str | None
+    method: Method
+    may: Mapping[Permission, Projects]
+    token: str | None = None
+    digest: str | None = None
+
+    def refusal(self, needs: Permission, *, everywhere: bool = False) -> str | None:
+        """Return why they may not do something in any project; None if they may in some.
+
+        Args:
+            needs: The permission that it takes.
+            everywhere: Whether it is about all projects at once, such as collecting garbage.
+        """
+        if needs not in self.may:
+            return f"{self.name!r} may {', '.join(sorted(self.may)) or 'nothing'}; this takes the scope {needs}"
+        if everywhere and self.may[needs] is not None:
+            return f"{self.name!r} is limited to projects, and this is about all of them"
+        return None
+
+    def allows(self, permission: Permission, project: str | None) -> bool:
+        """Return whether they may do something in a project; None stands for all projects."""
+        if permission not in self.may:
+            return False
+        projects = self.may[permission]
+        return projects is None or project in projects
+
+
+OPERATOR = Identity(None, Method.operator, dict.fromkeys(Permission, None))
