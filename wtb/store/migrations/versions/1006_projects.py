@@ -1,4 +1,4 @@
-"""Migration 1005: projects, which sessions, sweeps and tokens belong to, and budgets of tokens.
+"""Migration 1006: projects, which sessions, sweeps and tokens belong to, and budgets of tokens.
 
 What was a word of sweeps and budgets becomes a project of that name; sweeps without one belong to the default one.
 """
@@ -10,8 +10,8 @@ from alembic import op
 
 from wtb.store.tables.schema import now
 
-revision = "1005"
-down_revision = "1004"
+revision = "1006"
+down_revision = "1005"
 branch_labels = None
 depends_on = None
 
