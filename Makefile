@@ -94,7 +94,7 @@ check: .venv/all-ready ## Lint and type-check
 schemas: .venv/all-ready ## Write the JSON Schemas of documents again, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas
 
-operations: .venv/all-ready ## Write the tables of docs/python.md and docs/api.md again, after a change of operations or routes
+operations: .venv/all-ready ## Write the tables of docs/python.md, docs/api.md and docs/access.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
 untyped: ## Count annotations that are mappings to anything

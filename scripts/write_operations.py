@@ -1,14 +1,16 @@
-"""Write the tables of operations to docs/python.md and docs/api.md, from their registry: `make operations`."""
+"""Write the tables of operations to docs/python.md, docs/api.md and docs/access.md: `make operations`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from wtb.core.access.roles import PERMISSIONS
 from wtb.hosting.api.routes import ROUTES
 from wtb.operations.registry import OPERATIONS, arguments_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPERATIONS_HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
+ACCESS_HEADER = "| operation | scope | roles | of |\n| --- | --- | --- | --- |\n"
 ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
 
 
@@ -35,8 +37,22 @@ def routes() -> str:
     return "".join(lines)
 
 
+def access() -> str:
+    """Return the table of who may do what, one operation a line."""
+    lines = []
+    for name, operation in OPERATIONS.items():
+        roles = ", ".join(role for role, permissions in PERMISSIONS.items() if operation.needs in permissions)
+        place = "all projects" if operation.everywhere else "a project"
+        lines.append(f"| `{name}` | {operation.needs} | {roles} | {place} |\n")
+    return "".join(lines)
+
+
 # The pages, the headers of their tables, and what makes the lines.
-TABLES = {DOCS / "python.md": (OPERATIONS_HEADER, operations), DOCS / "api.md": (ROUTES_HEADER, routes)}
+TABLES = {
+    DOCS / "python.md": (OPERATIONS_HEADER, operations),
+    DOCS / "api.md": (ROUTES_HEADER, routes),
+    DOCS / "access.md": (ACCESS_HEADER, access),
+}
 
 
 def updated(page: Path) -> str:

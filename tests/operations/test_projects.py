@@ -70,7 +70,7 @@ def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: 
         found = OPERATIONS[name].function(as_beta(alpha, name))
         text = str(found.look() if name == "watch" else found)
         assert not [one for one in alpha.names.values() if one in text], (name, text)
-        if name not in ("costs", "watch"):
+        if name not in ("costs", "watch", "workflow list --published"):  # code is of no project
             assert "zebras" in text, name
 
 

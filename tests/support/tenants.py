@@ -13,10 +13,12 @@ import sqlalchemy as sa
 from tests.support.bench import Bench, make_bench
 from wtb import END, Workflow
 from wtb.core.errors import WTBError
+from wtb.operations.administration.access import grant_access
 from wtb.operations.administration.budgets import set_budgets
 from wtb.operations.administration.projects import create_project
 from wtb.operations.administration.sessions import create_session
 from wtb.operations.administration.tokens import create_token
+from wtb.operations.administration.users import create_user
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method
 from wtb.operations.registry import OPERATIONS, Operation, Permission
@@ -102,6 +104,8 @@ class Tenant:
         self.bench.run()
         create_token(context, self.called("token"), project=name, budget={"usd": 20.0})
         set_budgets(context, {"usd": 100.0}, project=name)
+        create_user(context, self.called("user"))
+        grant_access(context, "runner", user=self.called("user"), project=name)
         done = make_bench(
             context.database, self.folder, plain(), sweep=self.called("done"), session=self.called("session")
         )
@@ -190,6 +194,7 @@ def _required(name: str, operation: Operation, own: Mapping[str, str], folder: P
         "path": "no-path",
         "to": "a",
         "directory": folder / "exported",
+        "role": "viewer",
         "limits": {"usd": 500.0},
         **{argument: own[kinds[0]] for argument, kinds in _NAMES.items() if argument != "ref"},
     }
@@ -208,6 +213,7 @@ def lists() -> list[str]:
         name
         for name, operation in OPERATIONS.items()
         if operation.needs is Permission.read
+        and not operation.everywhere
         and all(one.default is not one.empty for one in _parameters(operation).values())
     ]
 

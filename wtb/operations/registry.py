@@ -13,15 +13,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, get_type_hints
 
-
-class Permission(StrEnum):
-    """What a caller must be allowed to do."""
-
-    read = "read"
-    submit = "submit"
-    steer = "steer"
-    answer = "answer"
-    administer = "administer"
+from wtb.core.access.roles import Permission as Permission
 
 
 class Effect(StrEnum):
@@ -580,6 +572,69 @@ OPERATIONS: Mapping[str, Operation] = {
         "administration.budgets:clear_budgets",
         "Lift all budgets of a project, session or token.",
         ("Bench.clear_budgets",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+    ),
+    "user create": Operation(
+        "administration.users:create_user",
+        "Make a user, who may be given roles.",
+        ("Bench.create_user",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
+    "user list": Operation(
+        "administration.users:list_users",
+        "List users with their teams.",
+        ("Bench.users",),
+        everywhere=True,
+    ),
+    "user remove": Operation(
+        "administration.users:remove_user",
+        "Remove a user with their roles and tokens; what they did stays under their name.",
+        ("Bench.remove_user",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
+    "team create": Operation(
+        "administration.users:create_team",
+        "Make a team, whose members have its roles.",
+        ("Bench.create_team",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
+    "team list": Operation(
+        "administration.users:list_teams",
+        "List teams with their members.",
+        ("Bench.teams",),
+        everywhere=True,
+    ),
+    "team change": Operation(
+        "administration.users:change_team",
+        "Add users to a team, and remove others.",
+        ("Bench.change_team",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
+    "access grant": Operation(
+        "administration.access:grant_access",
+        "Give a user or a team a role in a project.",
+        ("Bench.grant_access",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+    ),
+    "access list": Operation(
+        "administration.access:list_access",
+        "List who has which role.",
+        ("Bench.access",),
+    ),
+    "access revoke": Operation(
+        "administration.access:revoke_access",
+        "Take back a role in a project.",
+        ("Bench.revoke_access",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
+from wtb.core.access.roles import Role
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.documents.costs import BudgetKind, BudgetScope
@@ -796,6 +797,7 @@ class TokenRow:
     Attributes:
         scopes: What its holder may do, by the names of `Permission`.
         project: Where; None for everywhere.
+        user: Whose roles bound it; None for nobody's.
         used_at: When it was last used, to the minute.
     """
 
@@ -809,6 +811,39 @@ class TokenRow:
     used_at: float | None
     revoked_at: float | None
     project: str | None
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """Somebody who may be given roles. teams: the names of those that they are in."""
+
+    name: str
+    created_at: float
+    created_by: str
+    teams: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRow:
+    """Users that may be given roles together. members: their names."""
+
+    name: str
+    created_at: float
+    created_by: str
+    members: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRow:
+    """A role of a user or of a team in a project; None stands for all projects."""
+
+    project: str | None
+    user: str | None
+    team: str | None
+    role: Role
+    created_at: float
+    created_by: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ def create(
     project: Annotated[
         str | None, typer.Option("--project", metavar="NAME", help="All that it is good for; else all projects.")
     ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="Whose roles bound it, for as long as they have them.")
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="AMOUNT", help="Most that what is submitted with it spends, such as 20usd."),
@@ -44,7 +47,7 @@ def create(
 
     The database keeps a digest of it: who has lost a token needs a new one.
 
-    JSON: {token, name, state, scopes, project, created_at, created_by, expires_at, used_at, revoked_at}.
+    JSON: {token, name, state, scopes, project, user, created_at, created_by, expires_at, used_at, revoked_at}.
 
     See also: docs/api.md says how it is sent.
 
@@ -53,7 +56,7 @@ def create(
     may = [one.strip() for one in scopes.split(",")]
     context, seconds = open_context(db, create=True), _seconds(expires_s)
     made = operations.create_token(
-        context, name, scopes=may, project=project, budget=_amounts(budget), expires_s=seconds
+        context, name, scopes=may, project=project, user=user, budget=_amounts(budget), expires_s=seconds
     )
     if format is options.Format.json:
         put_json(made)
@@ -65,7 +68,7 @@ def create(
 def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
     """List tokens with what their holders may do, and when they were used.
 
-    JSON: {"tokens": [{name, state, scopes, project, created_at, created_by, expires_at, used_at, revoked_at}]}.
+    JSON: {"tokens": [{name, state, scopes, project, user, created_at, created_by, expires_at, used_at, revoked_at}]}.
 
     Examples: wtb token list  |  wtb token list --format json
     """

@@ -161,6 +161,53 @@ class ProjectsDocument(TypedDict):
     projects: list[ProjectDocument]
 
 
+class UserDocument(TypedDict):
+    """A user, and the teams that they are in."""
+
+    name: str
+    teams: list[str]
+    created_at: str
+    created_by: str
+
+
+class UsersDocument(TypedDict):
+    """All users, by name."""
+
+    users: list[UserDocument]
+
+
+class TeamDocument(TypedDict):
+    """A team, and the users in it."""
+
+    name: str
+    members: list[str]
+    created_at: str
+    created_by: str
+
+
+class TeamsDocument(TypedDict):
+    """All teams, by name."""
+
+    teams: list[TeamDocument]
+
+
+class AccessDocument(TypedDict):
+    """A role of a user or of a team in a project; of all projects where it names none."""
+
+    project: str | None
+    user: str | None
+    team: str | None
+    role: str
+    created_at: str
+    created_by: str
+
+
+class AccessListDocument(TypedDict):
+    """Who has which role, by project."""
+
+    access: list[AccessDocument]
+
+
 TokenState = Literal["active", "expired", "revoked"]
 
 
@@ -171,6 +218,7 @@ class TokenDocument(TypedDict):
     state: TokenState
     scopes: list[str]
     project: NotRequired[str | None]
+    user: NotRequired[str | None]
     created_at: str
     created_by: str
     expires_at: str | None

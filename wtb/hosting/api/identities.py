@@ -9,10 +9,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from wtb.hosting.api.threads import run_quickly
+from wtb.operations.administration.access import identity_of_user, narrowed
 from wtb.operations.administration.tokens import digest_of
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
-from wtb.operations.registry import Permission
 from wtb.store.access.sign_ins import active_sign_ins, add_sign_in, end_sign_in, use_sign_in
 from wtb.store.access.tokens import active_digests, use_token
 from wtb.store.rows import TokenRow
@@ -46,7 +46,7 @@ class Identities:
         if self._is_own(digest_of(token)):
             return OPERATOR
         row = await run_quickly(use_token, self._context.database, digest_of(token))
-        return None if row is None else _identity(row)
+        return None if row is None else await run_quickly(self._of_token, row)
 
     async def find_signed_in(self, cookie: str) -> Identity | None:
         """Return whose browser sent a cookie, or None if it is nobody's any more.
@@ -59,7 +59,8 @@ class Identities:
             return None
         row, token = found
         if token is not None:
-            return replace(_identity(token), method=Method.cookie, digest=row.digest)
+            identity = await run_quickly(self._of_token, token)
+            return None if identity is None else replace(identity, method=Method.cookie, digest=row.digest)
         return replace(OPERATOR, method=Method.cookie, digest=row.digest) if self._is_own(row.source) else None
 
     async def sign_in(self, identity: Identity, address: str | None) -> str:
@@ -99,7 +100,12 @@ class Identities:
     def _is_own(self, digest: str) -> bool:
         return hmac.compare_digest(digest, self._own)
 
-
-def _identity(row: TokenRow) -> Identity:
-    projects = None if row.project is None else frozenset({row.project})
-    return Identity(row.name, Method.token, {Permission(scope): projects for scope in row.scopes}, row.name, row.digest)
+    def _of_token(self, row: TokenRow) -> Identity | None:
+        """Return what a token is good for: its scopes in its project, of what its user may do if it has one."""
+        holder = Identity(row.name, Method.token, OPERATOR.may)
+        if row.user is not None:
+            user = identity_of_user(self._context.database, row.user, Method.token)
+            if user is None:
+                return None
+            holder = user
+        return replace(narrowed(holder, row.scopes, row.project), token=row.name, digest=row.digest)

@@ -147,6 +147,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sessions/{name}", "session show"),
     Route("GET", "/projects", "project list", _under("projects")),
     Route("GET", "/projects/{name}", "project show"),
+    Route("GET", "/access", "access list", _under("access")),
     Route("GET", "/budgets", "budget list", _under("budgets")),
     Route("GET", "/tokens", "token list", _under("tokens")),
     Route("GET", "/watch", "watch", _watched),
@@ -176,6 +177,8 @@ WITHOUT_ROUTE: Mapping[str, str] = {
             *("schedule remove", "schedule check", "baseline set", "baseline remove", "pin", "unpin", "gc", "delete"),
             *(
                 "project create",
+                *("user create", "user list", "user remove", "team create", "team list", "team change"),
+                *("access grant", "access revoke"),
                 "token create",
                 "token revoke",
                 "session create",

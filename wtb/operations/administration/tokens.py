@@ -30,6 +30,7 @@ def create_token(
     *,
     scopes: Sequence[str] = ("read",),
     project: str | None = None,
+    user: str | None = None,
     budget: Amounts | None = None,
     expires_s: Seconds | None = None,
 ) -> NewTokenDocument:
@@ -40,6 +41,7 @@ def create_token(
         name: What events and lists call it: 1 to 64 letters, digits, `.`, `_` or `-`. No two have one name, ever.
         scopes: What its holder may do: read, submit, steer, answer, administer. None of them implies another.
         project: All that it is good for; by default the only one of who acts, else all projects.
+        user: Whose roles bound it, for as long as they have them; by default nobody's.
         budget: The most that what is submitted with it may spend, by kind: usd, tokens or node_runs.
         expires_s: Seconds from now on until it is of no more use; by default for ever.
 
@@ -47,14 +49,15 @@ def create_token(
         Its document, and the token, which is shown nowhere else.
 
     Raises:
-        InputError: For a bad name, an unknown scope or project, no scope, or more than whoever makes it may do.
+        InputError: For a bad name, an unknown scope, project or user, no scope, or more than whoever makes it may do.
         ConflictError: If there is, or was, one of this name.
     """
     if not is_name(name):
         raise InputError(f"{name!r} cannot be the name of a token; expected {NAMES}", argument="name")
     token = PREFIX + secrets.token_urlsafe(_BYTES)
     limits = _limits(name, budget or {})
-    new = store.NewToken(name, digest_of(token), _scopes(scopes), context.by, _project(context, project), expires_s)
+    where = _project(context, project)
+    new = store.NewToken(name, digest_of(token), _scopes(scopes), context.by, where, user, expires_s)
     _check_allowed(context, new)
     row = store.create_token(context.database, new, lambda connection: create_budgets(connection, limits))
     return {"token": token, **_document(row)}
@@ -137,6 +140,7 @@ def _document(row: TokenRow) -> TokenDocument:
         "state": state,
         "scopes": list(row.scopes),
         "project": row.project,
+        "user": row.user,
         "created_at": str(iso(row.created_at)),
         "created_by": row.created_by,
         "expires_at": iso(row.expires_at),

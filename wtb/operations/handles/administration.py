@@ -8,20 +8,25 @@ from pathlib import Path
 from wtb.config.keeping.retention_policy import Policy
 from wtb.core.arguments.checking import as_path
 from wtb.core.documents.administration import (
+    AccessDocument,
     ImportedDocument,
     NewTokenDocument,
     OneSessionDocument,
     ProjectDocument,
     SessionDocument,
+    TeamDocument,
     TokenDocument,
+    UserDocument,
 )
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.storage.backups import BackupDocument, RestoredDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
+from wtb.operations.administration import access as access_operations
 from wtb.operations.administration import budgets as budget_operations
 from wtb.operations.administration import projects as project_operations
 from wtb.operations.administration import sessions as session_operations
 from wtb.operations.administration import tokens as token_operations
+from wtb.operations.administration import users as user_operations
 from wtb.operations.administration.budgets import Budgets
 from wtb.operations.administration.sessions import DeletedSession
 from wtb.operations.archive.importer import MAX_BYTES, import_execution
@@ -158,6 +163,64 @@ class Administration:
         """List budgets with what is spent of each, and what attempts that are under way have reserved."""
         return budget_operations.list_budgets(self._context, sweep)
 
+    @documented_by(user_operations.create_user)
+    def create_user(self, name: str) -> UserDocument:
+        """Make a user, who may be given roles."""
+        return user_operations.create_user(self._context, name)
+
+    def users(self) -> list[UserDocument]:
+        """List users with their teams.
+
+        Returns:
+            A document for each, by name.
+        """
+        return user_operations.list_users(self._context)
+
+    @documented_by(user_operations.remove_user)
+    def remove_user(self, name: str) -> UserDocument:
+        """Remove a user with their roles and tokens; what they did stays under their name."""
+        return user_operations.remove_user(self._context, name)
+
+    @documented_by(user_operations.create_team)
+    def create_team(self, name: str) -> TeamDocument:
+        """Make a team, whose members have its roles."""
+        return user_operations.create_team(self._context, name)
+
+    def teams(self) -> list[TeamDocument]:
+        """List teams with their members.
+
+        Returns:
+            A document for each, by name.
+        """
+        return user_operations.list_teams(self._context)
+
+    @documented_by(user_operations.change_team)
+    def change_team(self, name: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> TeamDocument:
+        """Add users to a team, and remove others."""
+        return user_operations.change_team(self._context, name, add=add, remove=remove)
+
+    @documented_by(access_operations.grant_access)
+    def grant_access(
+        self, role: str, *, user: str | None = None, team: str | None = None, project: str | None = None
+    ) -> AccessDocument:
+        """Give a user or a team a role in a project, in place of the one that they have there."""
+        return access_operations.grant_access(self._context, role, user=user, team=team, project=project)
+
+    def access(self) -> list[AccessDocument]:
+        """List who has which role.
+
+        Returns:
+            A document for each role, by project; those of all projects first.
+        """
+        return access_operations.list_access(self._context)
+
+    @documented_by(access_operations.revoke_access)
+    def revoke_access(
+        self, *, user: str | None = None, team: str | None = None, project: str | None = None
+    ) -> AccessDocument:
+        """Take back a role in a project."""
+        return access_operations.revoke_access(self._context, user=user, team=team, project=project)
+
     @documented_by(token_operations.create_token)
     def create_token(
         self,
@@ -165,12 +228,13 @@ class Administration:
         *,
         scopes: Sequence[str] = ("read",),
         project: str | None = None,
+        user: str | None = None,
         budget: Mapping[str, float | None] | None = None,
         expires_s: float | None = None,
     ) -> NewTokenDocument:
         """Make a token, by which its holder may ask a server. The database keeps a digest of it."""
         return token_operations.create_token(
-            self._context, name, scopes=scopes, project=project, budget=budget, expires_s=expires_s
+            self._context, name, scopes=scopes, project=project, user=user, budget=budget, expires_s=expires_s
         )
 
     @documented_by(token_operations.list_tokens)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from wtb.store.tables.schema import (
+    access,
     approvals,
     baselines,
     budgets,
@@ -23,7 +24,13 @@ from wtb.store.tables.schema import (
 if TYPE_CHECKING:
     from wtb.store.database import Database, Scope
 
-_BY_NAME = {projects: projects.c.name, sessions: sessions.c.project, sweeps: sweeps.c.project, tokens: tokens.c.project}
+_BY_NAME = {
+    access: access.c.project,
+    projects: projects.c.name,
+    sessions: sessions.c.project,
+    sweeps: sweeps.c.project,
+    tokens: tokens.c.project,
+}
 _BY_SWEEP = (executions, checkpoints, approvals)
 _BY_SESSION = (baselines, schedules)
 

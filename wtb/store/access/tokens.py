@@ -13,10 +13,10 @@ from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import fetch_records
+from wtb.store.bulk import Row, fetch_records
 from wtb.store.database import Database
 from wtb.store.rows import TokenRow
-from wtb.store.tables.schema import now, tokens
+from wtb.store.tables.schema import now, tokens, users
 
 _USED_S = 60  # how exactly it is kept when a token was used: a write for each request would be too much
 
@@ -34,6 +34,7 @@ class NewToken:
         digest: SHA-256 of it, in hexadecimal digits.
         scopes: What its holder may do.
         project: Where; None for everywhere.
+        user: Whose roles bound it; None for nobody's.
         expires_s: Seconds until it is of no more use; None for never.
     """
 
@@ -42,6 +43,7 @@ class NewToken:
     scopes: Sequence[str]
     by: str
     project: str | None = None
+    user: str | None = None
     expires_s: float | None = None
 
 
@@ -54,17 +56,23 @@ def create_token(database: Database, new: NewToken, also: Callable[[sa.Connectio
         also: Writes more in the same transaction.
 
     Raises:
-        NotFound: If there is no such project.
+        NotFound: If there is no such project or user.
         ConflictError: If there is, or was, a token of this name.
     """
     name, project = new.name, new.project
     expires_at = None if new.expires_s is None else now() + new.expires_s
-    given = {"id": new_id(), "name": name, "digest": new.digest, "scopes": list(new.scopes), "created_by": new.by}
-    query = tokens.insert().values(given | {"expires_at": expires_at, "project": project}).returning(tokens)
+    given: Row = {"id": new_id(), "name": name, "digest": new.digest, "scopes": list(new.scopes), "created_by": new.by}
+    query = (
+        tokens.insert()
+        .values(given | {"expires_at": expires_at, "project": project, "user": new.user})
+        .returning(tokens)
+    )
     try:
         with database.write() as connection:
             if project is not None:
                 check_project(connection, project)
+            if new.user is not None:
+                _check_user(connection, new.user)
             (row,) = fetch_records(connection, TokenRow, query)
             also(connection)
             return row
@@ -93,6 +101,11 @@ def check_token(connection: sa.Connection, name: str) -> None:
     """Raises NotFound where there is no token of this name."""
     if connection.scalar(sa.select(tokens.c.id).where(tokens.c.name == name, *in_scope(connection, tokens))) is None:
         raise _no_token(connection, name)
+
+
+def _check_user(connection: sa.Connection, name: str) -> None:
+    if connection.scalar(sa.select(users.c.name).where(users.c.name == name)) is None:
+        raise NotFound(f"there is no user {name!r}; `wtb user list` shows all")
 
 
 def _no_token(connection: sa.Connection, name: str) -> NotFound:

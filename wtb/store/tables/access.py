@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from wtb.core.access.roles import Role
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.tables.column_types import Id, Json, Seconds, metadata, now
 
@@ -37,6 +38,44 @@ tokens = sa.Table(
     sa.Column("used_at", Seconds, comment="when it was last used, to the minute"),
     sa.Column("revoked_at", Seconds),
     sa.Column("project", sa.String(200), comment="all that it is good for; null: all projects"),
+    sa.Column("user", sa.String(255), comment="whose roles bound what it is good for; null: nobody's"),
+)
+
+users = sa.Table(
+    "users",
+    metadata,
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("created_by", sa.String(255), nullable=False),
+)
+
+teams = sa.Table(
+    "teams",
+    metadata,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("created_by", sa.String(255), nullable=False),
+)
+
+members = sa.Table(
+    "members",
+    metadata,
+    sa.Column("team", sa.String(200), sa.ForeignKey("teams.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("user", sa.String(255), sa.ForeignKey("users.name", ondelete="CASCADE"), primary_key=True, index=True),
+)
+
+# Either of a user or of a team; the one that it is not of is empty, since a key has no null.
+access = sa.Table(
+    "access",
+    metadata,
+    sa.Column("project", sa.String(200), primary_key=True, comment="empty: all projects"),
+    sa.Column("user", sa.String(255), primary_key=True, server_default=""),
+    sa.Column("team", sa.String(200), primary_key=True, server_default=""),
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("created_by", sa.String(255), nullable=False),
+    sa.CheckConstraint("""("user" = '') <> (team = '')""", name="holder"),
+    sa.CheckConstraint(f"role IN ({', '.join(repr(str(role)) for role in Role)})", name="role"),
 )
 
 sign_ins = sa.Table(

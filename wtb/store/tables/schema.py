@@ -6,9 +6,13 @@
 
 from __future__ import annotations
 
+from wtb.store.tables.access import access as access
+from wtb.store.tables.access import members as members
 from wtb.store.tables.access import projects as projects
 from wtb.store.tables.access import sign_ins as sign_ins
+from wtb.store.tables.access import teams as teams
 from wtb.store.tables.access import tokens as tokens
+from wtb.store.tables.access import users as users
 from wtb.store.tables.column_types import metadata as metadata
 from wtb.store.tables.column_types import now as now
 from wtb.store.tables.column_types import transaction_number as transaction_number
@@ -52,4 +56,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1006"
+REVISION = "1007"

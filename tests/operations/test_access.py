@@ -1,0 +1,165 @@
+"""Users, teams and roles: what somebody may do follows from the roles that they and their teams have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from wtb.core.access.roles import PERMISSIONS, Permission, Role
+from wtb.core.errors import ConflictError, InputError, NotFound
+from wtb.hosting.api.identities import Identities
+from wtb.operations.administration.access import (
+    allowed,
+    grant_access,
+    identity_of_user,
+    list_access,
+    revoke_access,
+)
+from wtb.operations.administration.projects import create_project
+from wtb.operations.administration.tokens import create_token
+from wtb.operations.administration.users import (
+    change_team,
+    create_team,
+    create_user,
+    list_teams,
+    list_users,
+    remove_user,
+)
+from wtb.operations.context import Context
+from wtb.operations.identity import Identity, Method
+from wtb.operations.registry import OPERATIONS
+from wtb.store.database import Database
+
+
+@pytest.fixture
+def context(prepared_url: str) -> Iterator[Context]:
+    database = Database(prepared_url)
+    made = Context(database, by="root")
+    for name in ("ann", "bob"):
+        create_user(made, name)
+    create_team(made, "core")
+    for name in ("search", "ranking"):
+        create_project(made, name)
+    yield made
+    database.close()
+
+
+def identity(context: Context, user: str = "ann") -> Identity:
+    found = identity_of_user(context.database, user, Method.cookie)
+    assert found is not None
+    return found
+
+
+def test_roles_of_a_user_and_of_their_teams_add_up(context: Context) -> None:
+    assert identity(context).may == {}
+    grant_access(context, "runner", user="ann", project="search")
+    assert identity(context).may == {scope: {"search"} for scope in ("read", "submit", "steer")}
+    grant_access(context, "approver", team="core", project="ranking")
+    change_team(context, "core", add=["ann", "bob"])
+    assert identity(context).may["read"] == {"search", "ranking"}
+    assert identity(context).may["answer"] == identity(context, "bob").may["answer"] == {"ranking"}
+    grant_access(context, "viewer", user="ann")
+    assert identity(context).may["read"] is None
+    assert identity(context).allows(Permission.read, "made later")
+    assert not identity(context).allows(Permission.submit, "ranking")
+
+
+def test_a_role_takes_the_place_of_the_one_before_until_it_is_taken_back(context: Context) -> None:
+    grant_access(context, "admin", user="ann", project="search")
+    grant_access(context, "viewer", user="ann", project="search")
+    assert identity(context).may == {"read": {"search"}}
+    assert [(one["user"], one["role"]) for one in list_access(context)] == [("ann", "viewer")]
+    assert revoke_access(context, user="ann", project="search")["role"] == "viewer"
+    assert identity(context).may == {}
+    with pytest.raises(NotFound, match="user 'ann' has no role in project 'search'"):
+        revoke_access(context, user="ann", project="search")
+
+
+def test_who_leaves_a_team_leaves_its_roles_and_who_is_removed_all_of_them(context: Context) -> None:
+    grant_access(context, "runner", team="core")
+    change_team(context, "core", add=["ann", "bob"])
+    change_team(context, "core", remove=["bob"])
+    assert identity(context, "bob").may == {}
+    assert [one["teams"] for one in list_users(context)] == [["core"], []]
+    grant_access(context, "viewer", user="ann")
+    remove_user(context, "ann")
+    assert identity_of_user(context.database, "ann", Method.cookie) is None
+    assert [one["members"] for one in list_teams(context)] == [[]]
+    assert [one["team"] for one in list_access(context)] == ["core"]
+
+
+def test_an_admin_of_a_project_gives_roles_in_it_alone(context: Context) -> None:
+    grant_access(context, "admin", user="ann", project="search")
+    grant_access(context, "viewer", user="bob", project="ranking")
+    ann = context.acting_as(identity(context), Permission.administer)
+    assert grant_access(ann, "maintainer", user="bob")["project"] == "search", "their only one"
+    for elsewhere in ("ranking", "nowhere"):
+        with pytest.raises(InputError, match="more than you may do"):
+            grant_access(ann, "viewer", user="bob", project=elsewhere)
+        with pytest.raises(NotFound, match="has no role in project"):
+            revoke_access(ann, user="bob", project=elsewhere)
+    assert {one["project"] for one in list_access(ann)} == {"search"}
+    for name in ("user create", "team change", "gc", "project create"):
+        assert OPERATIONS[name].everywhere
+        assert "limited to projects" in str(identity(context).refusal(Permission.administer, everywhere=True))
+
+
+@pytest.mark.parametrize("role", Role)
+def test_each_role_may_ask_for_what_its_permissions_say(role: Role) -> None:
+    who = Identity("ann", Method.cookie, allowed([("search", role)]))
+    for operation in OPERATIONS.values():
+        refused = who.refusal(operation.needs, everywhere=operation.everywhere) is not None
+        assert refused == (operation.needs not in PERMISSIONS[role] or operation.everywhere)
+
+
+def test_a_token_of_a_user_is_good_for_what_they_may_do_at_the_time(context: Context) -> None:
+    given = create_token(context, "laptop", scopes=["read", "administer"], user="ann")["token"]
+    bound = create_token(context, "ci", scopes=["read", "submit"], user="ann", project="search")["token"]
+
+    def found(token: str) -> Identity | None:
+        return asyncio.run(Identities(context, "the operator's").find(f"Bearer {token}"))
+
+    def may(token: str) -> dict[str, Any]:
+        who = found(token)
+        assert who is not None
+        assert who.name == "ann"
+        return dict(who.may)
+
+    assert may(given) == may(bound) == {}
+    grant_access(context, "maintainer", user="ann")
+    assert may(given) == {"read": None}
+    assert may(bound) == {scope: {"search"} for scope in ("read", "submit")}
+    remove_user(context, "ann")
+    assert found(given) is found(bound) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"role": "vewer", "user": "ann"}, r"there is no role 'vewer'; did you mean 'viewer'"),
+        ({"role": "viewer"}, "of a user or of a team: name one of them"),
+        ({"role": "viewer", "user": "ann", "team": "core"}, "name one of them"),
+        ({"role": "viewer", "user": "amn"}, r"there is no user 'amn'; did you mean 'ann'"),
+        ({"role": "viewer", "team": "cote"}, "there is no team 'cote'"),
+        ({"role": "viewer", "user": "ann", "project": "serch"}, "there is no project 'serch'"),
+    ],
+)
+def test_what_is_wrong_with_a_role_is_told(context: Context, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words.replace("?", r"\?")):
+        grant_access(context, **asked)
+    assert list_access(context) == []
+
+
+def test_names_of_users_and_teams_are_checked_and_given_once(context: Context) -> None:
+    for bad in ("", "a b", "a\n", "x" * 201):
+        with pytest.raises(InputError):
+            create_user(context, bad)
+    with pytest.raises(ConflictError, match="there is a user 'ann' already"):
+        create_user(context, "ann")
+    with pytest.raises(ConflictError, match="there is a team 'core' already"):
+        create_team(context, "core")
+    with pytest.raises(NotFound, match="there is no user 'eve'"):
+        create_token(context, "hers", user="eve")
