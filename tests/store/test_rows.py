@@ -29,6 +29,7 @@ TABLES: dict[type, sa.Table] = {
     rows.BudgetRow: schema.budgets,
     rows.TokenRow: schema.tokens,
     rows.SignInRow: schema.sign_ins,
+    rows.AuditRow: schema.audit,
     rows.TallyRow: schema.tallies,
     rows.PublicationRow: schema.publications,
 }

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from wtb.cli.console import note_command
 from wtb.core.errors import WTBError
 from wtb.operations.registry import OPERATIONS
 
@@ -99,6 +100,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "user": Entry("admin.access", "Say who there is, to be given roles."),
         "team": Entry("admin.access", "Give roles to several users at once."),
         "access": Entry("admin.access", "Say who may do what in which project."),
+        "audit": Entry("access.audit", "Read and check the log of who changed what."),
         "up": Entry("admin.stack", "Start servers, a worker and the scheduler, all in this folder."),
         "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),
         "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),
@@ -167,7 +169,7 @@ def _commands_of(module: str) -> Mapping[str, Any]:
                 _add(part, name, entry, code)
         group = typer.main.get_group(part)
     for command in group.commands.values():
-        _prepare(command, deferred)
+        _prepare(command, deferred, "wtb")
     return group.commands
 
 
@@ -182,22 +184,24 @@ def _add(part: typer.Typer, name: str, entry: Entry, code: ModuleType) -> None:
     part.add_typer(group, name=name)
 
 
-def _prepare(command: Any, deferred: _Deferred) -> None:
+def _prepare(command: Any, deferred: _Deferred, parent: str) -> None:
     """Take examples from the end of the help, wrap it at the width of the terminal, and load modules before a run."""
     paragraphs = [paragraph.replace("\n", " ") for paragraph in (command.help or "").split("\n\n")]
     if paragraphs[-1].startswith("Example"):
         command.epilog = paragraphs.pop()
     command.help = "\n\n".join(paragraphs)
+    words = f"{parent} {command.name}"
     if command.callback is not None:
-        command.callback = _with_option_names(command, deferred.loaded_before(command.callback))
+        command.callback = _with_option_names(command, deferred.loaded_before(command.callback), words)
     for inner in getattr(command, "commands", {}).values():
-        _prepare(inner, deferred)
+        _prepare(inner, deferred, words)
 
 
-def _with_option_names(command: Any, callback: Callable[..., Any]) -> Callable[..., Any]:
+def _with_option_names(command: Any, callback: Callable[..., Any], words: str) -> Callable[..., Any]:
     """Return a callback whose errors about an argument name the option, too, by which the command takes it."""
 
     def run(**options: Any) -> Any:
+        note_command(words)
         try:
             return callback(**options)
         except WTBError as error:

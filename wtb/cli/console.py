@@ -31,11 +31,17 @@ SERVER = "WTB_SERVER"
 
 
 _root: ContextVar[typer.Context | None] = ContextVar("root", default=None)
+_command: ContextVar[str] = ContextVar("command", default="wtb")
 
 
 def begin(root: typer.Context) -> None:
     """Note the options of every command, which stand before its name."""
     _root.set(root)
+
+
+def note_command(words: str) -> None:
+    """Note the command that runs, as the audit log has it."""
+    _command.set(words)
 
 
 def server_url(db: str | None) -> str | None:
@@ -113,12 +119,12 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
 
     prepare: else the database may be missing.
     """
-    from wtb.operations.context import Context
+    from wtb.operations.context import Context, Origin
     from wtb.store.database import Database, database_url
 
     _check_no_server(url)
     database = open_database(url, create=create) if prepare else Database(database_url(url))
-    return Context(database, broker=broker, report=say, warn=say)
+    return Context(database, broker=broker, report=say, warn=say, origin=Origin(_command.get()))
 
 
 def shared_context(url: str | None, broker: str | None) -> Context:

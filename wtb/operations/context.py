@@ -21,6 +21,7 @@ from wtb.core.errors import InputError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.operations.identity import OPERATOR, Identity
 from wtb.operations.registry import Permission
+from wtb.store.access.audit import Origin as Origin
 from wtb.store.database import Database, Scope, database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
@@ -29,6 +30,8 @@ from wtb.store.limits.sessions import find_session, session_name
 NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
 
 REPORT_EVERY_S = 2.0  # of progress, for people
+
+PYTHON = Origin("Python")
 
 _log = logging.getLogger("wtb")
 P = ParamSpec("P")
@@ -129,6 +132,7 @@ class Context:
         report: Takes a line for people about what has begun. Results are returned.
         warn: Takes a line about what needs their attention.
         identity: Who acts, and what they may do where.
+        origin: How they ask, as the audit log notes it.
     """
 
     database: Database
@@ -139,6 +143,7 @@ class Context:
     report: Callable[[str], None] = _log.info
     warn: Callable[[str], None] = _log.warning
     identity: Identity = OPERATOR
+    origin: Origin = PYTHON
     _notifiers: list[Notifier] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -164,24 +169,35 @@ class Context:
         """Carry out an operation here; see `Backend`."""
         return operation(self, *args, **kwargs)
 
-    def acting_as(self, identity: Identity, permission: Permission) -> Context:
+    def acting_as(self, identity: Identity, permission: Permission, origin: Origin | None = None) -> Context:
         """Return the same place for somebody who may do something: only the projects in which they may are there.
 
         Args:
             identity: Who they are.
             permission: What they are about to do.
+            origin: How they ask; None for as before.
 
         Returns:
             A context; closing either closes both.
         """
-        other = copy.copy(self)
-        changes: dict[str, object] = {
-            "identity": identity,
-            "by": self.by if identity.name is None else identity.name,
-            "database": self.database.within(Scope(identity.may[permission], identity.token)),
-        }
+        database = self.database.within(Scope(identity.may[permission], identity.token))
+        return self._with(
+            identity=identity, by=identity.name or self.by, database=database, origin=origin or self.origin
+        )
+
+    def noting_for(self, by: str | None, origin: Origin) -> Context:
+        """Return the same place in which what is noted is somebody's who is about to show who they are.
+
+        Args:
+            by: What events call them; None for who acts here.
+            origin: How they ask.
+        """
+        return self._with(by=by or self.by, origin=origin)
+
+    def _with(self, **changes: object) -> Context:
+        other = copy.copy(self)  # everything else is shared, what notifies workers, too
         for name, value in changes.items():
-            object.__setattr__(other, name, value)  # everything else is shared, what notifies workers, too
+            object.__setattr__(other, name, value)
         return other
 
     def close(self) -> None:

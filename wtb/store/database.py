@@ -6,8 +6,9 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -70,6 +71,22 @@ class Scope:
     token: str | None = None
 
 
+@dataclass
+class Joined:
+    """What is to be written with a change that is yet to come.
+
+    Attributes:
+        is_committed: Whether it was, and the change with it.
+    """
+
+    engine: sa.Engine
+    write: Callable[[sa.Connection], None]
+    is_committed: bool = False
+
+
+_joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
+
+
 class Database:
     """An open database. Threads may share it; processes may not: open it after a fork."""
 
@@ -118,6 +135,32 @@ class Database:
             with connection.begin():
                 self._give_time(connection, long)
                 yield connection
+                joined = self._joined()
+                if joined is not None:
+                    joined.write(connection)
+            if joined is not None:
+                joined.is_committed = True
+
+    @contextmanager
+    def joined(self, write: Callable[[sa.Connection], None]) -> Iterator[Joined]:
+        """Have something be written with the first change that this thread commits inside the block: both or neither.
+
+        Args:
+            write: Called as the last thing in its transaction.
+
+        Yields:
+            What says whether it was.
+        """
+        joined = Joined(self.engine, write)
+        reset = _joined.set(joined)
+        try:
+            yield joined
+        finally:
+            _joined.reset(reset)
+
+    def _joined(self) -> Joined | None:
+        joined = _joined.get()
+        return joined if joined is not None and joined.engine is self.engine and not joined.is_committed else None
 
     @contextmanager
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:

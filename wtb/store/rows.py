@@ -889,6 +889,32 @@ class PublicationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditRow:
+    """A row of the audit log.
+
+    Attributes:
+        call: Of the row that an operation began to change something with, and of the one of its end.
+        arguments: JSON; None in the second row of a call.
+        outcome: None where it has begun to change something.
+        result: JSON, of what names it.
+    """
+
+    number: int
+    at: float
+    call: str
+    by: str
+    via: str
+    address: str | None
+    token: str | None
+    operation: str
+    arguments: str | None
+    outcome: str | None
+    result: str | None
+    error: str | None
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetRow:
     """A budget: of a session, project, token or sweep (`scope`, `key`), or of a node of a sweep.
 

@@ -140,11 +140,11 @@ def show(
         say(f"only the first {max_rows:,}; more with --limit, all with --format json")
 
 
-def time_of(text: str) -> datetime:
+def time_of(text: str, option: str = "--since") -> datetime:
     """Return when `2d`, `12h` or `30m` ago was, or an ISO date or time, by this machine's clock. Raises InputError."""
     try:
         if text.strip().endswith(("s", "m", "h", "d", "w")):
             return datetime.fromtimestamp(time.time() - parse_duration(text), UTC)
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError, OSError):
-        raise InputError(f"--since {text!r}: expected 30m, 12h, 2d, 1w, or a date such as 2026-01-31") from None
+        raise InputError(f"{option} {text!r}: expected 30m, 12h, 2d, 1w, or a date such as 2026-01-31") from None

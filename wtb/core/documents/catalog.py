@@ -21,6 +21,7 @@ from wtb.core.documents import (
     report,
     sweeps,
 )
+from wtb.core.documents.access import audit
 from wtb.core.documents.storage import backups
 from wtb.core.documents.workflows import graphs, publications
 
@@ -105,6 +106,9 @@ DOCUMENTS: dict[str, Document] = {
     "access": Document(administration.AccessListDocument, ("access list",)),
     "token": Document(administration.NewTokenDocument, ("token create",)),
     "tokens": Document(administration.TokensDocument, ("token list",)),
+    "audit": Document(audit.AuditDocument, ("audit list",)),
+    "audit-verification": Document(audit.AuditVerification, ("audit verify",)),
+    "audit-head": Document(audit.AuditHead, ("audit head",)),
     "round": Document(administration.RoundDocument, ("scheduler --once",)),
     **{f"event-{_kind(event)}": Document(event, ("log",)) for event in get_args(events.EventDocument)},
 }

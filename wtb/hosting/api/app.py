@@ -21,12 +21,13 @@ from wtb.display.json_text import as_json
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
-from wtb.hosting.api.identities import Identities
+from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import page_routes
+from wtb.operations.context import Origin
 from wtb.operations.registry import arguments_of
 
 if TYPE_CHECKING:
@@ -107,13 +108,15 @@ def _id_of(route: Route) -> str:
 def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.function
+    via = f"{route.method} {PREFIX}{route.path}"
 
     def answer(request: Request, **arguments: Any) -> Response:
         identity: Identity = request.state.identity
         refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
         if refusal is not None:
             return Problem(HTTPStatus.FORBIDDEN, refusal)
-        found = route.present(function(context.acting_as(identity, route.needs), **arguments))
+        origin = Origin(via, address_of(request.scope), identity.token)
+        found = route.present(function(context.acting_as(identity, route.needs, origin), **arguments))
         if isinstance(found, Lines):
             return StreamingResponse(found.pieces, media_type=found.media_type)
         return Response(as_json(found), media_type="application/json")

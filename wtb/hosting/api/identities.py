@@ -8,16 +8,26 @@ import secrets
 from collections.abc import Collection
 from dataclasses import replace
 
+from starlette.types import Scope
+
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.administration.access import identity_of_user, narrowed
 from wtb.operations.administration.tokens import digest_of
+from wtb.operations.auditing import noting
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
+from wtb.store.access.audit import Origin
 from wtb.store.access.sign_ins import active_sign_ins, add_sign_in, end_sign_in, use_sign_in
 from wtb.store.access.tokens import active_digests, use_token
 from wtb.store.rows import TokenRow
 
 _BYTES = 20  # 160 random bits
+
+
+def address_of(scope: Scope) -> str | None:
+    """Return the address that a request comes from; None where there is none, as on a socket of this machine."""
+    client = scope.get("client")
+    return None if client is None else str(client[0])
 
 
 class Identities:
@@ -63,11 +73,12 @@ class Identities:
             return None if identity is None else replace(identity, method=Method.cookie, digest=row.digest)
         return replace(OPERATOR, method=Method.cookie, digest=row.digest) if self._is_own(row.source) else None
 
-    async def sign_in(self, identity: Identity, address: str | None) -> str:
+    async def sign_in(self, identity: Identity, via: str, address: str | None) -> str:
         """Sign a browser in.
 
         Args:
             identity: Whoever has just shown that they have a token, or the server's code.
+            via: How.
             address: From where.
 
         Returns:
@@ -78,16 +89,36 @@ class Identities:
         """
         cookie = secrets.token_urlsafe(_BYTES)
         kind, source = ("operator", self._own) if identity.digest is None else ("token", identity.digest)
-        await run_quickly(add_sign_in, self._context.database, kind, digest_of(cookie), source, address)
+        context = self._context.noting_for(identity.name, Origin(via, address, identity.token))
+
+        def add() -> None:
+            with noting(context, "sign-in", kind=kind):
+                add_sign_in(context.database, kind, digest_of(cookie), source, address)
+
+        await run_quickly(add)
         return cookie
 
-    async def sign_out(self, cookie: str) -> None:
+    async def sign_out(self, cookie: str, via: str, address: str | None) -> None:
         """Let a cookie be of no more use.
+
+        Args:
+            cookie: What it says.
+            via: How they sign out.
+            address: From where.
 
         Raises:
             StoreError: If the database cannot be written.
         """
-        await run_quickly(end_sign_in, self._context.database, digest_of(cookie))
+        identity = await self.find_signed_in(cookie)
+        if identity is None:
+            return
+        context = self._context.noting_for(identity.name, Origin(via, address, identity.token))
+
+        def end() -> None:
+            with noting(context, "sign-out"):
+                end_sign_in(context.database, digest_of(cookie))
+
+        await run_quickly(end)
 
     async def still_active(self, digests: Collection[str]) -> set[str]:
         """Return those of some digests that are still of use, whether of tokens or of cookies."""

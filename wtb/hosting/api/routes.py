@@ -150,6 +150,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/access", "access list", _under("access")),
     Route("GET", "/budgets", "budget list", _under("budgets")),
     Route("GET", "/tokens", "token list", _under("tokens")),
+    Route("GET", "/audit", "audit list", _under("audit")),
+    Route("GET", "/audit/head", "audit head"),
+    Route("GET", "/audit/verification", "audit verify"),
     Route("GET", "/watch", "watch", _watched),
 )
 
@@ -179,6 +182,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
                 "project create",
                 *("user create", "user list", "user remove", "team create", "team list", "team change"),
                 *("access grant", "access revoke"),
+                "audit prune",
                 "token create",
                 "token revoke",
                 "session create",

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.access.cookies import cookie_of, csrf_token, foreign_origin, forgery, set_cookie
-from wtb.hosting.api.identities import Identities
+from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX, SIGN_IN
 from wtb.operations.identity import OPERATOR, Identity
@@ -65,7 +65,7 @@ def router(identities: Identities, code: OneTimeCode) -> APIRouter:
         if identity is None:
             what = "token" if code_ is None else "code"
             return Problem(HTTPStatus.UNAUTHORIZED, f"the {what} is of no use: it is wrong, or of no more use")
-        cookie = await identities.sign_in(identity, request.client.host if request.client else None)
+        cookie = await identities.sign_in(identity, _via(request), address_of(request.scope))
         response = _signed_in(identity, cookie)
         response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
         return response
@@ -76,12 +76,16 @@ def router(identities: Identities, code: OneTimeCode) -> APIRouter:
         if cookie is not None:
             if forged := forgery(request.scope, cookie):
                 return Problem(HTTPStatus.FORBIDDEN, forged)
-            await identities.sign_out(cookie)
+            await identities.sign_out(cookie, _via(request), address_of(request.scope))
         response = Response(status_code=HTTPStatus.NO_CONTENT, headers=_NOT_KEPT)
         response.headers.append("Set-Cookie", set_cookie(request.scope, "", 0))
         return response
 
     return routes
+
+
+def _via(request: Request) -> str:
+    return f"{request.method} {PREFIX}{SIGN_IN}"
 
 
 def _signed_in(identity: Identity | None, cookie: str | None) -> JSONResponse:

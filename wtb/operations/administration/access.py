@@ -10,6 +10,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.documents.administration import AccessDocument
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.serialization.plain_json import iso
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method, Projects
 from wtb.store.access import users as store
@@ -18,6 +19,7 @@ from wtb.store.rows import AccessRow
 
 
 @checked
+@audited
 def grant_access(
     context: Context, role: str, *, user: str | None = None, team: str | None = None, project: str | None = None
 ) -> AccessDocument:
@@ -60,6 +62,7 @@ def list_access(context: Context) -> list[AccessDocument]:
 
 
 @checked
+@audited
 def revoke_access(
     context: Context, *, user: str | None = None, team: str | None = None, project: str | None = None
 ) -> AccessDocument:

@@ -11,6 +11,7 @@ from wtb.core.documents.costs import BudgetDocument
 from wtb.core.errors import InputError, meant_or_known
 from wtb.execution.runtime.budgets import budget_documents
 from wtb.operations.administration.projects import check_name
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.limits import sessions
 from wtb.store.limits.budgets import KINDS, set_project, set_token
@@ -35,6 +36,7 @@ class Budgets:
 
 
 @checked
+@audited
 def set_budgets(
     context: Context,
     limits: Amounts,
@@ -81,6 +83,7 @@ def set_budgets(
 
 
 @checked
+@audited
 def clear_budgets(
     context: Context, *, project: str | None = None, session: str | None = None, token: str | None = None
 ) -> Budgets:

@@ -6,12 +6,14 @@ from wtb.core.arguments.checking import checked
 from wtb.core.documents.administration import ProjectDocument
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.access import projects as store
 from wtb.store.rows import ProjectRow
 
 
 @checked
+@audited
 def create_project(context: Context, name: str) -> ProjectDocument:
     """Make a project. The first sweep that names one makes it, too, unless its submitter is limited to others.
 

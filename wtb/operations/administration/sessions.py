@@ -11,6 +11,7 @@ from wtb.core.documents.administration import OneSessionDocument, SessionDocumen
 from wtb.core.errors import InputError, meant_or_known
 from wtb.display.views.sessions import session_details, session_documents
 from wtb.execution.runtime.cleanup import clean
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.garbage_collection import Collected, free_unreferenced
 from wtb.store import process_identity
@@ -23,6 +24,7 @@ from wtb.store.limits.sessions import Quota
 
 
 @checked
+@audited
 def create_session(
     context: Context, name: str, quota: Quota | None = None, *, project: str | None = None
 ) -> OneSessionDocument:
@@ -46,6 +48,7 @@ def create_session(
 
 
 @checked
+@audited
 def change_session(context: Context, name: str, limits: Amounts) -> Quota:
     """Change a session's quota. Runs that have begun keep the slots that they took.
 
@@ -100,6 +103,7 @@ def describe_session(context: Context, name: str) -> OneSessionDocument:
 
 
 @checked
+@audited
 def archive_session(context: Context, name: str, *, undo: bool = False) -> bool:
     """Let a session take no new sweeps; those that it has can be read and resumed.
 
@@ -154,6 +158,7 @@ def preview_delete_session(context: Context, name: str) -> DeletedSession:
 
 
 @checked
+@audited
 def delete_session(context: Context, name: str) -> DeletedSession:
     """Delete a session with its sweeps and their files, for good. What other sessions have too stays there.
 

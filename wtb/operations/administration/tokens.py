@@ -12,6 +12,7 @@ from wtb.core.arguments.kinds import Amounts, Seconds
 from wtb.core.documents.administration import NewTokenDocument, TokenDocument, TokenState
 from wtb.core.errors import InputError, did_you_mean, meant_or_known
 from wtb.core.serialization.plain_json import iso
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.registry import Permission
 from wtb.store.access import tokens as store
@@ -24,6 +25,7 @@ _BYTES = 20  # 160 random bits
 
 
 @checked
+@audited
 def create_token(
     context: Context,
     name: str,
@@ -77,6 +79,7 @@ def list_tokens(context: Context) -> list[TokenDocument]:
 
 
 @checked
+@audited
 def revoke_token(context: Context, name: str) -> TokenDocument:
     """Let a token be of no more use; what it has open ends within a second.
 

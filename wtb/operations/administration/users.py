@@ -8,12 +8,14 @@ from wtb.core.arguments.checking import checked
 from wtb.core.documents.administration import TeamDocument, UserDocument
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.access import users as store
 from wtb.store.rows import TeamRow, UserRow
 
 
 @checked
+@audited
 def create_user(context: Context, name: str) -> UserDocument:
     """Make a user, who may be given roles.
 
@@ -47,6 +49,7 @@ def list_users(context: Context) -> list[UserDocument]:
 
 
 @checked
+@audited
 def remove_user(context: Context, name: str) -> UserDocument:
     """Remove a user with their roles and tokens; what they did stays under their name.
 
@@ -64,6 +67,7 @@ def remove_user(context: Context, name: str) -> UserDocument:
 
 
 @checked
+@audited
 def create_team(context: Context, name: str) -> TeamDocument:
     """Make a team, whose members have its roles.
 
@@ -96,6 +100,7 @@ def list_teams(context: Context) -> list[TeamDocument]:
 
 
 @checked
+@audited
 def change_team(context: Context, name: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> TeamDocument:
     """Add users to a team, and remove others.
 

@@ -35,6 +35,7 @@ from wtb.operations.archive.row_schemas import (
     read_row,
 )
 from wtb.operations.archive.zip_file import Reading, naming
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
@@ -62,6 +63,7 @@ _ENDED_CELLS = {"completed": "succeeded", "failed": "failed", "cancelled": "canc
 
 
 @checked
+@audited
 def import_execution(
     context: Context, file: Path, *, session: str | None = None, name: str | None = None, max_bytes: Whole = MAX_BYTES
 ) -> ImportedDocument:

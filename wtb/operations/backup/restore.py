@@ -11,6 +11,7 @@ from wtb.core.documents.storage.backups import RestoredDocument
 from wtb.core.errors import StoreError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import plural
+from wtb.operations.auditing import noting
 from wtb.operations.backup.backup import CopiedFiles
 from wtb.operations.backup.manifest import DATABASE, FILES, Manifest, read_manifest
 from wtb.operations.context import Context, throttled
@@ -46,6 +47,8 @@ def restore(context: Context, folder: Path) -> RestoredDocument:
     copied.copy_snapshots(named)
     _check_lost("file", copied.missing - set(manifest.missing.files), folder)
     open_sweeps = copies.load_copy(context.database, folder / DATABASE, report, by=context.by)
+    with noting(context, "restore", folder=str(folder)), context.database.write():
+        pass  # behind the rows that the log had
     return {
         "folder": str(folder),
         "made_at": iso(manifest.made_at),

@@ -17,6 +17,7 @@ from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.tree.added_rows import Addition, additions
 from wtb.core.tree.combinations import in_words
 from wtb.execution.runtime.sweep_run import Ended, take_over
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.rollback import find_checkpoint
 from wtb.operations.running import continuing, local
@@ -105,6 +106,7 @@ class _Draft:
 
 
 @checked
+@audited
 def add_row(
     context: Context,
     ref: str,

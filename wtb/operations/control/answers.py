@@ -15,6 +15,7 @@ from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
 from wtb.core.texts import plural
 from wtb.display.views.questions import readable_value
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.continuation import Continuation, RunBy, check_runs_here, continue_sweeps, run_here
 from wtb.operations.control.questions import find_question
@@ -67,6 +68,7 @@ class Answered:
 
 
 @checked
+@audited
 def answer(
     context: Context,
     ref: str,
@@ -268,6 +270,7 @@ def _common_ways(rows: Sequence[SameQuestion]) -> str:
 
 
 @checked
+@audited
 def answer_all(
     context: Context,
     preview: Preview,

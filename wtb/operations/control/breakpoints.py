@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from wtb.authoring.breakpoints import parse_breakpoints
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError, meant_or_known
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.control import executions
 from wtb.store.read import queries
@@ -28,6 +29,7 @@ class Breakpoints:
 
 
 @checked
+@audited
 def set_breakpoints(
     context: Context, ref: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), clear: bool = False
 ) -> Breakpoints:

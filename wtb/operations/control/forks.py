@@ -12,6 +12,7 @@ from wtb.core.arguments.kinds import Reason
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.rollback import NamedCheckpoint, find_checkpoint
@@ -48,6 +49,7 @@ class Forked:
 
 
 @checked
+@audited
 def fork(
     context: Context,
     ref: str,

@@ -10,6 +10,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.control import executions as store
 from wtb.store.control import sweeps
@@ -64,6 +65,7 @@ class Paused:
 
 
 @checked
+@audited
 def pause(context: Context, ref: str, *, reason: Reason | None = None, now: bool = False) -> Paused:
     """Pause a sweep or an execution until it is resumed. Of an execution it returns when that has paused.
 
@@ -211,6 +213,7 @@ def preview_cancel(context: Context, ref: str) -> Cancelled:
 
 
 @checked
+@audited
 def cancel(context: Context, ref: str, *, reason: Reason | None = None) -> Cancelled:
     """End a sweep or an execution for good, wherever it runs. Its results so far stay.
 

@@ -9,6 +9,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import InputError, did_you_mean
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.compensation import undo
 from wtb.operations.running.preparing import rebind
@@ -64,6 +65,7 @@ class RolledBack:
 
 
 @checked
+@audited
 def rollback(
     context: Context, ref: str, to: str, *, reason: Reason | None = None, bound: Bound | None = None
 ) -> RolledBack:
@@ -95,6 +97,7 @@ def rollback(
 
 
 @checked
+@audited
 def undo_rollback(
     context: Context, ref: str, *, reason: Reason | None = None, bound: Bound | None = None
 ) -> RolledBack:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from wtb.config.keeping.retention_policy import Policy
 from wtb.core.arguments.checking import as_path
+from wtb.core.documents.access.audit import AuditedCall, AuditHead, AuditVerification, PrunedAudit
 from wtb.core.documents.administration import (
     AccessDocument,
     ImportedDocument,
@@ -22,6 +24,7 @@ from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.storage.backups import BackupDocument, RestoredDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.operations.administration import access as access_operations
+from wtb.operations.administration import audit as audit_operations
 from wtb.operations.administration import budgets as budget_operations
 from wtb.operations.administration import projects as project_operations
 from wtb.operations.administration import sessions as session_operations
@@ -278,6 +281,51 @@ class Administration:
             Its document.
         """
         return show_published(self._context, name)
+
+    def audit(
+        self,
+        *,
+        by: str | None = None,
+        command: str | None = None,
+        token: str | None = None,
+        since: datetime | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[AuditedCall]:
+        """List who changed what, the newest first.
+
+        Args:
+            by: Only what somebody of this name did.
+            command: Only this operation, by the words of its command, or `sign-in` and `sign-out`.
+            token: Only what was done by the token of this name.
+            since: Only what was done then or later.
+            before: Only what has a smaller number: the last one seen, to read on.
+            limit: How many at most.
+
+        Returns:
+            A document for each.
+        """
+        return audit_operations.list_audit(
+            self._context, by=by, command=command, token=token, since=since, before=before, limit=limit
+        )
+
+    @documented_by(audit_operations.verify_audit)
+    def verify_audit(self, heads: Sequence[str] = ()) -> AuditVerification:
+        """Check that no row of the audit log was changed, removed, moved or added in between."""
+        return audit_operations.verify_audit(self._context, heads)
+
+    def audit_head(self) -> AuditHead:
+        """Return the head of the audit log, to be kept where whoever could change the log cannot change it.
+
+        Returns:
+            Number and hash of the last row.
+        """
+        return audit_operations.audit_head(self._context)
+
+    @documented_by(audit_operations.prune_audit)
+    def prune_audit(self, before: datetime) -> PrunedAudit:
+        """Remove the rows of the audit log that are older than a time; the log says so from then on, and which."""
+        return audit_operations.prune_audit(self._context, before)
 
     @documented_by(collect)
     def collect(self, policy: Policy | None = None, *, dry_run: bool = False) -> Collected:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store import process_identity
 from wtb.store.housekeeping import deletion
@@ -45,6 +46,7 @@ def preview_delete(context: Context, ref: str) -> Deleted:
 
 
 @checked
+@audited
 def delete(context: Context, ref: str) -> Deleted:
     """Delete a sweep with its cells, executions, checkpoints, scores and events, for good.
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.arguments.checking import checked
 from wtb.execution.runtime.cleanup import clean
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.database import Database
@@ -66,6 +67,7 @@ class Collected:
 
 
 @checked
+@audited
 def collect(context: Context, policy: Policy | None = None, *, dry_run: bool = False) -> Collected:
     """Remove what nothing reaches, and what is older than a policy allows. Progress is reported every two seconds.
 

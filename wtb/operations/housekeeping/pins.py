@@ -7,6 +7,7 @@ from typing import Literal
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.database import Database
 from wtb.store.housekeeping import retention
@@ -31,6 +32,7 @@ class Pin:
 
 
 @checked
+@audited
 def pin(context: Context, ref: str, *, name: str | None = None) -> Pin:
     """Keep a sweep or checkpoint, whatever a garbage collection removes.
 
@@ -61,6 +63,7 @@ def pin(context: Context, ref: str, *, name: str | None = None) -> Pin:
 
 
 @checked
+@audited
 def unpin(context: Context, ref: str) -> Pin:
     """Let a garbage collection remove a pinned sweep or checkpoint again, once its policy allows that.
 

@@ -14,6 +14,7 @@ from wtb.core.documents.matrix import JudgedMatrixDocument
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import FINAL_CELLS
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.running.local import Ran, ShowProgress, run_stored
 from wtb.operations.running.preparing import rebind
@@ -63,6 +64,7 @@ def _find_finished(context: Context, ref: str, anyway: bool) -> SweepTarget:
 
 
 @checked
+@audited
 def set_baseline(
     context: Context,
     name: str,
@@ -157,6 +159,7 @@ def show_baseline(context: Context, name: str, *, session: str | None = None) ->
 
 
 @checked
+@audited
 def remove_baseline(context: Context, name: str, *, session: str | None = None) -> str:
     """Remove a baseline. Its sweep stays until the retention policy lets it go.
 

@@ -13,6 +13,7 @@ from wtb.core.arguments.kinds import AtLeastZero, FromZero
 from wtb.core.documents.comparison import ComparisonDocument, RegressionDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.running.local import Ran, ShowProgress, run
 from wtb.planning.checks import margin_problems
@@ -114,6 +115,7 @@ class Regression:
 
 
 @checked
+@audited
 def regress(
     context: Context,
     prepared: Prepared,

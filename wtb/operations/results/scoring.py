@@ -18,6 +18,7 @@ from wtb.execution.execution import Case
 from wtb.execution.load import load_cases
 from wtb.execution.sandbox.heads import NO_CODE
 from wtb.execution.sandbox.pool import InProcesses, UserCode
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import load_spec, read_evaluators
@@ -46,6 +47,7 @@ class Scored:
 
 
 @checked
+@audited
 def score(
     context: Context, ref: str, *, evaluate: Sequence[str | Mapping[str, Any]] = (), file: Path | None = None
 ) -> Scored:

@@ -17,6 +17,7 @@ from wtb.display.views.progress import crew
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.pause_cancel import retry as retry_execution
@@ -80,6 +81,7 @@ class _Going:
 
 
 @checked
+@audited
 def resume(
     context: Context,
     ref: str,
@@ -197,6 +199,7 @@ def _resume_execution(
 
 
 @checked
+@audited
 def retry(
     context: Context,
     ref: str,

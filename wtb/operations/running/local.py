@@ -20,6 +20,7 @@ from wtb.core.tree.stored_spec import Limits
 from wtb.execution.runtime.fork_run import ForkRun
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, new_run
 from wtb.execution.state import Progress
+from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
@@ -71,6 +72,7 @@ class Code:
 
 
 @checked
+@audited
 def begin(
     context: Context,
     prepared: Prepared,
@@ -95,6 +97,7 @@ def begin(
     places = check_options(prepared, breakpoints=breakpoints, until=until, pdb=pdb)
     check_gates(context.database, prepared.bound.spec)
     sweep_id = prepared.submit(context.database, context.workspaces, breakpoints=places)
+    note(sweep=sweep_id)
     run = new_run(context.database, sweep_id, prepared.bound, context.workspaces, pdb=pdb)
     context.report(announcement(prepared, sweep_id))
     return run
@@ -125,6 +128,7 @@ def announcement(prepared: Prepared, sweep_id: str) -> str:
 
 
 @checked
+@audited
 def run(
     context: Context,
     prepared: Prepared,

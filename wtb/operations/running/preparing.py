@@ -13,6 +13,7 @@ from wtb.authoring.code.resolve import workflow_at
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Slots
+from wtb.operations.auditing import Shown, shown_argument
 from wtb.operations.control.state_edits import coerce_values
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import CaseSource
@@ -20,6 +21,12 @@ from wtb.planning.checks import check_pool
 from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
 from wtb.store.rows import SweepRow
+
+
+@shown_argument.register
+def _shown(prepared: Prepared) -> Shown:
+    spec = prepared.bound.spec
+    return {"sweep": spec.sweep, "workflow": prepared.bound.workflow.name, "cells": prepared.cells}
 
 
 @checked

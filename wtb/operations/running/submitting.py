@@ -13,6 +13,7 @@ from wtb.core.arguments.kinds import Number
 from wtb.core.errors import BrokerError, InputError
 from wtb.core.texts import plural
 from wtb.display.views import progress
+from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context, Notifier
 from wtb.operations.running.local import announcement
 from wtb.planning.prepare import Prepared
@@ -55,6 +56,7 @@ def check_shared(database: Database) -> None:
 
 
 @checked
+@audited
 def submit(
     context: Context,
     prepared: Prepared,
@@ -91,6 +93,7 @@ def submit(
     _check_broker(notifier, anyway)
     chosen = spec.run.priority if priority is None else priority
     sweep_id = prepared.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places)
+    note(sweep=sweep_id)
     context.report(f"{announcement(prepared, sweep_id)}; {plural(workers, 'worker')} to run it")
     return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
 

@@ -15,6 +15,7 @@ from wtb.core.cron import check_cron, check_name, zone_of
 from wtb.core.documents.administration import FiredDocument, ScheduleDocument
 from wtb.core.errors import InputError
 from wtb.display.views.schedules import fire_document, schedule_document
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.results.comparing import with_margin
 from wtb.operations.schedules.children import Fires
@@ -27,6 +28,7 @@ from wtb.store.schedules import Fire, NewSchedule
 
 
 @checked
+@audited
 def add_schedule(
     context: Context,
     name: str,
@@ -143,6 +145,7 @@ class ScheduleStatus:
 
 
 @checked
+@audited
 def pause_schedule(context: Context, name: str) -> ScheduleStatus:
     """Make no fires of a schedule until it is resumed; what runs already goes on.
 
@@ -161,6 +164,7 @@ def pause_schedule(context: Context, name: str) -> ScheduleStatus:
 
 
 @checked
+@audited
 def resume_schedule(context: Context, name: str) -> ScheduleStatus:
     """Make fires of a schedule again, from now on: what its pause left out is skipped.
 
@@ -180,6 +184,7 @@ def resume_schedule(context: Context, name: str) -> ScheduleStatus:
 
 
 @checked
+@audited
 def remove_schedule(context: Context, name: str) -> int:
     """Remove a schedule with its history; the sweeps of its fires stay.
 
@@ -193,6 +198,7 @@ def remove_schedule(context: Context, name: str) -> int:
 
 
 @checked
+@audited
 def run_now(context: Context, name: str) -> FiredDocument:
     """Fire at once, whatever the clock says, and wait for it unless workers run it.
 
@@ -225,6 +231,7 @@ def run_now(context: Context, name: str) -> FiredDocument:
 
 
 @checked
+@audited
 def run_due(context: Context) -> None:
     """Run the schedules that are due, and wait for them. Any number of processes may do so at once.
 

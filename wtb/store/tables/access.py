@@ -1,4 +1,4 @@
-"""The tables of what things belong to, and of who may ask a server: projects, tokens, and browsers signed in from."""
+"""The tables of what things belong to and who may ask a server: projects, tokens, sign-ins, and who changed what."""
 
 from __future__ import annotations
 
@@ -90,4 +90,25 @@ sign_ins = sa.Table(
     sa.Column("used_at", Seconds, nullable=False, server_default=now(), comment="to the minute"),
     sa.Column("expires_at", Seconds, nullable=False),
     sa.CheckConstraint("kind IN ('operator', 'token')", name="kind"),
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False, comment="without gaps"),
+    sa.Column("at", Seconds, nullable=False),
+    sa.Column("call", Id, nullable=False, index=True, comment="of the row that it began with and the one of its end"),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("via", sa.String(255), nullable=False, comment="command or route"),
+    sa.Column("address", sa.String(64), comment="from where; null: this machine"),
+    sa.Column("token", sa.String(64), comment="name of the token"),
+    sa.Column("operation", sa.String(64), nullable=False),
+    sa.Column("arguments", sa.Text, comment="JSON; null in the second row of a call"),
+    sa.Column("outcome", sa.String(8), comment="null: it has begun to change something"),
+    sa.Column("result", sa.Text, comment="JSON: what names it, such as an id"),
+    sa.Column("error", sa.Text),
+    sa.Column("hash", sa.String(64), nullable=False, comment="of this row and the hash of the one before"),
+    sa.CheckConstraint("outcome IN ('done', 'failed')", name="outcome"),
+    sa.CheckConstraint("arguments IS NOT NULL OR outcome IS NOT NULL", name="arguments"),
+    comment="who changed what; rows are only added, but for the oldest, which may be pruned",
 )

@@ -1,0 +1,304 @@
+"""The audit log has who changed what, and shows whether it is as it was written."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.project import FLOW, SWEEP, Project
+from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.operations import auditing
+from wtb.operations.administration.audit import audit_head, list_audit, prune_audit, verify_audit
+from wtb.operations.administration.budgets import set_budgets
+from wtb.operations.administration.sessions import archive_session, create_session, delete_session
+from wtb.operations.administration.tokens import create_token, revoke_token
+from wtb.operations.auditing import audited, noting, shown_argument
+from wtb.operations.context import Context
+from wtb.operations.registry import OPERATIONS, Effect
+from wtb.store.access import audit as store
+from wtb.store.access.audit import Origin
+from wtb.store.database import Database
+from wtb.store.limits.sessions import Quota
+from wtb.store.tables.schema import audit, tokens
+
+
+@pytest.fixture
+def context(prepared_url: str) -> Iterator[Context]:
+    made = Context(Database(prepared_url), by="ann", origin=Origin("wtb test", "10.0.0.1", "nightly"))
+    yield made
+    made.close()
+
+
+# What is noted
+
+
+def is_noted(function: Any) -> bool:
+    """Whether a function, or one that it wraps, is the decorator's."""
+    while function is not None:
+        if function.__code__.co_name == "noted":
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+def test_every_operation_that_changes_something_is_noted() -> None:
+    """But for the one that only calls another, and the one that loads the log itself and is noted behind it."""
+    left_out = {"plan --pilot", "restore"}
+    changing = {one.path for name, one in OPERATIONS.items() if one.effect is not Effect.reads and name not in left_out}
+    assert {one.path for one in OPERATIONS.values() if is_noted(one.function)} == changing
+
+
+def test_who_did_what_from_where_and_how_it_ended_is_noted(context: Context) -> None:
+    create_session(context, "s", Quota(usd=5))
+    with pytest.raises(ConflictError):
+        create_session(context, "s")
+    failed, made = list_audit(context)
+    assert made["by"] == "ann"
+    assert (made["via"], made["address"], made["token"]) == ("wtb test", "10.0.0.1", "nightly")
+    assert (made["operation"], made["outcome"], made["error"]) == ("session create", "done", None)
+    assert made["arguments"]["name"] == "s"
+    assert made["ended_at"] is not None
+    assert (failed["outcome"], str(failed["error"]).partition(":")[0]) == ("failed", "ConflictError")
+
+
+def test_a_change_and_its_note_are_committed_together_or_not_at_all(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise StoreError("the log cannot be written")
+
+    monkeypatch.setattr(auditing, "append", refuse)
+    with pytest.raises(StoreError):
+        create_token(context, "ann")
+    assert context.database.scalars(sa.select(tokens.c.name)) == []
+    monkeypatch.undo()
+    create_token(context, "ann")
+    assert [one["operation"] for one in list_audit(context)] == ["token create"]
+
+
+def test_what_was_killed_has_no_end(context: Context) -> None:
+    @audited
+    def killed(context: Context) -> None:
+        set_budgets(context, {"usd": 5}, project="p")
+        monkey.setattr(context.database, "write", None)  # nothing is written any more
+        raise SystemExit
+
+    killed.__wrapped__.__module__, killed.__wrapped__.__name__ = (  # type: ignore[attr-defined]
+        "wtb.operations.administration.budgets",
+        "set_budgets",
+    )
+    with pytest.MonkeyPatch.context() as monkey, pytest.raises((SystemExit, TypeError)):
+        killed(context)
+    (one,) = list_audit(context)
+    assert (one["operation"], one["outcome"], one["ended_at"]) == ("budget set", "unknown", None)
+
+
+def test_an_operation_within_another_is_part_of_it(context: Context) -> None:
+    create_session(context, "s")
+    delete_session(context, "s")
+    assert [one["operation"] for one in list_audit(context)] == ["session delete", "session create"]
+
+
+def test_bad_arguments_and_what_only_reads_are_not_noted(context: Context) -> None:
+    with pytest.raises(InputError):
+        create_token(context, "")
+    list_audit(context)
+    with pytest.raises(InputError):
+        revoke_token(context, 5)  # type: ignore[arg-type]
+    assert list_audit(context) == []
+
+
+def test_secrets_are_left_out(context: Context) -> None:
+    made = create_token(context, "ann")
+    shown = json.dumps(list_audit(context))
+    assert made["token"] not in shown
+    for value, expected in (
+        ("postgresql://me:hunter2@host/db", "postgresql://me:***@host/db"),
+        (f"take {made['token']}", "***"),
+        ("x" * 500, "x" * 200 + "..."),
+        ("a\x1b[31m", "a\ufffd[31m"),
+        ({"to": ["a", 1, None]}, {"to": ["a", 1, None]}),
+        (float("nan"), "nan"),
+        (2**70, str(2**70)),
+        (object(), None),
+        (datetime(2026, 1, 31, tzinfo=UTC), "2026-01-31T00:00:00+00:00"),
+    ):
+        assert shown_argument(value) == expected
+
+
+def test_values_of_states_and_addresses_of_webhooks_are_left_out(context: Context) -> None:
+    @audited
+    def changed(context: Context, *, set: Any = None, value: Any = ..., notify: str | None = None) -> None:
+        raise ConflictError("not now")
+
+    changed.__wrapped__.__module__, changed.__wrapped__.__name__ = "wtb.operations.control.forks", "fork"  # type: ignore[attr-defined]
+    with pytest.raises(ConflictError):
+        changed(context, set={"name": "Jane"}, value={"iban": "DE00"}, notify="https://hooks.example/T0/secret")
+    (one,) = list_audit(context)
+    assert one["arguments"] == {"set": {"name": "***"}, "value": {"iban": "***"}, "notify": "***"}
+
+
+def test_commands_are_noted_by_their_words_and_sweeps_by_their_ids(tmp_path: Any) -> None:
+    project = Project(tmp_path)
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    project.inside("run", "sweep.yaml", "--quiet")
+    project.inside("token", "create", "ann", check=0)
+    listed = project.inside("audit", "list", "--format", "json", check=0).json["audit"]
+    ((sweep,),) = project.query("SELECT id FROM sweeps")
+    assert [(one["via"], one["operation"]) for one in listed] == [
+        ("wtb token create", "token create"),
+        ("wtb run", "run"),
+    ]
+    assert listed[1]["result"] == {"sweep": sweep}
+    assert listed[1]["arguments"]["prepared"]["workflow"]
+    shown = project.inside("audit", "list", check=0).stdout
+    assert "token create" in shown
+    assert "via" not in shown
+    project.close()
+
+
+def test_the_log_is_filtered_and_read_part_by_part(context: Context) -> None:
+    for name in ("a", "b", "c"):
+        create_token(context, name)
+    with noting(Context(context.database, by="bob"), "sign-in", kind=None), context.database.write():
+        pass
+    everything = list_audit(context)
+    assert [one["by"] for one in everything] == ["bob", "ann", "ann", "ann"]
+    assert list_audit(context, by="bob") == everything[:1]
+    assert list_audit(context, command="sign-in") == everything[:1]
+    assert list_audit(context, token="nightly") == everything[1:]
+    assert list_audit(context, limit=2) == everything[:2]
+    assert list_audit(context, before=everything[1]["number"]) == everything[2:]
+    assert list_audit(context, since=datetime.now(UTC) + timedelta(hours=1)) == []
+
+
+# What is checked
+
+
+@pytest.fixture
+def written(context: Context) -> Context:
+    for name in ("a", "b", "c"):
+        create_session(context, name)
+    return context
+
+
+def change(context: Context, statement: Any) -> None:
+    with context.database.write() as connection:
+        connection.execute(statement)
+
+
+def test_a_log_as_it_was_written_is_well(written: Context) -> None:
+    found = verify_audit(written, [audit_head(written)["head"]])
+    assert (found["ok"], found["rows"], found["first"], found["problems"]) == (True, 6, 1, [])
+    assert found["checked_heads"] == [6]
+    assert verify_audit(written)["head"] == audit_head(written)
+
+
+@pytest.mark.parametrize("column", [column.name for column in audit.columns if column.name != "number"])
+def test_a_changed_row_is_found(written: Context, column: str) -> None:
+    values = {"at": 1.0, "outcome": "failed", "hash": "f" * 64, "arguments": "{}"}
+    change(written, audit.update().where(audit.c.number == 4).values({column: values.get(column, "x")}))
+    found = verify_audit(written)
+    assert not found["ok"]
+    assert found["problems"][0].startswith("row 4 is not as it was written")
+
+
+def test_a_removed_row_is_found(written: Context) -> None:
+    change(written, audit.delete().where(audit.c.number == 3))
+    assert verify_audit(written)["problems"] == ["rows 3 to 3 are missing"]
+    change(written, audit.update().where(audit.c.number > 3).values(number=audit.c.number - 1))
+    assert verify_audit(written)["problems"], "closing the gap does not help"
+
+
+def test_rows_in_another_order_are_found(written: Context) -> None:
+    for number, other in ((2, 20), (3, 2), (20, 3)):
+        change(written, audit.update().where(audit.c.number == number).values(number=other))
+    assert len(verify_audit(written)["problems"]) >= 2
+
+
+def test_a_log_that_was_cut_off_or_written_anew_differs_from_its_published_head(written: Context) -> None:
+    head = audit_head(written)["head"]
+    rows = list(store.rows(written.database))
+    change(written, audit.delete().where(audit.c.number > 4))
+    assert verify_audit(written)["ok"], "which nothing else shows"
+    found = verify_audit(written, [head])
+    assert found["problems"] == ["row 6 was published as a head and is not there: the log was cut off after 4"]
+    change(written, audit.delete())
+    before = store.BEFORE_ALL
+    for row in rows:
+        forged = {column.name: getattr(row, column.name) for column in audit.columns} | {"by": "eve"}
+        forged["hash"] = before = store.hash_of(before, store.AuditRow(**forged))
+        change(written, audit.insert().values(forged))
+    assert verify_audit(written)["ok"]
+    (problem,) = verify_audit(written, [head])["problems"]
+    assert "row 6 has another hash than the head that was published" in problem
+
+
+def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
+    early, late = f"2:{next(row.hash for row in store.rows(written.database) if row.number == 2)}", audit_head(written)
+    change(written, audit.update().where(audit.c.number <= 4).values(at=audit.c.at))
+    at = sorted(row.at for row in store.rows(written.database))[4]
+    pruned = prune_audit(written, datetime.fromtimestamp(at, UTC))
+    assert pruned["rows"] >= 3
+    found = verify_audit(written, [early, late["head"]])
+    assert found["ok"], found
+    assert (found["pruned_heads"], found["checked_heads"]) == ([2], [6])
+    assert found["pruned"] == {"rows": pruned["upto"], "upto": pruned["upto"]}
+    assert list_audit(written)[0]["operation"] == "audit prune"
+    first = int(found["first"] or 0)
+    change(written, audit.delete().where(audit.c.number == first))
+    assert verify_audit(written)["problems"] == [f"rows 1 to {first} are missing, and no pruning says so"]
+
+
+def test_the_newest_row_is_never_pruned(written: Context) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    assert prune_audit(written, later)["rows"] == 5
+    assert prune_audit(written, datetime(2000, 1, 1, tzinfo=UTC)) == {"rows": 0, "upto": None}
+    assert verify_audit(written)["ok"]
+    assert audit_head(written)["number"] == 8
+
+
+@pytest.mark.parametrize("head", ["", "1", "x:y", "1:abc", f"-1:{'0' * 64}"])
+def test_what_is_no_head_is_refused(context: Context, head: str) -> None:
+    with pytest.raises(InputError):
+        verify_audit(context, [head])
+
+
+def test_two_who_write_at_once_make_one_chain(prepared_url: str) -> None:
+    contexts = [Context(Database(prepared_url), by=name) for name in ("ann", "bob")]
+    begun = threading.Barrier(2)
+
+    def work(context: Context) -> None:
+        begun.wait(30)
+        for number in range(15):
+            create_session(context, f"{context.by}{number}")
+            archive_session(context, f"{context.by}{number}")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, contexts))
+    found = verify_audit(contexts[0])
+    assert (found["ok"], found["rows"]) == (True, 120)
+    assert {one["outcome"] for one in list_audit(contexts[0])} == {"done"}
+    for context in contexts:
+        context.close()
+
+
+def test_verify_fails_as_a_command(tmp_path: Any) -> None:
+    project = Project(tmp_path)
+    project.inside("session", "create", "ann", check=0)
+    head = project.inside("audit", "head", check=0).stdout.strip()
+    well = project.inside("audit", "verify", "--head", head, check=0).stdout
+    assert "no row was changed, removed or moved" in well
+    assert f"head {head.partition(':')[0]}: as it was published" in well
+    project.change("UPDATE audit SET by = 'eve' WHERE number = 1")
+    bad = project.inside("audit", "verify", check=1).stdout
+    assert "row 1 is not as it was written" in bad
+    assert "no row is so old" in project.inside("audit", "prune", "--before", "365d", check=0).said
+    project.close()

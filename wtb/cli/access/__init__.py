@@ -1,0 +1,1 @@
+"""Commands on who may ask a server, and what they did."""

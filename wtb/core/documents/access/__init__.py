@@ -1,0 +1,1 @@
+"""What commands print about who may ask and what they did."""

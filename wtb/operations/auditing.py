@@ -1,0 +1,226 @@
+"""Notes in the audit log what people change: the one place that operations pass, whoever calls them and from where.
+
+The note is appended at the end of the first transaction in which an operation changes something, so neither is there
+without the other; a second one says how it ended. What failed before it changed anything is noted once. An operation
+that another one calls is part of that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache, singledispatch, wraps
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from wtb.config.urls import HIDDEN, shown_url
+from wtb.core.errors import StoreError, WTBError
+from wtb.core.ids import new_id
+from wtb.core.texts import printable
+from wtb.operations.context import Context
+from wtb.operations.registry import OPERATIONS
+from wtb.store.access.audit import Note, append
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Shown = None | bool | int | float | str | list["Shown"] | dict[str, "Shown"]
+
+_TOKEN = "wtb_"
+_MOST_LETTERS = 200
+_MOST_ITEMS = 50
+# What users' states, answers and webhooks hold is theirs to keep secret; of mappings the keys are noted.
+_SECRET = frozenset({"set", "value", "notify"})
+_PARTS = {"running.local:begin": "start"}  # what is no operation of its own, but stands for one in Python
+
+_log = logging.getLogger("wtb")
+
+
+@dataclass
+class _Call:
+    """One call of an operation."""
+
+    context: Context
+    operation: str
+    arguments: dict[str, Shown]
+    result: dict[str, Shown] = field(default_factory=dict)
+    id: str = field(default_factory=new_id)
+    has_begun: bool = False
+
+    def begin(self, connection: sa.Connection) -> None:
+        """Note in a transaction that changes something what it belongs to."""
+        append(connection, self.note(is_first=True))
+
+    def end(self, error: BaseException | None) -> None:
+        """Note how it ended, if it changed something or was to; what cannot be noted any more is logged."""
+        if isinstance(error, StoreError) or (error is None and not self.has_begun):
+            return
+        outcome = "done" if error is None else "failed"
+        note = self.note(is_first=not self.has_begun, outcome=outcome, error=_words(error))
+        try:
+            with self.context.database.write() as connection:
+                append(connection, note)
+        except WTBError as problem:
+            _log.warning("the audit log does not have that %s %s: %s", self.operation, outcome, problem)
+
+    def note(self, *, is_first: bool, outcome: str | None = None, error: str | None = None) -> Note:
+        """Return what is to be appended."""
+        arguments = json.dumps(self.arguments) if is_first else None
+        result = json.dumps(self.result) if self.result else None
+        context = self.context
+        return Note(self.id, context.by, context.origin, self.operation, arguments, outcome, result, error)
+
+
+_current: ContextVar[_Call | None] = ContextVar("audited", default=None)
+
+
+def audited(function: Callable[P, R]) -> Callable[P, R]:
+    """Have an operation that changes something be noted in the audit log.
+
+    Args:
+        function: Of the registry; it takes its context first.
+
+    Returns:
+        The function. It raises StoreError, and changes nothing, where the note cannot be appended.
+    """
+
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def noted(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _current.get() is not None:
+            return function(*args, **kwargs)
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        context = given.pop("context")
+        assert isinstance(context, Context)
+        call = _Call(context, _name_of(function), _shown(signature, given))
+        reset = _current.set(call)
+        try:
+            with context.database.joined(call.begin) as joined:
+                try:
+                    result = function(*args, **kwargs)
+                finally:
+                    call.has_begun = joined.is_committed
+        except BaseException as error:
+            call.end(error)
+            raise
+        else:
+            call.end(None)
+            return result
+        finally:
+            _current.reset(reset)
+
+    return noted
+
+
+def note(**facts: str | int) -> None:
+    """Note with the operation under way what names its result.
+
+    Args:
+        facts: Such as the id of what it made.
+    """
+    call = _current.get()
+    if call is not None:
+        call.result.update(facts)
+
+
+@contextmanager
+def noting(context: Context, event: str, **arguments: str | None) -> Iterator[None]:
+    """Have something that is no operation be noted with the change that is made inside the block, such as a sign-in.
+
+    Args:
+        context: Who does it, and where.
+        event: What.
+        arguments: With what.
+    """
+    call = _Call(context, event, {name: value for name, value in arguments.items() if value is not None})
+    with context.database.joined(lambda connection: append(connection, call.note(is_first=True, outcome="done"))):
+        yield
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """The first name in the registry of each function."""
+    return {operation.path: name for name, operation in reversed(list(OPERATIONS.items()))} | _PARTS
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return _names()[f"{function.__module__.removeprefix('wtb.operations.')}:{function.__name__}"]
+
+
+def _shown(signature: inspect.Signature, given: Mapping[str, object]) -> dict[str, Shown]:
+    """Return what a call gives besides defaults, as it may be shown."""
+    found = {name: value for name, value in given.items() if value is not signature.parameters[name].default}
+    shown = {name: _hidden(value) if name in _SECRET else shown_argument(value) for name, value in found.items()}
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _hidden(value: object) -> Shown:
+    if isinstance(value, Mapping):
+        return {shown_text(str(key)): HIDDEN for key in list(value)[:_MOST_ITEMS]}
+    return None if value is None else HIDDEN
+
+
+@singledispatch
+def shown_argument(value: object) -> Shown:
+    """Return an argument as the log may keep it: short, and without passwords and tokens; None leaves it out.
+
+    Args:
+        value: What an operation was given. Types that it does not know are left out; modules of operations register
+            those of theirs that should be noted.
+    """
+    return None
+
+
+@shown_argument.register(bool)
+@shown_argument.register(int)
+def _number(value: int) -> Shown:
+    return value if abs(value) < 1 << 63 else str(value)[:_MOST_LETTERS]
+
+
+@shown_argument.register
+def _float(value: float) -> Shown:
+    return value if math.isfinite(value) else str(value)
+
+
+@shown_argument.register
+def shown_text(value: str) -> str:
+    """Return a text as the log may keep it."""
+    text = shown_url(value) if "://" in value else printable(value)
+    text = text if _TOKEN not in text else HIDDEN
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+
+
+@shown_argument.register
+def _path(value: Path) -> Shown:
+    return shown_text(str(value))
+
+
+@shown_argument.register
+def _moment(value: datetime) -> Shown:
+    return value.isoformat()
+
+
+@shown_argument.register
+def _mapping(value: Mapping) -> Shown:  # type: ignore[type-arg]  # as singledispatch takes it
+    return {shown_text(str(key)): shown_argument(one) for key, one in list(value.items())[:_MOST_ITEMS]}
+
+
+@shown_argument.register
+def _collection(value: Collection) -> Shown:  # type: ignore[type-arg]
+    return [shown_argument(one) for one in list(value)[:_MOST_ITEMS]]
+
+
+def _words(error: BaseException | None) -> str | None:
+    if error is None:
+        return None
+    text = str(error) if isinstance(error, WTBError) else ""  # others may hold anything
+    return f"{type(error).__name__}: {shown_text(text)}" if text else type(error).__name__

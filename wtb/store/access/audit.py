@@ -1,0 +1,189 @@
+"""The audit log: who changed what, from where and by which token, in rows that are only ever added.
+
+Each row has a hash over its content and the hash of the row before it, so whoever changes, removes or moves a row
+changes every hash after it. The hash of the last row is the head; one that was published elsewhere shows also that all
+up to it was neither made anew nor cut off. Rows are numbered without gaps, so appending takes turns: for as long as a
+commit takes, and only what people do is appended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from wtb.store.bulk import equal, fetch_records
+from wtb.store.database import Database, clock
+from wtb.store.rows import AuditRow
+from wtb.store.tables.schema import audit
+
+BEFORE_ALL = "0" * 64  # what stands for the hash of the row before the first
+PRUNE = "audit prune"
+_LOCK = 9182736457
+_PART = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How somebody asks.
+
+    Attributes:
+        via: The command or the route.
+        address: From where; None for this machine.
+        token: The name of the token by which they came, if any.
+    """
+
+    via: str
+    address: str | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is to be appended.
+
+    Attributes:
+        call: Pairs what is appended when an operation begins to change something, and when it has ended.
+        by: Who asks.
+        origin: How.
+        operation: What for, by its name in the registry.
+        arguments: With what, as JSON; None for the second note of a call.
+        outcome: How it ended; None while it has not.
+        result: What names what came of it, as JSON.
+        error: Why it failed, if it did.
+    """
+
+    call: str
+    by: str
+    origin: Origin
+    operation: str
+    arguments: str | None
+    outcome: str | None = None
+    result: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last row at some time: everything up to it is known by its hash."""
+
+    number: int
+    hash: str
+
+
+def append(connection: sa.Connection, note: Note) -> None:
+    """Append a row within a transaction, as the last thing that it does: others wait for its end from then on."""
+    if connection.dialect.name == "postgresql":  # on SQLite every one that writes is alone
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    before = _last(connection)
+    origin = note.origin
+    row = AuditRow(
+        number=before.number + 1,
+        at=clock(connection),
+        call=note.call,
+        by=note.by,
+        via=origin.via,
+        address=origin.address,
+        token=origin.token,
+        operation=note.operation,
+        arguments=note.arguments,
+        outcome=note.outcome,
+        result=note.result,
+        error=note.error,
+        hash="",
+    )
+    values = {column.name: getattr(row, column.name) for column in audit.columns}
+    connection.execute(audit.insert().values(values | {"hash": hash_of(before.hash, row)}))
+
+
+def hash_of(before: str, row: AuditRow) -> str:
+    """Return the hash of a row: SHA-256 over the hash of the row before it and all columns of it, as JSON."""
+    content = [getattr(row, column.name) for column in audit.columns if column.name != "hash"]
+    return hashlib.sha256(json.dumps([before, *content], separators=(",", ":")).encode()).hexdigest()
+
+
+def head(database: Database) -> Head:
+    """Return the last row; of an empty log number 0."""
+    with database.read() as connection:
+        return _last(connection)
+
+
+def row_at(database: Database, number: int) -> AuditRow | None:
+    """Return the row of a number, if it is there."""
+    return database.record(AuditRow, sa.select(audit).where(audit.c.number == number))
+
+
+def rows(database: Database) -> Iterator[AuditRow]:
+    """Yield all rows, the oldest first; a part at a time."""
+    last = -1
+    while True:
+        query = sa.select(audit).where(audit.c.number > last).order_by(audit.c.number).limit(_PART)
+        part = database.records(AuditRow, query)
+        yield from part
+        if len(part) < _PART:
+            return
+        last = part[-1].number
+
+
+def prunings(database: Database) -> list[AuditRow]:
+    """List the rows that say what was pruned, the newest first."""
+    query = sa.select(audit).where(audit.c.operation == PRUNE, audit.c.result.is_not(None))
+    return database.records(AuditRow, query.order_by(audit.c.number.desc()))
+
+
+def calls(
+    database: Database,
+    *,
+    by: str | None = None,
+    operation: str | None = None,
+    token: str | None = None,
+    since: float | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[tuple[AuditRow, AuditRow | None]]:
+    """List what was asked for, the newest first, each with the row that says how it ended if there is another one.
+
+    Args:
+        database: Where.
+        by: Only what somebody of this name asked for.
+        operation: Only this one.
+        token: Only by the token of this name.
+        since: Only what was asked for then or later.
+        before: Only what has a smaller number.
+        limit: How many at most.
+    """
+    ended = audit.alias("ended")
+    wanted = equal({audit.c.by: by, audit.c.operation: operation, audit.c.token: token})
+    wanted.append(audit.c.arguments.is_not(None))
+    if since is not None:
+        wanted.append(audit.c.at >= since)
+    if before is not None:
+        wanted.append(audit.c.number < before)
+    same = sa.and_(ended.c.call == audit.c.call, ended.c.arguments.is_(None))
+    query = sa.select(audit, ended).select_from(audit.outerjoin(ended, same)).where(*wanted)
+    width = len(audit.columns)
+    return [
+        (AuditRow(*row[:width]), AuditRow(*row[width:]) if row[width] is not None else None)
+        for row in database.tuples(query.order_by(audit.c.number.desc()).limit(limit))
+    ]
+
+
+def last_before(database: Database, at: float) -> Head | None:
+    """Return the last row that is older than a time, if there is one that is not the last of all."""
+    newest = sa.select(sa.func.max(audit.c.number)).scalar_subquery()
+    query = sa.select(audit.c.number, audit.c.hash).where(audit.c.at < at, audit.c.number < newest)
+    return database.record(Head, query.order_by(audit.c.number.desc()).limit(1))
+
+
+def remove_up_to(connection: sa.Connection, number: int) -> int:
+    """Remove all rows up to a number. Returns how many there were."""
+    return connection.execute(audit.delete().where(audit.c.number <= number)).rowcount
+
+
+def _last(connection: sa.Connection) -> Head:
+    query = sa.select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)
+    found = fetch_records(connection, Head, query)
+    return found[0] if found else Head(0, BEFORE_ALL)
