@@ -22,7 +22,7 @@ from wtb.analysis.comparison.verdicts import is_unclear, overall, passes
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.margins import Sides, hold
 from wtb.display.text.comparisons import comparison, regression
-from wtb.planning.primary import primary_of
+from wtb.planning.metric_names import primary_of
 
 NOTHING: dict[str, Any] = {
     "code": [],

@@ -143,6 +143,7 @@ PRESENTATION = {
 OF_THE_PROCESS = {"progress", "bound", "code"}
 # What commands and methods make an argument of.
 MADE_OF = {
+    "part": {"limit", "case", "choices", "final"},
     "prepared": {"file", "limit", "case", "choices", "final", "max_cells"},
     "cell": {"case", "choices", "repeat"},
     "policy": {"outputs", "superseded", "sweeps", "keep", "files"},
@@ -153,6 +154,10 @@ PARTS = {"session change": {"limits": MADE_OF["quota"]}, "budget set": {"limits"
 # Why a command and its operations differ by an argument.
 DIFFERENCES = {
     ("workflow list", "published"): "asks for another operation",
+    ("plan", "published"): "asks for another operation",
+    ("plan", "keys"): "those of the file",
+    ("submit", "published"): "asks for another operation",
+    ("submit", "keys"): "those of the file",
     ("workflow show", "published"): "asks for another operation",
     ("workflow show", "workflow"): "is `name`, or what it is imported by",
     ("workflow show", "name"): "is `workflow`",

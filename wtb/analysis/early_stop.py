@@ -11,7 +11,7 @@ import time
 from wtb.core.stop import KNOWN
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
-from wtb.planning.primary import primary_of
+from wtb.planning.metric_names import primary_of
 from wtb.store.control import sweeps
 from wtb.store.database import Database
 from wtb.store.read import queries

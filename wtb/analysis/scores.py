@@ -20,7 +20,7 @@ from wtb.core.scoring.failure_scores import failure_score, kind_of, results
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.tree.added_rows import Addition, additions
-from wtb.planning.primary import primary_of
+from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes, queries
 from wtb.store.rows import SweepRow

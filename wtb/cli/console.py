@@ -67,6 +67,19 @@ def open_backend(db: str | None, broker: str | None = None) -> Backend:
     return _client(server)
 
 
+def backend_elsewhere(published: bool, db: str | None, broker: str | None = None, **of_code: object) -> Backend | None:
+    """What carries out what needs no code here: a server, or with --published the database. None where code is here.
+
+    of_code: options that need the code, by name. Raises InputError for one of these.
+    """
+    if not published and server_url(db) is None:
+        return None
+    for name, value in of_code.items():
+        if value:
+            raise InputError(f"--{name} needs the code here; without it, `wtb watch` follows what was submitted")
+    return open_backend(db, broker)
+
+
 def existing_backend(db: str | None) -> Backend | None:
     """The same; None if there is no database yet."""
     from wtb.operations.context import Context

@@ -82,3 +82,4 @@ Breakpoints = Annotated[
 Until = Annotated[str | None, typer.Option("--until", metavar="NODE", help="Pause after this node.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept and shown.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
+Published = Annotated[bool, typer.Option("--published", help="By what workers publish of it, not by the code here.")]

@@ -106,6 +106,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "plan": Operation(
         "running.planning:plan", "Show what a sweep would run, before anything runs.", ("Bench.plan",), long=True
     ),
+    "plan --published": Operation(
+        "running.published:plan_published",
+        "Show what a sweep would run, by what workers publish of its workflow.",
+        ("Bench.plan_published",),
+        long=True,
+    ),
     "plan --pilot": Operation(
         "running.planning:plan",
         "Run a few cases, and estimate what all will cost.",
@@ -130,10 +136,24 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.spends,
         long=True,
     ),
+    "start --published": Operation(
+        "running.published:start_published",
+        "Give one input for a workflow that workers publish to them.",
+        ("Bench.start_published",),
+        needs=Permission.submit,
+        effect=Effect.spends,
+    ),
     "submit": Operation(
         "running.submitting:submit",
         "Give a sweep to the workers, and print its id.",
         ("Bench.submit",),
+        needs=Permission.submit,
+        effect=Effect.spends,
+    ),
+    "submit --published": Operation(
+        "running.published:submit_published",
+        "Give a sweep of a workflow that workers publish to them.",
+        ("Bench.submit_published",),
         needs=Permission.submit,
         effect=Effect.spends,
     ),

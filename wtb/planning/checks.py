@@ -14,8 +14,7 @@ from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.planning.binding import Bound
-from wtb.planning.metric_names import unknown_figure, unknown_metric
-from wtb.planning.primary import primary_of
+from wtb.planning.metric_names import primary_of, unknown_figure, unknown_metric
 from wtb.planning.sweep_spec import SweepSpec, baseline_of
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The figures of a matrix by the names that conditions use: `ndcg.mean`, `latency_s.p95`, `cost_usd.total`.
 
 A name is one of a row (a combination) or of the sweep as a whole (`SWEEP_WIDE`). What a matrix does not say is never a
-number: UnknownValue, with the reason.
+number: UnknownValue, with the reason. Of the metrics one decides: `primary_of`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from wtb.authoring.evaluation.built_in import MEASURED
 from wtb.core.errors import did_you_mean
 from wtb.core.expressions.figures import Name
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.tree.combinations import in_words
-from wtb.planning.primary import MEASURED_NAMES
+from wtb.core.tree.stored_spec import StoredSpec
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
 
+MEASURED_NAMES = frozenset(fn.__name__ for fn in MEASURED)  # of what a cell takes, not of what it comes to
 _ROW: Mapping[str, Callable[[RowDocument], float | None]] = {
     "cost_usd": lambda row: row["cost_usd"],
     "cost_per_success_usd": lambda row: row["cost_per_success_usd"],
@@ -185,3 +187,24 @@ def _require(value: float | None, what: str) -> float:
     if value is None:
         raise UnknownValue(f"there is no {what}")
     return float(value)
+
+
+def primary_of(spec: StoredSpec, metrics: Iterable[str]) -> str | None:
+    """The name of the metric that decides.
+
+    Args:
+        spec: a stored sweep; its `primary`, where it has one, and its `best`.
+        metrics: those that there are, in their order.
+
+    Returns:
+        Else the one that `best` is about, else the first, of those that are not about what a cell takes (built-in cost,
+        latency, tokens, node runs); else the first of all.
+    """
+    names = list(metrics)
+    if primary := spec.get("primary"):
+        return primary
+    best = spec.get("best") or {}
+    wanted = best.get("maximize") or best.get("minimize")
+    if wanted in names and wanted not in MEASURED_NAMES:
+        return wanted
+    return next((name for name in names if name not in MEASURED_NAMES), names[0] if names else None)

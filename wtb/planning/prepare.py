@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from wtb.authoring.breakpoints import Breakpoint, stops
-from wtb.authoring.code.import_paths import load
 from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
@@ -29,6 +28,7 @@ from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
 from wtb.planning.checks import check_figures, check_nodes, check_pool, check_stop, notification_targets
 from wtb.planning.environment import environment
+from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.redaction import check_redaction, names_problems
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec
 from wtb.store.database import Database
@@ -199,10 +199,12 @@ def prepare(
     only: Only | None = None,
     max_cells: Count = MAX_CELLS,
     starts_at: str | None = None,
+    code: Code = IMPORTED,
 ) -> Prepared:
     """Check a sweep against the code and the cases that it names. Raises InputError with what is wrong.
 
-    starts_at: of a single execution, the node at which it starts, with the input as its state.
+    starts_at: of a single execution, the node at which it starts, with the input as its state. code: where code that is
+    not given comes from.
     """
     only = only or Only()
     spec = _redacting(spec)
@@ -211,7 +213,7 @@ def prepare(
             "the final cases are those that the sweep keeps for the end, and it keeps none; expected 'holdout'",
             argument="final",
         )
-    bound = bind(spec, workflow, evaluators)
+    bound = bind(spec, workflow, evaluators, code)
     check_pool(bound)
     check_figures(bound)
     check_stop(bound)
@@ -222,7 +224,7 @@ def prepare(
         problem = f"cannot start at {starts_at!r}, which is a graph within it or in one"
         what = problem if within else f"has no node {starts_at!r} to start from"
         raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
-    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=load, files_from=spec.files_from)
+    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=code.load, files_from=spec.files_from)
     source = replace(source, state_key=bound.workflow.state_key)
     total = source.check()
     chosen = _expand(spec, bound, total, max_cells)

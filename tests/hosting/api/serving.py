@@ -6,7 +6,7 @@ import http.client
 import json
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -27,8 +27,9 @@ class Server:
             self.port = free.getsockname()[1]
         self.running: Running | None = None
 
-    def start(self) -> None:
-        self.running = self.project.start("serve", "--port", str(self.port), env={"WTB_SERVER_TOKEN": TOKEN})
+    def start(self, env: Mapping[str, str] | None = None) -> None:
+        given = {**(env or {}), "WTB_SERVER_TOKEN": TOKEN}
+        self.running = self.project.start("serve", "--port", str(self.port), env=given)
         self.project.until(self._answers, "the server answers")
 
     def _answers(self) -> bool:

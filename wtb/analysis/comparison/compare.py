@@ -27,7 +27,7 @@ from wtb.authoring.evaluation.evaluators import beyond_scale
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.measure import Measure
 from wtb.core.serialization.plain_json import iso
-from wtb.planning.primary import primary_of
+from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import baselines, queries
 from wtb.store.rows import SweepRow

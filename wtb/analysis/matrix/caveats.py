@@ -10,7 +10,7 @@ import numpy as np
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.paired import holm
 from wtb.core.tree.combinations import in_words
-from wtb.planning.primary import MEASURED_NAMES
+from wtb.planning.metric_names import MEASURED_NAMES
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument

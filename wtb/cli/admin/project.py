@@ -21,8 +21,6 @@ from wtb.operations.inspection import workflows
 from wtb.store import database as databases
 from wtb.store.tables import schema
 
-Published = Annotated[bool, typer.Option("--published", help="What workers publish of it, in place of the code here.")]
-
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder; created if missing.")] = Path(),
@@ -50,7 +48,7 @@ def init(
 
 
 def workflow_list(
-    published: Published = False,
+    published: options.Published = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -71,7 +69,7 @@ def workflow_list(
 
 def workflow_show(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A registered name, or pkg.module:attribute.")],
-    published: Published = False,
+    published: options.Published = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, read_limits, read_pairs, say, shared_context
+from wtb.cli.console import (
+    backend_elsewhere,
+    open_context,
+    prints_to_stderr,
+    read_limits,
+    read_pairs,
+    say,
+    shared_context,
+)
 from wtb.cli.input_files import read_json
 from wtb.cli.output import put_as
 from wtb.cli.run.event_printer import show_events
@@ -16,9 +24,13 @@ from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError, describe
 from wtb.operations.control import state_edits
 from wtb.operations.running import local, preparing, submitting
+from wtb.operations.running.published import start_published
 from wtb.store.read import references
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wtb.core.documents.plan import StartedDocument
     from wtb.core.tree.stored_spec import Limits
     from wtb.planning.prepare import Prepared
 
@@ -59,17 +71,39 @@ def start(
     format: options.Show = options.Format.table,
     output: options.Output = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what nodes do on stderr.")] = False,
+    published: options.Published = False,
 ) -> None:
     """Run one input through a workflow, and show its state.
 
     What its nodes do is shown as they run. It can be paused, resumed with another state, rolled back and forked by the
     id that is shown first. Exits with 0 where it has completed, else 1.
 
+    Through a server, and with --published, workers run it, and its code need not be here.
+
     See also: `wtb run` runs a sweep over many cases.
 
     Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --until retrieve
     """
     run = {name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None}
+    if (backend := backend_elsewhere(published, db, broker)) is not None:
+        texts = set or []
+        submitted = backend.call(
+            start_published,
+            workflow,
+            _input(input, texts),
+            variants=read_pairs("--variant", variants),
+            from_node=from_node,
+            breakpoints=breakpoints or (),
+            until=until,
+            mode=mode,
+            approval=approval,
+            project=project,
+            session=session,
+            limits=read_limits(limits),
+            written=state_edits.as_written(texts),
+        )
+        _put(submitted, format, output)
+        return
     keys: _Keys = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
     prepared = _prepared(workflow, input, set or [], read_pairs("--variant", variants), from_node, keys)
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before there is a database
@@ -82,12 +116,17 @@ def start(
         return
     with prints_to_stderr():
         submitted = submitting.submit(where, prepared, anyway=True, breakpoints=breakpoints or (), until=until)
+    _put(submitted, format, output)
+
+
+def _put(submitted: submitting.Submitted, format: options.Format, output: Path | None) -> None:
     if submitted.problem is not None:
         say(f"{submitted.problem}; it starts when the broker is back")
     elif not submitted.workers:
         say("it starts when there is a worker: wtb worker")
     say(f"look at it with: wtb status {submitted.sweep}")
-    put_as({"id": submitted.sweep, "submitted": True}, submitted.sweep, format, output)
+    started: StartedDocument = {"id": submitted.sweep, "submitted": True}
+    put_as(started, submitted.sweep, format, output)
 
 
 class _Keys(TypedDict):
@@ -107,9 +146,7 @@ def _prepared(
     from_node: str | None,
     keys: _Keys,
 ) -> Prepared:
-    state = _read(input)
-    if changes := state_edits.parse_changes(texts):
-        state = {**_by_key(state, input), **changes}
+    state = _input(input, texts)
     with prints_to_stderr():
         return preparing.prepare_single(
             workflow,
@@ -120,6 +157,14 @@ def _prepared(
             written=state_edits.as_written(texts),
             **keys,
         )
+
+
+def _input(input: str | None, texts: list[str]) -> Any:
+    """The input of a file, with what options change of it. Raises InputError."""
+    state = _read(input)
+    if changes := state_edits.parse_changes(texts):
+        state = {**_by_key(state, input), **changes}
+    return state
 
 
 def _read(file: str | None) -> Any:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import prints_to_stderr, put, say, shared_context
+from wtb.cli.console import backend_elsewhere, prints_to_stderr, put, say, shared_context
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting
+from wtb.operations.running.published import submit_published, sweep_to_send
 
 if TYPE_CHECKING:
     from wtb.core.documents.plan import SubmittedDocument
@@ -50,18 +51,36 @@ def submit(
     format: ResultFormat = options.MatrixFormat.table,
     output: options.Output = None,
     quiet: options.Quiet = False,
+    published: options.Published = False,
 ) -> None:
     """Give a sweep to the workers, and print its id.
 
     It is submitted whole or not at all, after the checks of `wtb run`. A broker that is down holds up the
     start, not the submission.
 
+    Through a server, and with --published, its code need not be here: it is checked against what workers publish.
+
     See also: `wtb watch` shows how it goes on; `wtb matrix`, what it found.
 
     Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json
     """
     check_format(format, wait)
-    prepared = prepare(file, only(limit, case, choices, final), max_cells, session)
+    part = only(limit, case, choices, final)
+    if (backend := backend_elsewhere(published, db, broker, wait=wait)) is not None:
+        submitted = backend.call(
+            submit_published,
+            sweep_to_send(file),
+            part=part,
+            max_cells=max_cells,
+            session=session,
+            priority=priority,
+            anyway=anyway,
+            breakpoints=breakpoints or (),
+            until=until,
+        )
+        _put(submitted, format, output)
+        return
+    prepared = prepare(file, part, max_cells, session)
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before a database is asked
     context = shared_context(db, broker)
     silent = replace(context, report=lambda _: None) if quiet else context
@@ -69,14 +88,23 @@ def submit(
         submitted = submitting.submit(
             silent, prepared, priority=priority, anyway=anyway, breakpoints=breakpoints or (), until=until
         )
+    if wait:
+        _say_when_it_starts(submitted)
+        watch.wait_and_present(context, submitted.sweep, format, output, quiet)
+    else:
+        _put(submitted, format, output)
+
+
+def _say_when_it_starts(submitted: submitting.Submitted) -> None:
     if submitted.problem is not None:
         say(f"{submitted.problem}; the sweep is accepted, and starts when the broker is back")
     elif not submitted.workers:
         say("it starts when there is a worker")
-    if wait:
-        watch.wait_and_present(context, submitted.sweep, format, output, quiet)
-    else:
-        put_id(submitted.sweep, submitted.name, submitted.cells, submitted.workers, submitted.started, format, output)
+
+
+def _put(submitted: submitting.Submitted, format: options.MatrixFormat, output: Path | None) -> None:
+    _say_when_it_starts(submitted)
+    put_id(submitted.sweep, submitted.name, submitted.cells, submitted.workers, submitted.started, format, output)
 
 
 def check_format(format: options.MatrixFormat, wait: bool) -> None:

@@ -9,11 +9,22 @@ import typer
 
 from wtb.analysis import gates
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, put, put_json, read_choices, render_matrix, say, width
+from wtb.cli.console import (
+    backend_elsewhere,
+    open_context,
+    prints_to_stderr,
+    put,
+    put_json,
+    read_choices,
+    render_matrix,
+    say,
+    width,
+)
 from wtb.cli.progress import progress_display
 from wtb.core.stop import INTERRUPTED
 from wtb.execution.runtime import budgets
 from wtb.operations.running import local, preparing
+from wtb.operations.running.published import plan_published, sweep_to_send
 from wtb.planning import prepare as sweeps
 
 if TYPE_CHECKING:
@@ -38,10 +49,13 @@ def plan(
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
+    published: options.Published = False,
 ) -> None:
     """Show what a sweep would run, before anything runs.
 
     It counts combinations, cells, node runs and what sharing saves, and says of each margin how many cases it takes.
+
+    Through a server, and with --published, its code need not be here: it is checked against what workers publish.
 
     --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
 
@@ -50,9 +64,15 @@ def plan(
     from wtb.display.text import plan as text
     from wtb.operations.running import planning
 
-    prepared = prepare(file, only(limit, case, choices, final), max_cells, session)
-    with prints_to_stderr(), progress_display(quiet=False) as show:
-        planned = planning.plan(open_context(db, prepare=False), prepared, pilot=pilot, progress=show)
+    part = only(limit, case, choices, final)
+    if (backend := backend_elsewhere(published, db, pilot=pilot)) is not None:
+        keys = sweep_to_send(file)
+        document = backend.call(plan_published, keys, part=part, max_cells=max_cells, session=session)
+        planned = planning.Planned(document)
+    else:
+        prepared = prepare(file, part, max_cells, session)
+        with prints_to_stderr(), progress_display(quiet=False) as show:
+            planned = planning.plan(open_context(db, prepare=False), prepared, pilot=pilot, progress=show)
     document = planned.document
     if format is options.Format.json:
         put_json(document, output)

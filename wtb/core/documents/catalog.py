@@ -55,6 +55,7 @@ DOCUMENTS: dict[str, Document] = {
     "plan": Document(plan.PlanDocument, ("plan",)),
     "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
     "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),
+    "started": Document(plan.StartedDocument, ("start",)),
     "schedules": Document(administration.SchedulesDocument, ("schedule list",)),
     "schedule": Document(administration.OneScheduleDocument, ("schedule show",)),
     "fired": Document(administration.FiredDocument, ("schedule run-now",)),

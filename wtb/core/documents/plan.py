@@ -99,3 +99,10 @@ class SubmittedDocument(TypedDict):
     cells: int
     started: bool
     workers: int
+
+
+class StartedDocument(TypedDict):
+    """A single input that was given to workers: its execution is found by `id`."""
+
+    id: str
+    submitted: bool

@@ -119,7 +119,10 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
         found = route.present(function(context.acting_as(identity, route.needs, origin), **arguments))
         if isinstance(found, Lines):
             return StreamingResponse(found.pieces, media_type=found.media_type)
-        return Response(as_json(found), media_type="application/json")
+        if route.location is None:
+            return Response(as_json(found), media_type="application/json")
+        made = {"Location": PREFIX + route.location.format_map(found)}
+        return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
 
     hints = get_type_hints(function)
     given = [one for name, one in arguments_of(function).items() if name not in route.left_out]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from wtb.core.documents.events import EventDocument
@@ -12,6 +12,7 @@ from wtb.display.views.progress import Watch
 from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
 from wtb.operations.registry import OPERATIONS, Operation, Permission
+from wtb.operations.running.submitting import Submitted
 
 PREFIX = "/api/v1"
 SIGN_IN = "/sign-in"
@@ -40,6 +41,7 @@ class Route:
         present: Makes the document of what the operation returns; by default that is one.
         left_out: Arguments of the operation that a request cannot give.
         preview: What the operation would do is asked, and nothing is done.
+        location: Where what it made is found, below `PREFIX`, with fields of its document in braces.
     """
 
     method: str
@@ -48,6 +50,7 @@ class Route:
     present: Callable[[Any], Any] = _as_it_is
     left_out: frozenset[str] = frozenset()
     preview: bool = False
+    location: str | None = None
 
     @property
     def operation(self) -> Operation:
@@ -99,6 +102,10 @@ def _questions(found: Questions) -> Any:
     }
 
 
+def _submitted(found: Submitted) -> Mapping[str, Any]:
+    return {**asdict(found), "started": found.started}
+
+
 def _watched(found: Watch) -> Any:
     return found.look()
 
@@ -116,7 +123,10 @@ _FOLLOWING = frozenset({"follow", "interval_s"})
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/workflows", "workflow list --published"),
     Route("GET", "/workflows/{name}", "workflow show --published"),
+    Route("POST", "/plans", "plan --published"),
     Route("GET", "/sweeps", "list", _under("sweeps")),
+    Route("POST", "/sweeps", "submit --published", _submitted, location="/sweeps/{sweep}"),
+    Route("POST", "/executions", "start --published", _submitted, location="/executions/{sweep}"),
     *_both("GET", "", "show"),
     *_both("GET", "/status", "status"),
     *_both("GET", "/series", "series"),

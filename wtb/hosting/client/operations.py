@@ -18,6 +18,7 @@ from wtb.operations.results.comparing import compare
 from wtb.operations.results.costs import costs
 from wtb.operations.results.matrix import matrix, report
 from wtb.operations.results.series import series
+from wtb.operations.running.published import plan_published, start_published, submit_published
 from wtb.operations.schedules.history import history as schedule_history
 from wtb.operations.schedules.schedules import list_schedules, pause_schedule, resume_schedule, show_schedule
 
@@ -27,6 +28,9 @@ class Operations:
 
     published = method(list_published)
     published_workflow = method(show_published)
+    plan_published = method(plan_published)
+    submit_published = method(submit_published)
+    start_published = method(start_published)
     sweeps = method(list_sweeps)
     status = method(status)
     show = method(show)
@@ -63,6 +67,9 @@ class AsyncOperations:
 
     published = async_method(list_published)
     published_workflow = async_method(show_published)
+    plan_published = async_method(plan_published)
+    submit_published = async_method(submit_published)
+    start_published = async_method(start_published)
     sweeps = async_method(list_sweeps)
     status = async_method(status)
     show = async_method(show)

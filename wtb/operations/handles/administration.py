@@ -22,7 +22,6 @@ from wtb.core.documents.administration import (
 )
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.storage.backups import BackupDocument, RestoredDocument
-from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.operations.administration import access as access_operations
 from wtb.operations.administration import audit as audit_operations
 from wtb.operations.administration import budgets as budget_operations
@@ -38,7 +37,6 @@ from wtb.operations.backup.restore import restore
 from wtb.operations.context import Context
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.housekeeping.garbage_collection import Collected, collect
-from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.store.limits.sessions import Quota
 
 
@@ -260,27 +258,6 @@ class Administration:
             Its document.
         """
         return token_operations.revoke_token(self._context, name)
-
-    @documented_by(list_published)
-    def published(self) -> PublicationsDocument:
-        """List the workflows and evaluators that workers publish.
-
-        Returns:
-            A document for each, by name.
-        """
-        return list_published(self._context)
-
-    @documented_by(show_published)
-    def published_workflow(self, name: str) -> PublishedWorkflowDocument:
-        """Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.
-
-        Args:
-            name: Its registered name.
-
-        Returns:
-            Its document.
-        """
-        return show_published(self._context, name)
 
     def audit(
         self,

@@ -23,6 +23,7 @@ from wtb.operations.execution import start
 from wtb.operations.handles.administration import Administration
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
+from wtb.operations.handles.published import Published
 from wtb.operations.handles.question import QuestionHandle
 from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
 from wtb.operations.handles.schedules import Schedules
@@ -46,7 +47,7 @@ from wtb.store.read import queries
 from wtb.store.read.references import find_one
 
 
-class Bench(Administration, Schedules):
+class Bench(Administration, Published, Schedules):
     """An open database with its sweeps, executions and questions. `wtb.open` returns it; threads may share it.
 
     Example:

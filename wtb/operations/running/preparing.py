@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.code.import_paths import is_importable
-from wtb.authoring.code.resolve import workflow_at
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Slots
@@ -19,6 +18,7 @@ from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import CaseSource
 from wtb.planning.checks import check_pool
 from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
+from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
 from wtb.store.rows import SweepRow
 
@@ -76,6 +76,7 @@ def prepare_single(
     from_node: str | None = None,
     source: str = "input",
     written: Mapping[str, str] | None = None,
+    code: Code = IMPORTED,
     **keys: Any,
 ) -> Prepared:
     """Prepare one input for a workflow: a sweep of one cell, checked and ready to be submitted.
@@ -88,6 +89,7 @@ def prepare_single(
         from_node: The node to start at, with the input as the state.
         source: What messages call the input.
         written: Values of it that were typed as text; they are read as the types of their keys.
+        code: Where the workflow comes from, if it is not given.
         **keys: Other keys of a sweep file, such as `project`, `limits` and `run`.
 
     Returns:
@@ -103,7 +105,7 @@ def prepare_single(
     if written:
         bare = workflow
         if isinstance(bare, str):
-            bare = workflow_at(bare, lambda text: spec.located.problem(("workflow",), text))
+            bare = code.workflow(bare, lambda text: spec.located.problem(("workflow",), text))
         state |= coerce_values(bare.schema, {name: state[name] for name in written}, written)
     case = {"id": "input", "input": state}
     prepared = prepare(
@@ -111,6 +113,7 @@ def prepare_single(
         workflow=workflow if isinstance(workflow, Workflow) else None,
         source=CaseSource(source, spec.folder, lambda: iter([(source, case)])),
         starts_at=from_node,
+        code=code,
     )
     named = prepared.bound.spec.model_copy(update={"sweep": prepared.bound.workflow.name})
     return replace(prepared, bound=replace(prepared.bound, spec=named))

@@ -1,0 +1,122 @@
+"""The part of `Bench` that is about workflows of workers: what they publish, planned and submitted without its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wtb.core.documents.plan import PlanDocument
+from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
+from wtb.operations.context import Context
+from wtb.operations.handles.documentation import documented_by
+from wtb.operations.inspection.workflows import list_published, show_published
+from wtb.operations.running import published as operations
+from wtb.operations.running.submitting import Submitted
+from wtb.planning.prepare import Only
+
+
+class Published:
+    """Workflows that workers publish."""
+
+    _context: Context
+
+    @documented_by(list_published)
+    def published(self) -> PublicationsDocument:
+        """List the workflows and evaluators that workers publish.
+
+        Returns:
+            A document for each, by name.
+        """
+        return list_published(self._context)
+
+    @documented_by(show_published)
+    def published_workflow(self, name: str) -> PublishedWorkflowDocument:
+        """Show what workers publish of a workflow.
+
+        Args:
+            name: Its registered name.
+
+        Returns:
+            The document, with its graph, variants, parameters and fingerprints.
+        """
+        return show_published(self._context, name)
+
+    @documented_by(operations.plan_published)
+    def plan_published(
+        self,
+        keys: Mapping[str, Any],
+        *,
+        part: Only | None = None,
+        max_cells: int | None = None,
+        session: str | None = None,
+    ) -> PlanDocument:
+        """Tell what a sweep would run, by what workers publish of its workflow."""
+        return operations.plan_published(self._context, keys, part=part, max_cells=max_cells, session=session)
+
+    @documented_by(operations.submit_published)
+    def submit_published(
+        self,
+        keys: Mapping[str, Any],
+        *,
+        part: Only | None = None,
+        max_cells: int | None = None,
+        session: str | None = None,
+        priority: int | None = None,
+        anyway: bool = False,
+        breakpoints: Sequence[str] = (),
+        until: str | None = None,
+    ) -> Submitted:
+        """Give a sweep of a workflow that workers publish to them, whole or not at all.
+
+        Returns:
+            Its id, by which `sweep` finds it, and whether it starts at once.
+        """
+        return operations.submit_published(
+            self._context,
+            keys,
+            part=part,
+            max_cells=max_cells,
+            session=session,
+            priority=priority,
+            anyway=anyway,
+            breakpoints=breakpoints,
+            until=until,
+        )
+
+    @documented_by(operations.start_published)
+    def start_published(
+        self,
+        workflow: str,
+        input: Any,
+        *,
+        variants: Mapping[str, str] | None = None,
+        from_node: str | None = None,
+        breakpoints: Sequence[str] = (),
+        until: str | None = None,
+        mode: str | None = None,
+        approval: str | Mapping[str, str] | None = None,
+        project: str | None = None,
+        session: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        written: Mapping[str, str] | None = None,
+    ) -> Submitted:
+        """Give one input for a workflow that workers publish to them.
+
+        Returns:
+            Its id, by which `execution` finds it, and whether it starts at once.
+        """
+        return operations.start_published(
+            self._context,
+            workflow,
+            input,
+            variants=variants,
+            from_node=from_node,
+            breakpoints=breakpoints,
+            until=until,
+            mode=mode,
+            approval=approval,
+            project=project,
+            session=session,
+            limits=limits,
+            written=written,
+        )

@@ -1,0 +1,212 @@
+"""Planning and submitting what is sent from elsewhere, with the code as workers publish it.
+
+Nothing of it is imported or read here: neither code nor files, programs or environment of this machine are of those who
+send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from wtb.config.yaml_reader import read
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Count, Number
+from wtb.core.documents.plan import PlanDocument
+from wtb.core.errors import InputError
+from wtb.operations.auditing import audited
+from wtb.operations.context import Context
+from wtb.operations.running.planning import plan
+from wtb.operations.running.preparing import prepare_single, with_options
+from wtb.operations.running.submitting import Submitted, submit
+from wtb.planning.cases import Case, read_cases
+from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare
+from wtb.planning.publishing import PublishedCode
+from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
+
+_WEB = ("http", "https")
+
+
+def sweep_to_send(file: Path) -> dict[str, Any]:
+    """Read a sweep file, with its cases, as it is sent to where it is planned or submitted.
+
+    Args:
+        file: The sweep file.
+
+    Returns:
+        Its keys, with its cases as a list.
+
+    Raises:
+        InputError: If something is wrong with it, or with the file of its cases.
+    """
+    document = read(file)
+    spec = spec_of(document)
+    keys = {"sweep": spec.sweep, **document.data}
+    if isinstance(spec.cases, str):
+        source = read_cases(spec.cases, spec.folder, spec.located)
+        source.check()
+        keys["cases"] = [_case_to_send(case) for case in source]
+    return keys
+
+
+def _case_to_send(case: Case) -> dict[str, Any]:
+    found = {"id": case.id, "input": case.input, "expected": case.expected, "tags": case.tags, "cluster": case.cluster}
+    return found | {"files": {name: str(path) for name, path in case.files.items()}}
+
+
+@checked
+def plan_published(
+    context: Context,
+    keys: Mapping[str, Any],
+    *,
+    part: Only | None = None,
+    max_cells: Count | None = None,
+    session: str | None = None,
+) -> PlanDocument:
+    """Tell what a sweep would run, by what workers publish of its workflow.
+
+    Args:
+        context: Where; its database has what is published.
+        keys: The sweep, by the keys of a sweep file: its workflow is one that workers publish, its cases are a list.
+        part: The part of it; None for all.
+        max_cells: How many cells it may have, in place of the cap.
+        session: In place of its own.
+
+    Returns:
+        Combinations, cases, cells, and node runs as [low, high] by node; how many cases each margin takes.
+
+    Raises:
+        InputError: With everything that is wrong, or that cannot be sent.
+        ConflictError: If its session takes no new sweeps.
+    """
+    return plan(context, _prepared(context, keys, part, max_cells, session)).document
+
+
+@checked
+@audited
+def submit_published(
+    context: Context,
+    keys: Mapping[str, Any],
+    *,
+    part: Only | None = None,
+    max_cells: Count | None = None,
+    session: str | None = None,
+    priority: Annotated[int, Number(-1_000, 1_000, whole=True)] | None = None,
+    anyway: bool = False,
+    breakpoints: Sequence[str] = (),
+    until: str | None = None,
+) -> Submitted:
+    """Give a sweep of a workflow that workers publish to them, whole or not at all.
+
+    Args:
+        context: Where; its database has what is published.
+        keys: The sweep, by the keys of a sweep file: its workflow is one that workers publish, its cases are a list.
+        part: The part of it; None for all.
+        max_cells: How many cells it may have, in place of the cap.
+        session: In place of its own.
+        priority: Higher ones run first; None for its own.
+        anyway: Also where no worker is there to run it, or no broker is named.
+        breakpoints: Where it pauses: `[before|after] NODE [if CONDITION]`.
+        until: A node to pause after.
+
+    Returns:
+        Its id, and whether it starts at once.
+
+    Raises:
+        InputError: With everything that is wrong, or that cannot be sent.
+        BrokerError: If no worker takes from one of its queues, or no broker is named; nothing was submitted.
+        ConflictError: If its session takes no new sweeps.
+    """
+    prepared = _prepared(context, keys, part, max_cells, session)
+    return submit(context, prepared, priority=priority, anyway=anyway, breakpoints=breakpoints, until=until)
+
+
+@checked
+@audited
+def start_published(
+    context: Context,
+    workflow: str,
+    input: Any,
+    *,
+    variants: Mapping[str, str] | None = None,
+    from_node: str | None = None,
+    breakpoints: Sequence[str] = (),
+    until: str | None = None,
+    mode: str | None = None,
+    approval: str | Mapping[str, str] | None = None,
+    project: str | None = None,
+    session: str | None = None,
+    limits: Mapping[str, Any] | None = None,
+    written: Mapping[str, str] | None = None,
+) -> Submitted:
+    """Give one input for a workflow that workers publish to them.
+
+    Args:
+        context: Where; its database has what is published.
+        workflow: Its registered name.
+        input: Values by key of the state, or the state itself if that is a single value.
+        variants: Variant by node, if it is not the default.
+        from_node: The node to start at, with the input as the state.
+        breakpoints: Where it pauses: `[before|after] NODE [if CONDITION]`.
+        until: A node to pause after.
+        mode: `interactive` (people answer in place of models; the default) or `autonomous`.
+        approval: When people are asked to let it go on.
+        project: Its project.
+        session: Its session, in place of the one of the context.
+        limits: As in a sweep file.
+        written: Values of the input that were typed as text; they are read as the types of their keys.
+
+    Returns:
+        Its id, and whether it starts at once.
+
+    Raises:
+        InputError: With everything that is wrong.
+        BrokerError: If no broker is named; nothing was submitted.
+    """
+    prepared = prepare_single(
+        workflow,
+        input,
+        variants=variants,
+        from_node=from_node,
+        written=written,
+        code=PublishedCode(context.database),
+        run={name: value for name, value in (("mode", mode), ("approval", approval)) if value is not None},
+        project=project,
+        session=session or context.session,
+        limits=dict(limits or {}),
+    )
+    return submit(context, prepared, anyway=True, breakpoints=breakpoints, until=until)
+
+
+def _prepared(
+    context: Context, keys: Mapping[str, Any], part: Only | None, max_cells: int | None, session: str | None
+) -> Prepared:
+    """Check a sweep that was sent. Raises InputError."""
+    spec = with_options(parse_spec(dict(keys)), session=session or context.session)
+    if problems := list(_of_this_machine(spec)):
+        raise InputError(*problems, argument="keys")
+    most = MAX_CELLS if max_cells is None else max_cells
+    return prepare(spec, only=part, max_cells=most, code=PublishedCode(context.database))
+
+
+def _of_this_machine(spec: SweepSpec) -> Iterator[str]:
+    """Yield what names something of the machine that it was sent to."""
+
+    def problem(*place: str | int, text: str) -> str:
+        return spec.located.problem(place, text)
+
+    if isinstance(spec.cases, str):
+        yield problem("cases", text=f"{spec.cases!r} names a file or code, and nothing is read here; send the cases")
+    elif any(isinstance(case, Mapping) and case.get("files") for case in spec.cases):
+        yield problem("cases", text="a case names files, and nothing is read here; put what they hold into its input")
+    if spec.files_from:
+        yield problem("files_from", text="it names folders, and nothing is read here")
+    if spec.run.env is not None:
+        yield problem("run", "env", text="which variables nodes get is set where the workers run")
+    for number, target in enumerate(spec.notify):
+        if urlsplit(target.to).scheme not in _WEB:
+            yield problem("notify", number, text="it is a command, and none is run here; expected a URL")
+        elif target.allow_private:
+            yield problem("notify", number, text="it allows private addresses; from elsewhere only public ones are")
