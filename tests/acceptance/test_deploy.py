@@ -34,10 +34,11 @@ from tests.support.project import Outcome, Project, Running
 from wtb.config.run_options import Run
 from wtb.hosting.servers.binaries import find_binaries
 from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.postgres import PostgresServer, role_url
 from wtb.hosting.servers.processes import NOBODY, as_server, free_port, is_root
 from wtb.hosting.servers.valkey import ValkeyServer, find_binary
 from wtb.store.database import Database
+from wtb.store.tables.walls import SERVER, WORKER
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -47,6 +48,8 @@ SERVERS = ("postgres", "redis")
 SECRETS = {
     "POSTGRES_PASSWORD": "f7g8",
     "WTB_DATABASE_PASSWORD": "a1b2",
+    "WTB_WORKER_PASSWORD": "h9i0",
+    "WTB_SERVER_PASSWORD": "j1k2",
     "REDIS_PASSWORD": "c3d4",
     "WTB_FLOWER_AUTH": "ann:e5f6",
 }
@@ -186,7 +189,8 @@ def test_a_machine_with_workers_only_starts_nothing_else() -> None:
         assert there[name]["depends_on"] is None
         given = there[name]["environment"]
         assert given.keys() == STACK[name]["environment"].keys()
-        assert given["WTB_DATABASE_URL"] == "postgresql://wtb:a1b2@10.0.0.1:5432/wtb"
+        role = "wtb_worker:h9i0" if name == "worker" else "wtb:a1b2"
+        assert given["WTB_DATABASE_URL"] == f"postgresql://{role}@10.0.0.1:5432/wtb"
         assert given["WTB_BROKER_URL"] == "redis://:c3d4@10.0.0.1:6379/0"
 
 
@@ -380,7 +384,7 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
             for user, statement in upgrade_of_the_role():
                 with connect(server.format(user, "postgres")) as connection:
                     connection.execute(statement)
-        env = {**os.environ, "WTB_DATABASE_PASSWORD": "a1b2"}
+        env = {**os.environ, **SECRETS}
         for _ in range(2):  # it may be run again
             script = [tool, "--no-psqlrc", f"--file={DEPLOY / 'role.sql'}", server.format("postgres", "postgres")]
             done = subprocess.run(script, env=env, capture_output=True, text=True)
@@ -390,8 +394,12 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
             assert ("wtb",) not in found
             owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'wtb'"
             assert connection.execute(owner).fetchone() == ("wtb",)
-        Database(server.format("wtb", "wtb")).prepare()
+        Database(server.format("wtb", "wtb")).upgrade()  # what `migrate` does
+        for role in (WORKER, SERVER):
+            Database(server.format(role, "wtb")).prepare()
         with connect(server.format("wtb", "wtb")) as connection:
+            policies = connection.execute("SELECT DISTINCT policyname FROM pg_policies").fetchall()
+            assert {name for (name,) in policies} == {"owner", "worker", "server"}
             foreign = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relowner <> "
             assert connection.execute(f"{foreign} 'wtb'::regrole").fetchall() == []
 
@@ -455,16 +463,24 @@ class Containers:
     def __init__(self, folder: Path, database_url: str, broker_url: str) -> None:
         self.project = Project(folder / "project")
         self.flower_port = str(free_port())
-        self._servers = {"WTB_DATABASE_URL": database_url, "WTB_BROKER_URL": broker_url}
+        self._database_url, self._broker_url = database_url, broker_url
         self._files = folder / "files"
         self._files.mkdir()
         shutil.copytree(ROOT / "wtb" / "cli" / "templates" / "init", self.project.folder, dirs_exist_ok=True)
 
     def environment(self, name: str) -> dict[str, str]:
         given = STACK[name]["environment"]
-        assert given["WTB_DATABASE_URL"] == "postgresql://wtb:a1b2@postgres:5432/wtb"
+        works = name in ("worker", "scheduler")
+        role = "wtb_worker:h9i0" if works else "wtb:a1b2"
+        assert given["WTB_DATABASE_URL"] == f"postgresql://{role}@postgres:5432/wtb"
         assert given["WTB_BROKER_URL"] == "redis://:c3d4@redis:6379/0"
-        here = {**self._servers, "WTB_FILES": str(self._files), "WTB_FLOWER_PORT": self.flower_port}
+        url = role_url(self._database_url, WORKER) if works else self._database_url
+        here = {
+            "WTB_DATABASE_URL": url,
+            "WTB_BROKER_URL": self._broker_url,
+            "WTB_FILES": str(self._files),
+            "WTB_FLOWER_PORT": self.flower_port,
+        }
         return self.project.environment({**given, **here})
 
     def command(self, name: str) -> list[str]:

@@ -219,7 +219,7 @@ def lists() -> list[str]:
 
 
 def rows_of(database: Database) -> dict[str, list[str]]:
-    """All that a database holds, but which tokens were used and what was tallied."""
+    """All that a database holds, but for the audit log, which has what was refused, too."""
     with database.read() as connection:
-        tables = [name for name in sa.inspect(connection).get_table_names() if name != "alembic_version"]
+        tables = [name for name in sa.inspect(connection).get_table_names() if name not in ("alembic_version", "audit")]
         return {name: sorted(map(str, connection.execute(sa.text(f'SELECT * FROM "{name}"')))) for name in tables}

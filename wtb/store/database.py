@@ -27,6 +27,7 @@ from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
 from wtb.store.log import adopt_log, is_of_another_server
 from wtb.store.tables.schema import REVISION, metadata, now, projects, sessions
+from wtb.store.tables.walls import SERVER, build_walls, projects_setting
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -134,6 +135,7 @@ class Database:
             connection = connection.execution_options(wtb_write=True, wtb_scope=self.scope)
             with connection.begin():
                 self._give_time(connection, long)
+                self._limit(connection)
                 yield connection
                 joined = self._joined()
                 if joined is not None:
@@ -171,6 +173,7 @@ class Database:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 self._give_time(connection, long)
+                self._limit(connection)
                 yield connection
 
     def rows(self, query: sa.Executable, *, long: bool = False) -> list[Row]:
@@ -225,6 +228,12 @@ class Database:
         if long and not self.is_sqlite:
             for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
                 connection.exec_driver_sql(f"SET LOCAL {setting} = 0")
+
+    def _limit(self, connection: sa.Connection) -> None:
+        """Say for which projects this transaction is, where policies of PostgreSQL ask for it."""
+        if not self.is_sqlite and (self.scope.projects is not None or self.url.username == SERVER):
+            setting = projects_setting(self.scope.projects)
+            connection.exec_driver_sql("SELECT set_config('wtb.projects', %s, true)", (setting,))
 
     @contextmanager
     def reached(self) -> Iterator[None]:
@@ -308,6 +317,7 @@ class Database:
                 connection.exec_driver_sql(statement)
             connection.execute(sa.text(_VERSION_TABLE))
             connection.execute(sa.text("INSERT INTO alembic_version VALUES (:r)"), {"r": REVISION})
+            build_walls(connection)
             connection.execute(projects.insert().values(name=DEFAULT_PROJECT, created_by="WTB"))
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
 
@@ -334,6 +344,7 @@ class Database:
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")
+                build_walls(connection)
             except CommandError as error:
                 raise InputError(
                     f"database {self.shown_url} is of version {before}, which this WTB does not know: use a newer WTB"

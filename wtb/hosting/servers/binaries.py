@@ -33,11 +33,11 @@ class Binaries:
         if made.returncode:
             raise StoreError(f"initdb failed in {data}:\n{(made.stdout + made.stderr).strip()}")
 
-    def execute(self, data: Path, database: str, statements: Sequence[str], *, secret: str | None = None) -> None:
+    def execute(self, data: Path, database: str, statements: Sequence[str], *, secrets: Sequence[str] = ()) -> None:
         """Execute statements as the superuser, in a cluster that no server runs on. Raises StoreError at the first
         that fails.
 
-        secret: what no message may show.
+        secrets: what no message may show.
         """
         lines = "".join(f"{' '.join(statement.split())}\n" for statement in statements)
         with reachable(data) as (path, inherited):
@@ -46,7 +46,9 @@ class Binaries:
                 command, input=lines, capture_output=True, text=True, pass_fds=inherited, **as_server()
             )
         if done.returncode:
-            output = done.stderr if secret is None else done.stderr.replace(secret, "**")
+            output = done.stderr
+            for secret in secrets:
+                output = output.replace(secret, "**")
             raise StoreError(f"PostgreSQL could not be set up in {data}:\n{output.strip()}")
 
 

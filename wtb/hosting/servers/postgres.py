@@ -4,8 +4,8 @@
         create_engine(server.url)
 
 The directory holds `data/`, `postgres.log` and `password` (0600). The server listens on 127.0.0.1 only, has no
-Unix socket and lets in one role, `wtb`, which is no superuser, with that password. For root it runs as an unprivileged
-user. POSIX systems only.
+Unix socket and lets in three roles, none of them a superuser: the owner `wtb`, with that password, `wtb_worker` and
+`wtb_server`. For root it runs as an unprivileged user. POSIX systems only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from sqlalchemy import make_url
 
 from wtb.core.errors import StoreError
 from wtb.hosting.servers import roles
@@ -27,6 +28,13 @@ from wtb.hosting.servers.databases import connect, create_database
 from wtb.hosting.servers.logs import Line
 from wtb.hosting.servers.processes import HOST, NOBODY, is_root, reachable
 from wtb.hosting.servers.server import Command, Server
+
+
+def role_url(url: str, role: str) -> str:
+    """Return the URL of a database of such a server for another role, from that of the owner."""
+    parts = make_url(url)
+    password = roles.password_of(role, str(parts.password))
+    return parts.set(username=role, password=password).render_as_string(hide_password=False)
 
 
 class PostgresServer(Server):
@@ -67,6 +75,10 @@ class PostgresServer(Server):
 
     def url_of(self, port: int, password: str) -> str:
         return f"postgresql+psycopg://{roles.ROLE}:{password}@{HOST}:{port}/{roles.ROLE}"
+
+    def url_as(self, role: str) -> str:
+        """Return its URL for another role of its, password included; see `wtb.store.tables.walls`."""
+        return role_url(self.url, role)
 
     def create_database(self, name: str) -> str:
         """Make the empty database `name`, where the role may. Returns its URL."""

@@ -27,11 +27,12 @@ from wtb.hosting.servers import binaries, valkey
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.flower import flower_auth
 from wtb.hosting.servers.logs import Line
-from wtb.hosting.servers.postgres import PostgresServer
+from wtb.hosting.servers.postgres import PostgresServer, role_url
 from wtb.hosting.servers.processes import HOST, free_port, is_free, locked
 from wtb.hosting.servers.program import Program
 from wtb.hosting.servers.valkey import ValkeyServer
 from wtb.hosting.stack.supervisor import Requests, Supervisor
+from wtb.store.tables.walls import SERVER, WORKER
 
 READY_S = 90.0  # the first time includes making a database
 # The worker finishes its nodes within its own grace.
@@ -176,7 +177,7 @@ def _flower_program(folder: Path, flower: Flower, broker: str, line: Line) -> Pr
 def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> Iterator[Program]:
     """The programs that run beside the servers: a worker, a scheduler, and the API if it is asked for."""
     make = partial(_program, folder=folder, line=line)
-    credentials = {DATABASE_URL: stack.database_url, BROKER_URL: stack.broker_url}
+    credentials = {DATABASE_URL: role_url(stack.database_url, WORKER), BROKER_URL: stack.broker_url}
     given = {"--concurrency": options.concurrency, "--queues": options.queues}
     arguments = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     started = time.time()  # the clock of the database, too, which is on this machine
@@ -187,7 +188,7 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
         address = urlsplit(stack.api).netloc
         port = address.rpartition(":")[2]
         # Nobody knows that token: whoever asks has one of `wtb token create`.
-        own = {DATABASE_URL: stack.database_url, SERVER_TOKEN: secrets.token_urlsafe(32)}
+        own = {DATABASE_URL: role_url(stack.database_url, SERVER), SERVER_TOKEN: secrets.token_urlsafe(32)}
         check = partial(_listens, int(port))
         yield make("serve", ("--port", port), credentials=own, address=address, check=check)
 

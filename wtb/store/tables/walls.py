@@ -1,0 +1,128 @@
+"""Walls between projects in PostgreSQL: row-level security, whatever a query forgets to ask for.
+
+Three roles, none of them a superuser or one that bypasses row-level security, which is forced on the owner, too:
+
+- the owner of the tables makes and migrates them; a database URL of its means operator;
+- `wtb_worker` runs workers and the scheduler, which work for all projects;
+- `wtb_server` answers requests. Each of its transactions says for which projects (`wtb.projects`), and sees nothing
+  else; one that says nothing sees nothing.
+
+What belongs to a sweep is walled by its sweep and has no column for the project: that would be written with every row
+of the hot path. Policies of the owner and of workers are `true`, which PostgreSQL leaves out of their plans.
+
+Source: the manual of PostgreSQL, "Row Security Policies" and "CREATE POLICY".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import sqlalchemy as sa
+
+WORKER: Final = "wtb_worker"
+SERVER: Final = "wtb_server"
+ALL: Final = "*"  # of projects
+_SEPARATOR = "\x1f"  # in no name of a project, which is printable
+_SETTING = "(SELECT current_setting('wtb.projects', true))"  # as a subquery it is asked for once a statement
+
+
+def projects_setting(projects: frozenset[str] | None) -> str:
+    """Return what a transaction of the server sets `wtb.projects` to; None stands for all projects."""
+    return ALL if projects is None else _SEPARATOR.join(sorted(projects))
+
+
+def _of_project(column: str) -> str:
+    return f"{column} = ANY (string_to_array({_SETTING}, chr({ord(_SEPARATOR)})))"
+
+
+def _of(column: str, owner: str) -> str:
+    """Whose owner is visible, where somebody has few of them: their ids are collected once a statement."""
+    return f"{column} IN (SELECT id FROM {owner})"
+
+
+def _below(table: str, column: str, owner: str) -> str:
+    """Whose owner is visible, where there are many: it is looked up by its key."""
+    return f"EXISTS (SELECT FROM {owner} AS owner WHERE owner.id = {table}.{column})"
+
+
+_OF_SWEEPS = (
+    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "matrices", "metrics"),
+    *("node_runs", "rollbacks", "scores", "tallies", "working"),
+)
+_OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
+
+# By table the condition for rows that they are of a transaction's projects.
+POLICIES: Final[Mapping[str, str]] = {
+    "projects": _of_project("name"),
+    **{table: _of_project("project") for table in ("access", "sessions", "sweeps", "tokens")},
+    **{table: _of("sweep_id", "sweeps") for table in _OF_SWEEPS},
+    **{table: _of("session_id", "sessions") for table in _OF_SESSIONS},
+    "baselines": f"{_of('session_id', 'sessions')} AND {_of('sweep_id', 'sweeps')}",
+    "events": f"{_of('sweep_id', 'sweeps')} OR sweep_id IS NULL AND {_of('session_id', 'sessions')}",
+    "fires": _of("schedule_id", "schedules"),
+    **{table: _below(table, "node_run_id", "node_runs") for table in ("attempts", "calls", "invocations")},
+    "decisions": _below("decisions", "checkpoint_id", "checkpoints"),
+    "awaiting": _below("awaiting", "execution_id", "executions"),
+    "reservations": _below("reservations", "execution_id", "executions"),
+    "budgets": (
+        f"scope = 'project' AND {_of_project('key')}"
+        f" OR scope = 'session' AND {_of('key', 'sessions')}"
+        f" OR scope = 'sweep' AND {_of('key', 'sweeps')}"
+        " OR scope = 'token' AND key IN (SELECT name FROM tokens)"
+    ),
+    "workflows": "id IN (SELECT workflow_id FROM sweeps)",
+}
+# Why other tables have no walls.
+OPEN: Final[Mapping[str, str]] = {
+    "audit": "its rows are one chain, which whoever changes something adds to and only those of all projects read",
+    "values": "values are stored once for all projects, and no operation gives one for its digest alone",
+    "publications": "code is of no project",
+    "users": "people are of no project",
+    "teams": "people are of no project",
+    "members": "people are of no project",
+    "sign_ins": "who asks is found out before it is known for which projects",
+    "runners": "processes work for all projects",
+    "permits": "limits of nodes hold for all projects",
+    "limited_nodes": "limits of nodes hold for all projects",
+    "log_ids": "a sequence",
+}
+_NEW_FIRST = {"workflows"}  # a graph is stored before the sweep that has it
+
+
+def build_walls(connection: sa.Connection) -> None:
+    """Make policies and rights as they have to be now, whatever they were; for the owner of the tables.
+
+    Args:
+        connection: In the transaction that makes or migrates the tables. SQLite has one tenant, and no walls.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    there = connection.scalars(sa.text("SELECT rolname FROM pg_roles WHERE rolname IN (:worker, :server)"), _ROLES)
+    roles = set(there)
+    for table, condition in POLICIES.items():
+        for statement in _statements(table, condition, roles):
+            connection.exec_driver_sql(statement)
+    for role in sorted(roles):
+        for statement in _RIGHTS:
+            connection.exec_driver_sql(statement.format(role=role))
+
+
+_ROLES = {"worker": WORKER, "server": SERVER}
+_RIGHTS = (
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
+    "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
+    "REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {role}",
+)
+
+
+def _statements(table: str, condition: str, roles: set[str]) -> list[str]:
+    made = [f"ALTER TABLE {table} {how} ROW LEVEL SECURITY" for how in ("ENABLE", "FORCE")]
+    made += [f"DROP POLICY IF EXISTS {name} ON {table}" for name in ("owner", "worker", "server")]
+    made.append(f"CREATE POLICY owner ON {table} TO CURRENT_USER USING (true)")
+    if WORKER in roles:
+        made.append(f"CREATE POLICY worker ON {table} TO {WORKER} USING (true)")
+    if SERVER in roles:
+        check = " WITH CHECK (true)" if table in _NEW_FIRST else ""
+        made.append(f"CREATE POLICY server ON {table} TO {SERVER} USING ({_SETTING} = '{ALL}' OR {condition}){check}")
+    return made
