@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Whether a role of the stack does its work in this container: `wtb-health worker|scheduler|flower`. Exits with 0 or 1.
+"""Whether a role of the stack does its work in this container: `wtb-health worker|scheduler|flower|server`.
 
-A worker is asked for in the database, where its heartbeat shows; a scheduler among the processes, Flower over HTTP.
+A worker is asked for in the database, where its heartbeat shows; a scheduler among the processes, Flower and the server
+over HTTP. Exits with 0 or 1.
 """
 
 from __future__ import annotations
@@ -62,7 +63,16 @@ def flower() -> str:
         return f"Flower does not answer: {error}"
 
 
-ROLES: dict[str, Callable[[], str]] = {"worker": worker, "scheduler": scheduler, "flower": flower}
+def server() -> str:
+    """Empty where the server answers, else what is wrong."""
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:8765/api/v1/health", timeout=5):
+            return ""
+    except OSError as error:
+        return f"the server does not answer: {error}"
+
+
+ROLES: dict[str, Callable[[], str]] = {"worker": worker, "scheduler": scheduler, "flower": flower, "server": server}
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [] or sys.argv[1] not in ROLES:

@@ -53,7 +53,12 @@ SECRETS = {
     "REDIS_PASSWORD": "c3d4",
     "WTB_FLOWER_AUTH": "ann:e5f6",
 }
-LAN = {"WTB_LAN_ADDRESS": "10.0.0.1"}
+LAN = {
+    "WTB_LAN_ADDRESS": "10.0.0.1",
+    "WTB_HOST": "bench.example",
+    "WTB_SERVER_TOKEN": "g9h0",
+    "WTB_OIDC_SECRET": "i1j2",
+}
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?:(:-|:\?)([^}]*))?\}")
 _SECONDS = {"s": 1, "m": 60}
@@ -194,6 +199,24 @@ def test_a_machine_with_workers_only_starts_nothing_else() -> None:
         assert given["WTB_BROKER_URL"] == "redis://:c3d4@10.0.0.1:6379/0"
 
 
+def test_the_server_is_reached_through_the_proxy_alone_and_believes_nobody_else() -> None:
+    served = read(DEPLOY / "compose.serve.yaml", SECRETS | LAN)
+    server, caddy = served["services"]["server"], served["services"]["caddy"]
+    assert "ports" not in server
+    address = caddy["networks"]["front"]["ipv4_address"]
+    assert [one for one in server["command"] if one.startswith("--proxy")] == [f"--proxy={address}"]
+    assert "--allow=bench.example" in server["command"]
+    assert server["networks"] == ["servers", "front"]
+    assert "servers" not in caddy["networks"]
+    assert served["networks"]["front"]["internal"]
+    for service in (server, caddy):
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["deploy"]["resources"]["limits"].keys() >= {"memory", "pids"}
+    with pytest.raises(Missing, match="WTB_SERVER_TOKEN"):
+        read(DEPLOY / "compose.serve.yaml", {**SECRETS, "WTB_HOST": "bench.example"})
+
+
 def test_the_project_is_mounted_where_the_image_looks_for_it() -> None:
     workdir = re.findall(r"(?m)^WORKDIR (.+)$", DOCKERFILE)[-1]
     for name in ("worker", "scheduler", "wtb"):
@@ -206,7 +229,7 @@ def test_compose_itself_takes_the_files(tmp_path: Path) -> None:
         pytest.skip("there is no `docker compose` here")
     chosen = {key: value or {**SECRETS, **LAN}[key] for key, value in settings().items() if key != "COMPOSE_FILE"}
     (tmp_path / ".env").write_text("".join(f"{key}={value}\n" for key, value in chosen.items()), "utf-8")
-    for extra in ("compose.project.yaml", "compose.lan.yaml", "compose.workers.yaml"):
+    for extra in ("compose.project.yaml", "compose.lan.yaml", "compose.workers.yaml", "compose.serve.yaml"):
         command = ["docker", "compose", "--env-file", tmp_path / ".env", "-f", DEPLOY / "compose.yaml"]
         done = subprocess.run([*command, "-f", DEPLOY / extra, "config", "--quiet"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -261,7 +284,7 @@ def test_the_build_sees_what_it_copies_and_little_else() -> None:
 
 def test_the_image_is_built_with_the_packages_that_the_project_asks_for() -> None:
     project, flower = installed()
-    assert project == ".[workers]"
+    assert project == ".[workers,server,oidc]"
     assert flower in PROJECT["optional-dependencies"]["stack"]
 
 
@@ -282,7 +305,8 @@ def required(*wanted: str) -> set[str]:
 
 def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
     _, *others = installed()
-    for name in required(*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["workers"], *others):
+    extras = [one for extra in ("workers", "server", "oidc") for one in PROJECT["optional-dependencies"][extra]]
+    for name in required(*PROJECT["dependencies"], *extras, *others):
         for file in distribution(name).files or ():
             top, place = file.parts[0], distribution(name).locate_file("")
             if top != ".." and not (tmp_path / top).exists():
@@ -290,7 +314,7 @@ def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
     for folder in ("wtb", "workers/wtb_workers", "scheduler/wtb_scheduler"):
         (tmp_path / Path(folder).name).symlink_to(ROOT / folder)
     modules = "kombu.transport.redis, flower.command, wtb_workers.tasks, wtb_scheduler.rounds, "
-    modules += "wtb.operations.housekeeping.garbage_collection"
+    modules += "wtb.operations.housekeeping.garbage_collection, wtb.hosting.api.serve, wtb.hosting.access.provider"
     command = [sys.executable, "-S", "-c", f"import wtb.cli.main, wtb.execution.runner, wtb.store.database, {modules}"]
     env = {"PYTHONPATH": str(tmp_path), "WTB_BROKER_URL": "redis://127.0.0.1:1/0", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)

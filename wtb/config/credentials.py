@@ -13,8 +13,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-NAMES = ("WTB_DATABASE_URL", "WTB_BROKER_URL", "WTB_FLOWER_AUTH", "WTB_SERVER_TOKEN", "WTB_TOKEN")
-DATABASE_URL, BROKER_URL, FLOWER_AUTH, SERVER_TOKEN, TOKEN = NAMES
+NAMES = (
+    *("WTB_DATABASE_URL", "WTB_BROKER_URL", "WTB_FLOWER_AUTH", "WTB_SERVER_TOKEN", "WTB_TOKEN"),
+    "WTB_OIDC_SECRET",
+)
+DATABASE_URL, BROKER_URL, FLOWER_AUTH, SERVER_TOKEN, TOKEN, OIDC_SECRET = NAMES
 PIPE = "WTB_CREDENTIALS"  # the descriptor to read them from
 
 

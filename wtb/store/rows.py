@@ -851,8 +851,10 @@ class SignInRow:
     """A browser that somebody signed in from, by the digest of what it sends.
 
     Attributes:
-        kind: Whose it is: `operator`, or of whoever has a `token`.
-        source: Digest of the token by which they signed in.
+        kind: Whose it is: the `operator`'s, of whoever has a `token`, or of whom a `provider` knows.
+        source: Digest of the token by which they signed in, or of whom the provider knows.
+        name: What events call whom a provider knows.
+        scopes: What they may do, by the names of `Permission`.
         address: From where; None where that is not known.
         used_at: When it was last used, to the minute.
     """
@@ -861,6 +863,8 @@ class SignInRow:
     digest: str
     kind: str
     source: str
+    name: str | None
+    scopes: Sequence[str] | None
     address: str | None
     created_at: float
     used_at: float

@@ -6,7 +6,7 @@ import http.client
 import json
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -27,9 +27,9 @@ class Server:
             self.port = free.getsockname()[1]
         self.running: Running | None = None
 
-    def start(self, env: Mapping[str, str] | None = None) -> None:
-        given = {**(env or {}), "WTB_SERVER_TOKEN": TOKEN}
-        self.running = self.project.start("serve", "--port", str(self.port), env=given)
+    def start(self, env: Mapping[str, str] | None = None, options: Sequence[str] = ()) -> None:
+        given = {"WTB_SERVER_TOKEN": TOKEN, **(env or {})}
+        self.running = self.project.start("serve", "--port", str(self.port), *options, env=given)
         self.project.until(self._answers, "the server answers")
 
     def _answers(self) -> bool:

@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse
 
 from tests.support.documents import validator
 from tests.support.project import FLOW, SWEEP, Project, Running
+from wtb.hosting.access.doors import Doors
 from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.routes import PREFIX, ROUTES, WITHOUT_ROUTE
@@ -218,7 +219,7 @@ def test_a_body_that_does_not_come_is_refused() -> None:
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
     limits = Limits(body_s=0.01)
     identities = Identities(Context(Database("sqlite://")), TOKEN)
-    guard = Guard(PlainTextResponse("read"), identities=identities, hosts=["localhost"], limits=limits)
+    guard = Guard(PlainTextResponse("read"), identities=identities, hosts=["localhost"], doors=Doors(), limits=limits)
     asyncio.run(guard(scope, receive, send))
     assert sent[0]["status"] == 408
 

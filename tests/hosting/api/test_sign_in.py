@@ -21,6 +21,7 @@ from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.api.routes import PREFIX
 from wtb.operations.administration.tokens import digest_of
 from wtb.store.access import sign_ins as store
+from wtb.store.access.sign_ins import NewSignIn
 from wtb.store.database import Database
 
 
@@ -123,7 +124,12 @@ def test_who_is_signed_in_by_a_token_may_do_what_it_says_and_the_cookie_is_kept_
 ) -> None:
     visitor.sign_in(token=token_of(server, "ann", "read"))
     assert visitor.headers["cache-control"] == "no-store"
-    assert visitor.ask("GET", "/sign-in")[1] == {"name": "ann", "scopes": ["read"], "csrf": visitor.csrf}
+    assert visitor.ask("GET", "/sign-in")[1] == {
+        "name": "ann",
+        "scopes": ["read"],
+        "csrf": visitor.csrf,
+        "provider": None,
+    }
     assert visitor.ask("GET", "/sweeps")[0] == 200
     status, problem = visitor.ask("POST", "/sweeps/first/pause", {})
     assert (status, "this takes the scope steer" in problem["detail"]) == (403, True)
@@ -199,7 +205,7 @@ def test_who_has_signed_out_is_nobody_and_their_streams_end(server: Server, visi
         assert list(messages) == [], "it ends"
     visitor.cookie = kept
     assert visitor.ask("GET", "/sweeps")[0] == 401
-    assert visitor.ask("GET", "/sign-in")[1] == {"name": None, "scopes": [], "csrf": None}
+    assert visitor.ask("GET", "/sign-in")[1] == {"name": None, "scopes": [], "csrf": None, "provider": None}
     assert other.ask("GET", "/sweeps")[0] == 200
 
 
@@ -232,7 +238,7 @@ def test_a_sign_in_ends_when_it_is_not_used_and_at_last_in_any_case(
     prepared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = Database(prepared_url)
-    first = store.add_sign_in(database, "operator", "a", "s", "127.0.0.1")
+    first = store.add_sign_in(database, NewSignIn("operator", "a", "s", "127.0.0.1"))
     assert store.use_sign_in(database, "a") == (first, None)
     assert store.active_sign_ins(database, ["a", "b"]) == {"a"}
     database.execute(store.sign_ins.update().values(used_at=store.sign_ins.c.used_at - 61))
@@ -243,8 +249,8 @@ def test_a_sign_in_ends_when_it_is_not_used_and_at_last_in_any_case(
     database.execute(store.sign_ins.update().values(used_at=store.sign_ins.c.used_at - store.IDLE_S))
     assert store.use_sign_in(database, "a") is None
     monkeypatch.setattr(store, "MOST_S", -1.0)
-    store.add_sign_in(database, "operator", "b", "s", None)
+    store.add_sign_in(database, NewSignIn("operator", "b", "s"))
     assert store.active_sign_ins(database, ["a", "b"]) == set()
-    store.add_sign_in(database, "operator", "c", "s", None)
+    store.add_sign_in(database, NewSignIn("operator", "c", "s"))
     assert database.scalars(store.sa.select(store.sign_ins.c.digest)) == ["c"], "those that are past are removed"
     database.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -22,22 +23,28 @@ def serve(
         list[str] | None,
         typer.Option("--allow", metavar="NAME", help="A name by which it may be asked; may be given several times."),
     ] = None,
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option("--proxy", metavar="ADDRESS", help="A proxy, or a network of them, to believe in; several times."),
+    ] = None,
     db: options.Db = None,
 ) -> None:
     """Answer operations over HTTP: the REST API.
 
     Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
-    imported. Behind anything but loopback, have a proxy in front of it that speaks TLS.
+    imported. Behind anything but loopback, have a proxy in front of it that speaks TLS, and name it.
 
     See also: docs/api.md lists the paths.
 
-    Examples: wtb serve  |  wtb serve --port 8080 --allow bench.example.org
+    Examples: wtb serve  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "websockets")):
         raise InputError("the server is not installed; install it with: pip install 'workflow-test-bench[server]'")
     given = credential(SERVER_TOKEN)
     if given is not None and len(given) < SHORTEST:
         raise InputError(f"{SERVER_TOKEN} is shorter than {SHORTEST} characters, which somebody could guess")
+    for proxy in proxies or ():
+        _check_network(proxy)
     from wtb.hosting.api import serve as server
 
     token = given or server.new_token()
@@ -45,8 +52,18 @@ def serve(
     if given is None:
         say(f"token, until it stops: {token}")
     try:
-        server.serve(context, address=address, port=port, token=token, allow=allow or (), report=say)
+        place = server.Place(address, port, allow or (), proxies or ())
+        server.serve(context, place, token=token, report=say)
     except OSError as error:
         raise InputError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
     finally:
         context.close()
+
+
+def _check_network(proxy: str) -> None:
+    """Refuse what names no proxy; `*` would name everybody. Raises InputError."""
+    try:
+        ipaddress.ip_network(proxy, strict=False)
+    except ValueError:
+        detail = f"{proxy!r} is no address; expected one such as 10.0.0.2, or a network such as 10.0.0.0/24"
+        raise InputError(detail, argument="proxies") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
@@ -26,35 +27,52 @@ def is_secure(scope: Scope) -> bool:
     return scope.get("scheme") in _SECURE
 
 
-def cookie_name(scope: Scope) -> str:
-    """Return the name of the cookie; without TLS it has the port, since all servers of a host share their cookies."""
-    if is_secure(scope):
-        return "__Host-wtb"
-    _, port = scope.get("server") or ("", 0)
-    return f"wtb-{port}"
+@dataclass(frozen=True)
+class Cookie:
+    """A cookie of this server.
+
+    Attributes:
+        ending: What its name ends with.
+        same_site: What of other sites it is sent with: nothing (`Strict`), or links and redirects as well (`Lax`).
+    """
+
+    ending: str
+    same_site: str
+
+    def name(self, scope: Scope) -> str:
+        """Return its name; without TLS it has the port, since all servers of a host share their cookies."""
+        if is_secure(scope):
+            return f"__Host-wtb{self.ending}"
+        _, port = scope.get("server") or ("", 0)
+        return f"wtb-{port}{self.ending}"
 
 
-def cookie_of(scope: Scope) -> str | None:
-    """Return what the cookie of a request says, if there is one."""
+SIGNED_IN = Cookie("", "Strict")
+AT_PROVIDER = Cookie("-provider", "Lax")  # the way back from it is a redirect of another site
+
+
+def cookie_of(scope: Scope, cookie: Cookie = SIGNED_IN) -> str | None:
+    """Return what a cookie of a request says, if it is there."""
     cookies: SimpleCookie = SimpleCookie()
     try:
         cookies.load(Headers(scope=scope).get("cookie", ""))
     except CookieError:  # of another program on this host
         return None
-    found = cookies.get(cookie_name(scope))
+    found = cookies.get(cookie.name(scope))
     return found.value if found is not None and found.value else None
 
 
-def set_cookie(scope: Scope, value: str, lasts_s: float) -> str:
+def set_cookie(scope: Scope, value: str, lasts_s: float, cookie: Cookie = SIGNED_IN) -> str:
     """Return the header `Set-Cookie` that has a browser keep a cookie, for this server alone and out of scripts' reach.
 
     Args:
         scope: The request that is answered.
         value: What it will say; empty to have it forgotten.
         lasts_s: Seconds until the browser forgets it.
+        cookie: Which it is.
     """
-    secure = "; Secure" if is_secure(scope) else ""
-    return f"{cookie_name(scope)}={value}; Path=/; Max-Age={lasts_s:.0f}; HttpOnly; SameSite=Strict{secure}"
+    bounds = f"Path=/; Max-Age={lasts_s:.0f}; HttpOnly; SameSite={cookie.same_site}"
+    return f"{cookie.name(scope)}={value}; {bounds}{'; Secure' if is_secure(scope) else ''}"
 
 
 def csrf_token(value: str) -> str:

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from wtb.core.errors import WTBError
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
-from wtb.hosting.access.codes import OneTimeCode
+from wtb.hosting.access.doors import Doors
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities, address_of
@@ -40,7 +40,12 @@ _log = logging.getLogger("wtb")
 
 
 def make_app(
-    context: Context, *, token: str, hosts: Collection[str], code: OneTimeCode, limits: Limits | None = None
+    context: Context,
+    *,
+    token: str,
+    hosts: Collection[str],
+    doors: Doors | None = None,
+    limits: Limits | None = None,
 ) -> FastAPI:
     """Make the application that answers requests by operations.
 
@@ -48,14 +53,14 @@ def make_app(
         context: Where they act.
         token: That of the operator, who may do everything.
         hosts: The names by which the server may be asked.
-        code: By which the operator's browser signs in.
+        doors: How people come in.
         limits: What a request may take.
 
     Returns:
         An ASGI application.
     """
 
-    identities = Identities(context, token)
+    identities, doors = Identities(context, token), doors or Doors()
     streams = Streams(context, identities.still_active)
 
     @asynccontextmanager
@@ -72,7 +77,7 @@ def make_app(
         openapi_url=f"{PREFIX}/openapi.json",
         lifespan=lifespan,
     )
-    app.add_middleware(Guard, identities=identities, hosts=hosts, limits=limits or Limits())
+    app.add_middleware(Guard, identities=identities, hosts=hosts, doors=doors, limits=limits or Limits())
     app.add_exception_handler(WTBError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(WebSocketRequestValidationError, _on_bad_request)
@@ -89,7 +94,9 @@ def make_app(
             operation_id=_id_of(route),
             response_model=None,
         )
-    app.include_router(sign_in.router(identities, code))
+    app.include_router(sign_in.router(identities, doors))
+    if doors.provider is not None:
+        app.include_router(sign_in.provider_router(identities, doors.provider))
     app.include_router(follow.router(context, streams))
     app.include_router(figures.router(context))
     app.router.routes.extend(page_routes())

@@ -6,19 +6,22 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
+from math import ceil
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wtb.core.errors import WTBError
 from wtb.hosting.access.cookies import cookie_of, forgery
-from wtb.hosting.api.identities import Identities
+from wtb.hosting.access.doors import Doors
+from wtb.hosting.access.rates import Rates, network_of
+from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
-from wtb.hosting.api.routes import PREFIX, SIGN_IN
+from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, PREFIX, SIGN_IN
 from wtb.operations.identity import Identity
 
 # What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
-OPEN = frozenset({f"{PREFIX}/health", PREFIX + SIGN_IN})
+OPEN = frozenset(PREFIX + path for path in ("/health", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,13 @@ class Guard:
     name (DNS rebinding). The body is read here, whole: no operation begins before it has come.
     """
 
-    def __init__(self, app: ASGIApp, *, identities: Identities, hosts: Collection[str], limits: Limits) -> None:
+    def __init__(
+        self, app: ASGIApp, *, identities: Identities, hosts: Collection[str], doors: Doors, limits: Limits
+    ) -> None:
         self._app = app
         self._identities = identities
         self._hosts = frozenset(host.lower() for host in hosts)
+        self._doors = doors
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,10 +90,19 @@ class Guard:
         except WTBError as error:
             return problem_of(error)
         if identity is None:
-            detail = "the token is missing or of no use; expected the header `Authorization: Bearer TOKEN`"
-            return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
+            return self._refused(scope, has_tried="authorization" in headers or cookie is not None)
         scope.setdefault("state", {})["identity"] = identity
-        return None
+        who = identity.name or identity.digest
+        if who is None:  # the operator has the database itself
+            return None
+        return too_often(self._doors.requests.take(who), f"{identity.name or 'the operator'} asks")
+
+    def _refused(self, scope: Scope, *, has_tried: bool) -> Problem:
+        """Return what somebody is told who is nobody; who fails too often learns no more than that."""
+        if has_tried and (often := failed_too_often(self._doors.failures, scope)):
+            return often
+        detail = "the token is missing or of no use; expected the header `Authorization: Bearer TOKEN`"
+        return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
 
     async def _identity(self, headers: Headers, cookie: str | None) -> Identity | None:
         if cookie is None:
@@ -110,6 +125,21 @@ class Guard:
             detail = f"the body had not come after {limits.body_s:g} s, which is the limit"
             return Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"})
         return bytes(body)
+
+
+def too_often(wait_s: float, who: str) -> Problem | None:
+    """Return what somebody is told who has to wait; None if they have not."""
+    if not wait_s:
+        return None
+    seconds = ceil(wait_s)
+    detail = f"{who} too often; again in {seconds} s"
+    return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": str(seconds)})
+
+
+def failed_too_often(failures: Rates, scope: Scope) -> Problem | None:
+    """Count that somebody failed to show who they are. Returns what they are told if it was once too often."""
+    address = network_of(address_of(scope))
+    return too_often(failures.take(address), f"{address} shows a token or a code of no use")
 
 
 def _name_of(host: str) -> str:

@@ -10,18 +10,25 @@ from dataclasses import replace
 
 from starlette.types import Scope
 
+from wtb.hosting.access.settings import Person
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.administration.access import identity_of_user, narrowed
 from wtb.operations.administration.tokens import digest_of
 from wtb.operations.auditing import noting
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
+from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin
-from wtb.store.access.sign_ins import active_sign_ins, add_sign_in, end_sign_in, use_sign_in
+from wtb.store.access.sign_ins import NewSignIn, active_sign_ins, add_sign_in, end_sign_in, use_sign_in
 from wtb.store.access.tokens import active_digests, use_token
 from wtb.store.rows import TokenRow
 
 _BYTES = 20  # 160 random bits
+
+
+def _add(context: Context, new: NewSignIn) -> None:
+    with noting(context, "sign-in", kind=new.kind):
+        add_sign_in(context.database, new)
 
 
 def address_of(scope: Scope) -> str | None:
@@ -71,6 +78,9 @@ class Identities:
         if token is not None:
             identity = await run_quickly(self._of_token, token)
             return None if identity is None else replace(identity, method=Method.cookie, digest=row.digest)
+        if row.kind == "provider":
+            identity = await run_quickly(self._of_person, str(row.name), row.scopes or ())
+            return None if identity is None else replace(identity, digest=row.digest)
         return replace(OPERATOR, method=Method.cookie, digest=row.digest) if self._is_own(row.source) else None
 
     async def sign_in(self, identity: Identity, via: str, address: str | None) -> str:
@@ -87,15 +97,20 @@ class Identities:
         Raises:
             StoreError: If the database cannot be written.
         """
-        cookie = secrets.token_urlsafe(_BYTES)
         kind, source = ("operator", self._own) if identity.digest is None else ("token", identity.digest)
+        cookie = secrets.token_urlsafe(_BYTES)
         context = self._context.noting_for(identity.name, Origin(via, address, identity.token))
+        await run_quickly(_add, context, NewSignIn(kind, digest_of(cookie), source, address))
+        return cookie
 
-        def add() -> None:
-            with noting(context, "sign-in", kind=kind):
-                add_sign_in(context.database, kind, digest_of(cookie), source, address)
-
-        await run_quickly(add)
+    async def sign_in_person(self, person: Person, via: str, address: str | None) -> str | None:
+        """Sign in whom a provider knows, as `sign_in` does; None if they may do nothing here."""
+        scopes = sorted(person.scopes)
+        if await run_quickly(self._of_person, person.name, scopes) is None:
+            return None
+        cookie = secrets.token_urlsafe(_BYTES)
+        new = NewSignIn("provider", digest_of(cookie), person.subject, address, person.name, scopes)
+        await run_quickly(_add, self._context.noting_for(person.name, Origin(via, address)), new)
         return cookie
 
     async def sign_out(self, cookie: str, via: str, address: str | None) -> None:
@@ -127,6 +142,14 @@ class Identities:
     def _still_active(self, digests: Collection[str]) -> set[str]:
         database = self._context.database
         return active_digests(database, digests) | active_sign_ins(database, digests)
+
+    def _of_person(self, name: str, scopes: Collection[str]) -> Identity | None:
+        """Return what somebody may do whom a provider knows: what their groups let them, and their roles as a user."""
+        user = identity_of_user(self._context.database, name, Method.cookie)
+        if user is None and not scopes:
+            return None
+        everywhere = {Permission(scope): None for scope in scopes}
+        return Identity(name, Method.cookie, {**(user.may if user else {}), **everywhere})
 
     def _is_own(self, digest: str) -> bool:
         return hmac.compare_digest(digest, self._own)

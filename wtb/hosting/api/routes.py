@@ -16,6 +16,8 @@ from wtb.operations.running.submitting import Submitted
 
 PREFIX = "/api/v1"
 SIGN_IN = "/sign-in"
+AT_PROVIDER = f"{SIGN_IN}/provider"  # where somebody goes to sign in elsewhere
+FROM_PROVIDER = f"{SIGN_IN}/callback"  # and comes back to
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,24 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import uvicorn
 
-from wtb.hosting.access.codes import LASTS_S, OneTimeCode
+from wtb.config.distribution import pip_install
+from wtb.core.errors import InputError
+from wtb.hosting.access.codes import LASTS_S
+from wtb.hosting.access.doors import Doors
+from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streams import Streams
 from wtb.operations.context import Context
+
+if TYPE_CHECKING:
+    from wtb.hosting.access.provider import Provider
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MOST_CONNECTIONS = 500  # more are answered with 503 at once
@@ -24,27 +34,43 @@ def new_token() -> str:
     return secrets.token_urlsafe(20)
 
 
-def serve(
-    context: Context, *, address: str, port: int, token: str, allow: Collection[str], report: Callable[[str], None]
-) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where a server listens, and by which names it is asked.
+
+    Attributes:
+        address: The address to listen on.
+        port: The port; 0 for a free one.
+        allow: Names of this server besides those of loopback and its address.
+        proxies: Addresses or networks whose word is taken for where a request came from, and whether by TLS.
+    """
+
+    address: str
+    port: int
+    allow: Collection[str] = ()
+    proxies: Collection[str] = ()
+
+
+def serve(context: Context, place: Place, *, token: str, report: Callable[[str], None]) -> None:
     """Answer requests until SIGINT or SIGTERM.
 
     Args:
         context: Where operations act.
-        address: The address to listen on.
-        port: The port; 0 for a free one.
+        place: Where it listens.
         token: That of the operator, who may do everything; others have tokens of their own.
-        allow: Names of this server besides those of loopback and its address.
         report: Takes the lines that say where it listens, and on loopback where whoever started it signs in.
 
     Raises:
         OSError: If it cannot listen there.
+        InputError: If the project's settings of the server are wrong.
     """
+    address = place.address
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.create_server((address, port), family=family) as listening:
+    with socket.create_server((address, place.port), family=family) as listening:
         host = f"[{address}]" if ":" in address else address
-        code = OneTimeCode()
-        app = make_app(context, token=token, hosts={*LOOPBACK, address, *allow}, code=code)
+        doors = Doors(provider=_provider())
+        hosts = {*LOOPBACK, address, *place.allow} | ({doors.provider.host} if doors.provider else set())
+        app = make_app(context, token=token, hosts=hosts, doors=doors)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -52,12 +78,26 @@ def serve(
             server_header=False,
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=STOPPING_S,
+            proxy_headers=bool(place.proxies),  # anybody can send them
+            forwarded_allow_ips=list(place.proxies),
         )
         url = f"http://{host}:{listening.getsockname()[1]}"
         report(f"serving {context.database.shown_url} at {url}{PREFIX}")
         if address in LOOPBACK:  # what stands behind # is sent to nobody
-            report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {url}/#code={code.issue()}")
+            report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {url}/#code={doors.code.issue()}")
         _Server(config, app.state.streams).run(sockets=[listening])
+
+
+def _provider() -> Provider | None:
+    """Return the provider of the project's settings, if they name one. Raises InputError."""
+    settings = read_provider()
+    if settings is None:
+        return None
+    if any(find_spec(name) is None for name in ("httpx", "jwt", "cryptography")):
+        raise InputError(f"signing in at a provider takes more to be installed: {pip_install('oidc')}")
+    from wtb.hosting.access.provider import Provider
+
+    return Provider(settings, settings.url + PREFIX + FROM_PROVIDER)
 
 
 class _Server(uvicorn.Server):

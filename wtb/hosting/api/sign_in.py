@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Body, Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from wtb.core.errors import WTBError
+from wtb.hosting.access import cookies
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.access.cookies import cookie_of, csrf_token, foreign_origin, forgery, set_cookie
+from wtb.hosting.access.doors import Doors
+from wtb.hosting.access.flows import LASTS_S, flow_of, new_flow
+from wtb.hosting.access.rates import network_of
+from wtb.hosting.api.guard import failed_too_often, too_often
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem
-from wtb.hosting.api.routes import PREFIX, SIGN_IN
+from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, PREFIX, SIGN_IN
 from wtb.operations.identity import OPERATOR, Identity
 from wtb.store.access.sign_ins import MOST_S
 
+if TYPE_CHECKING:
+    from wtb.hosting.access.provider import Provider
+
+_log = logging.getLogger("wtb")
 _NOT_KEPT = {"Cache-Control": "no-store"}
 
 
@@ -26,19 +37,21 @@ class SignedIn(TypedDict):
     name: What events call them; null for the operator, and for nobody.
     scopes: What they may do.
     csrf: What their pages send as `X-CSRF-Token` with requests that change something; null if nobody is signed in.
+    provider: At which one can sign in; null if there is none.
     """
 
     name: str | None
     scopes: list[str]
     csrf: str | None
+    provider: str | None
 
 
-def router(identities: Identities, code: OneTimeCode) -> APIRouter:
+def router(identities: Identities, doors: Doors) -> APIRouter:
     """Return the requests by which browsers sign in and out. They take no identity: they are how one is got.
 
     Args:
         identities: Who may ask.
-        code: That of whoever started the server.
+        doors: How people come in.
     """
     routes = APIRouter(prefix=PREFIX, tags=["sign-in"])
 
@@ -46,27 +59,27 @@ def router(identities: Identities, code: OneTimeCode) -> APIRouter:
     async def show(request: Request) -> Response:
         cookie = cookie_of(request.scope)
         identity = None if cookie is None else await identities.find_signed_in(cookie)
-        return _signed_in(identity, cookie)
+        return _signed_in(identity, cookie, doors.provider)
 
     @routes.post(SIGN_IN, summary="Exchange a code or a token for a cookie.", response_model=SignedIn)
     async def begin(
         request: Request,
-        code_: Annotated[str | None, Body(alias="code", embed=True)] = None,
+        code: Annotated[str | None, Body(embed=True)] = None,
         token: Annotated[str | None, Body(embed=True)] = None,
     ) -> Response:
         if foreign := foreign_origin(request.scope):
             return Problem(HTTPStatus.FORBIDDEN, foreign)
-        if (code_ is None) == (token is None):
+        if (code is None) == (token is None):
             return Problem(HTTPStatus.BAD_REQUEST, "expected either a code or a token")
-        if code_ is not None:
-            identity = OPERATOR if code.take(code_) else None
-        else:
-            identity = await identities.find(f"Bearer {token}")
+        address = address_of(request.scope)
+        if often := too_often(doors.failures.wait(network_of(address)), f"somebody at {address} tries to sign in"):
+            return often
+        identity = await _shown(identities, doors.code, code, token)
         if identity is None:
-            what = "token" if code_ is None else "code"
-            return Problem(HTTPStatus.UNAUTHORIZED, f"the {what} is of no use: it is wrong, or of no more use")
-        cookie = await identities.sign_in(identity, _via(request), address_of(request.scope))
-        response = _signed_in(identity, cookie)
+            detail = f"the {'code' if token is None else 'token'} is of no use: it is wrong, or of no more use"
+            return failed_too_often(doors.failures, request.scope) or Problem(HTTPStatus.UNAUTHORIZED, detail)
+        cookie = await identities.sign_in(identity, _via(request), address)
+        response = _signed_in(identity, cookie, doors.provider)
         response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
         return response
 
@@ -84,13 +97,69 @@ def router(identities: Identities, code: OneTimeCode) -> APIRouter:
     return routes
 
 
+def provider_router(identities: Identities, provider: Provider) -> APIRouter:
+    """Return the requests by which a browser goes to a provider and comes back.
+
+    Args:
+        identities: Who may ask.
+        provider: At which people sign in.
+    """
+    routes = APIRouter(prefix=PREFIX, tags=["sign-in"])
+
+    @routes.get(AT_PROVIDER, summary="Go to the provider to sign in.", response_model=None)
+    async def go(request: Request) -> Response:
+        flow = new_flow()
+        try:
+            response = _to(await provider.address(flow))
+        except WTBError as error:
+            _log.warning("nobody was signed in: %s", error)
+            return _to("/#sign-in=failed")
+        kept = set_cookie(request.scope, flow.as_cookie(), LASTS_S, cookies.AT_PROVIDER)
+        response.headers.append("Set-Cookie", kept)
+        return response
+
+    @routes.get(FROM_PROVIDER, summary="Come back from the provider.", response_model=None)
+    async def come_back(request: Request) -> Response:
+        kept = cookie_of(request.scope, cookies.AT_PROVIDER)
+        try:
+            person = await provider.person(flow_of(kept), dict(request.query_params))
+        except WTBError as error:  # whoever made the address may have made it up: the page says no word of it
+            _log.warning("nobody was signed in: %s", error)
+            response = _to("/#sign-in=failed")
+        else:
+            via = f"GET {PREFIX}{FROM_PROVIDER}"
+            cookie = await identities.sign_in_person(person, via, address_of(request.scope))
+            response = _to("/#sign-in=not-allowed" if cookie is None else "/")
+            if cookie is not None:
+                response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
+        response.headers.append("Set-Cookie", set_cookie(request.scope, "", 0, cookies.AT_PROVIDER))
+        return response
+
+    return routes
+
+
+async def _shown(identities: Identities, known: OneTimeCode, code: str | None, token: str | None) -> Identity | None:
+    """Return who shows a code or a token, or None if it is of no use."""
+    if code is not None:
+        return OPERATOR if known.take(code) else None
+    return await identities.find(f"Bearer {token}")
+
+
+def _to(address: str) -> Response:
+    """Have the browser go elsewhere; what it says of its way here is left out."""
+    headers = {**_NOT_KEPT, "Location": address, "Referrer-Policy": "no-referrer"}
+    return Response(status_code=HTTPStatus.SEE_OTHER, headers=headers)
+
+
 def _via(request: Request) -> str:
     return f"{request.method} {PREFIX}{SIGN_IN}"
 
 
-def _signed_in(identity: Identity | None, cookie: str | None) -> JSONResponse:
-    if identity is None or cookie is None:
-        nobody: SignedIn = {"name": None, "scopes": [], "csrf": None}
-        return JSONResponse(nobody, headers=_NOT_KEPT)
-    signed: SignedIn = {"name": identity.name, "scopes": sorted(identity.may), "csrf": csrf_token(cookie)}
+def _signed_in(identity: Identity | None, cookie: str | None, provider: Provider | None) -> JSONResponse:
+    signed: SignedIn = {
+        "name": identity.name if identity else None,
+        "scopes": sorted(identity.may) if identity else [],
+        "csrf": csrf_token(cookie) if identity and cookie else None,
+        "provider": provider.name if provider else None,
+    }
     return JSONResponse(signed, headers=_NOT_KEPT)

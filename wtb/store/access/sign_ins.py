@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
@@ -15,6 +16,7 @@ from wtb.store.rows import SignInRow, TokenRow
 from wtb.store.tables.schema import now, sign_ins, tokens
 
 MOST_S = 14 * 86_400.0  # whatever they do meanwhile, people sign in again
+OF_PROVIDER_S = 12 * 3600.0  # and sooner where a provider may have thought better of it meanwhile
 IDLE_S = 86_400.0
 _USED_S = 60  # as exactly as of tokens
 
@@ -23,21 +25,41 @@ _IS_LASTING = sa.and_(sign_ins.c.expires_at > now(), sign_ins.c.used_at > now() 
 _IS_ACTIVE = sa.and_(_IS_LASTING, sa.or_(sign_ins.c.kind != "token", is_active()))
 
 
-def add_sign_in(database: Database, kind: str, digest: str, source: str, address: str | None) -> SignInRow:
-    """Store a sign-in by its digest, and remove those that are past.
+@dataclass(frozen=True, slots=True)
+class NewSignIn:
+    """A sign-in that is to be stored.
+
+    Attributes:
+        kind: Whose it is: the server's `operator`'s, of whoever has a `token`, or of whom a `provider` knows.
+        digest: Of what the browser sends.
+        source: Digest of the token by which they signed in, and the sign-in is of no more use than that; or of whom
+            the provider knows.
+        address: From where.
+        name: What events call whom a provider knows.
+        scopes: What they may do.
+    """
+
+    kind: str
+    digest: str
+    source: str
+    address: str | None = None
+    name: str | None = None
+    scopes: Sequence[str] | None = None
+
+
+def add_sign_in(database: Database, new: NewSignIn) -> SignInRow:
+    """Store a sign-in, and remove those that are past.
 
     Args:
         database: Where.
-        kind: Whose it is: of the server's `operator`, or of whoever has a `token`.
-        digest: Of what the browser sends.
-        source: Digest of the token by which they signed in; the sign-in is of no more use than that.
-        address: From where.
+        new: What is to be stored.
 
     Returns:
         What was stored.
     """
-    given = {"id": new_id(), "kind": kind, "digest": digest, "source": source, "address": address}
-    query = sign_ins.insert().values(given | {"expires_at": now() + MOST_S}).returning(sign_ins)
+    lasts_s = OF_PROVIDER_S if new.kind == "provider" else MOST_S
+    values = asdict(new) | {"id": new_id(), "expires_at": now() + lasts_s}
+    query = sign_ins.insert().values(values).returning(sign_ins)
     with database.write() as connection:
         connection.execute(sign_ins.delete().where(sa.not_(_IS_LASTING)))
         found = fetch_record(connection, SignInRow, query)

@@ -13,7 +13,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows import AccessRow, TeamRow, UserRow
-from wtb.store.tables.schema import access, members, now, teams, tokens, users
+from wtb.store.tables.schema import access, members, now, sign_ins, teams, tokens, users
 
 _KIND = {users: "user", teams: "team"}
 _COLUMNS = [access.c[name] for name in ("project", "user", "team", "role", "created_at", "created_by")]
@@ -34,12 +34,13 @@ def list_users(database: Database) -> list[UserRow]:
 
 
 def remove_user(database: Database, name: str) -> UserRow:
-    """Remove a user with their memberships, roles and tokens. Raises NotFound where there is none of this name."""
+    """Remove a user with memberships, roles, tokens and sign-ins. Raises NotFound where there is none of this name."""
     with database.write() as connection:
         row = _user(connection, name)
         connection.execute(access.delete().where(access.c.user == name))
         active = tokens.update().where(tokens.c.user == name, tokens.c.revoked_at.is_(None))
         connection.execute(active.values(revoked_at=now()))
+        connection.execute(sign_ins.delete().where(sign_ins.c.name == name))
         connection.execute(users.delete().where(users.c.name == name))
         return row
 

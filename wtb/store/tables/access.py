@@ -84,12 +84,15 @@ sign_ins = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("digest", sa.String(64), nullable=False, unique=True, comment="SHA-256 of the cookie, which is not kept"),
     sa.Column("kind", sa.String(8), nullable=False),
-    sa.Column("source", sa.String(64), nullable=False, comment="digest of the token by which they signed in"),
+    sa.Column("source", sa.String(64), nullable=False, comment="digest of their token, or of whom a provider knows"),
+    sa.Column("name", sa.String(200), comment="of whom a provider knows"),
+    sa.Column("scopes", Json, comment="what they may do"),
     sa.Column("address", sa.String(64), comment="from where"),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
     sa.Column("used_at", Seconds, nullable=False, server_default=now(), comment="to the minute"),
     sa.Column("expires_at", Seconds, nullable=False),
-    sa.CheckConstraint("kind IN ('operator', 'token')", name="kind"),
+    sa.CheckConstraint("kind IN ('operator', 'token', 'provider')", name="kind"),
+    sa.CheckConstraint("(kind = 'provider') = (name IS NOT NULL AND scopes IS NOT NULL)", name="name"),
 )
 
 audit = sa.Table(

@@ -57,4 +57,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1008"
+REVISION = "1009"

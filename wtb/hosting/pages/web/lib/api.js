@@ -26,9 +26,13 @@ export async function signOut() {
   identity.value = null;
 }
 
-/** @param {Identity | {csrf: null}} answer */
+/** Where one can sign in besides: the name of a provider, or null. */
+export const provider = signal(/** @type {string | null} */ (null));
+
+/** @param {{csrf: string | null, provider: string | null}} answer */
 function remember(answer) {
-  identity.value = answer.csrf === null ? null : /** @type {Identity} */ (answer);
+  provider.value = answer.provider;
+  identity.value = answer.csrf === null ? null : /** @type {any} */ (answer);
 }
 
 /** What a server said of a request that it did not carry out. */

@@ -1,14 +1,17 @@
 /** Who asks: by a token, or by the code in the address that `wtb serve` prints. */
-import { Problem, signIn } from "../lib/api.js";
+import { Problem, provider, signIn } from "../lib/api.js";
 import { html, signal } from "../lib/html.js";
 import { words } from "../lib/words.js";
 
 const CODE = /^#code=([\w-]+)$/;
+const REFUSED = /^#sign-in=(failed|not-allowed)$/;
 
 /** Take the one-time code out of the address, so that neither the history nor who looks on has it. */
 export function takeCode() {
   const found = CODE.exec(location.hash);
-  if (found) history.replaceState(null, "", location.pathname + location.search);
+  const refused = REFUSED.exec(location.hash);
+  if (found || refused) history.replaceState(null, "", location.pathname + location.search);
+  if (refused) problem.value = refused[1] === "failed" ? words.signIn.failed : words.signIn.notAllowed;
   return found?.[1] ?? null;
 }
 
@@ -35,6 +38,7 @@ export function SignIn() {
   }
   return html`<main class="sign-in">
     <h1>${words.signIn.title}</h1>
+    ${provider.value ? html`<p><a class="button" href="/api/v1/sign-in/provider">${words.signIn.at(provider.value)}</a></p>` : null}
     <p>${words.signIn.lead}</p>
     <form onSubmit=${go} class="sign-in-form">
       <label for="token">${words.signIn.token}</label>

@@ -1,0 +1,65 @@
+"""Who asks too often waits, and nobody else does; who is remembered takes no more memory with time."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.hosting.api.serving import TOKEN
+from wtb.hosting.access import rates
+from wtb.hosting.access.doors import Doors
+from wtb.hosting.access.rates import Rates, network_of
+from wtb.hosting.api.app import make_app
+from wtb.hosting.api.routes import PREFIX
+from wtb.operations.administration.tokens import create_token
+from wtb.operations.context import Context
+from wtb.store.database import Database
+
+
+def test_a_burst_is_allowed_and_then_as_many_as_the_rate() -> None:
+    now = [0.0]
+    found = Rates(2.0, 3, lambda: now[0])
+    assert [found.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
+    assert found.take("b") == 0, "others are not held up"
+    assert found.wait("a") == 0.5
+    now[0] = 0.5
+    assert found.wait("a") == 0
+    assert [found.take("a") for _ in range(2)] == [0, 0.5]
+    now[0] = 1e6
+    assert [bool(found.take("a")) for _ in range(4)] == [False, False, False, True], "no more than the burst is saved"
+
+
+def test_memory_does_not_grow_with_those_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "MOST_KEYS", 10)
+    found = Rates(1.0, 1, lambda: 0.0)
+    for number in range(1000):
+        assert found.take(str(number)) == 0
+    assert len(found._buckets) == 10
+    assert found.take("999") > 0
+    assert found.take("0") == 0
+
+
+def test_a_network_of_ipv6_is_one_address() -> None:
+    assert network_of("10.0.0.1") == "10.0.0.1"
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff") == "2001:db8::/64"
+    assert network_of(None) == "None"
+
+
+def test_who_asks_or_fails_too_often_is_told_when_to_come_again(prepared_url: str) -> None:
+    context = Context(Database(prepared_url))
+    token = create_token(context, "ann")["token"]
+    often = Doors(requests=Rates(0.01, 3), failures=Rates(0.01, 2))
+    client = TestClient(make_app(context, token=TOKEN, hosts=["testserver"], doors=often))
+
+    def ask(sent: str) -> tuple[int, str | None]:
+        answer = client.get(f"{PREFIX}/nowhere", headers={"Authorization": f"Bearer {sent}"})
+        return answer.status_code, answer.headers.get("Retry-After")
+
+    assert [ask(token) for _ in range(4)] == [(404, None)] * 3 + [(429, "100")]
+    assert [ask("wrong")[0] for _ in range(3)] == [401, 401, 429]
+    assert client.get(f"{PREFIX}/sweeps").status_code == 401, "who shows nothing has not failed"
+    refused = client.post(f"{PREFIX}/sign-in", json={"token": token})
+    assert refused.status_code == 429, "whatever it shows"
+    assert refused.json()["detail"].startswith("somebody at testclient tries to sign in too often; again in ")
+    assert [ask(TOKEN)[0] for _ in range(10)] == [404] * 10, "the operator waits for nobody"
+    context.close()

@@ -1,0 +1,126 @@
+"""An OpenID Connect provider of the tests' own: real requests, real signatures, and lies where a test wants them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+CLIENT, SECRET = "wtb-of-the-tests", "a secret/of the tests' own"
+
+
+class TestProvider:
+    """A provider that knows one person, and asks for no password.
+
+    Attributes:
+        issuer: Its URL.
+        redirect: Where it sends browsers back to, exactly.
+        claims: What it says of the person.
+        lie: Changes what an ID token says.
+        sign: Makes the token of what it says.
+        requests: The paths it was asked for.
+    """
+
+    __test__ = False
+
+    def __init__(self, issuer: str) -> None:
+        self.issuer = issuer
+        self.redirect = ""
+        self.claims: dict[str, Any] = {"sub": "4711", "email": "ann@example.org", "groups": ["testers"]}
+        self.lie: Callable[[dict[str, Any]], Any] = lambda claims: None
+        self.requests: list[str] = []
+        self._codes: dict[str, dict[str, str]] = {}
+        self.rotate()
+        self.sign: Callable[[dict[str, Any]], str] = self._signed
+
+    def rotate(self) -> None:
+        """Have another key, and publish it alone."""
+        self.key, self.key_id = ec.generate_private_key(ec.SECP256R1()), secrets.token_hex(4)
+
+    def _signed(self, claims: dict[str, Any]) -> str:
+        return jwt.encode(claims, self.key, "ES256", {"kid": self.key_id})
+
+    def answer(self, method: str, path: str, given: dict[str, str], authorization: str) -> tuple[int, Any]:
+        """Answer a request: a status with a document, or with where to go."""
+        self.requests.append(path)
+        if path == "/.well-known/openid-configuration":
+            places = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys"}
+            return 200, {"issuer": self.issuer} | {name: f"{self.issuer}/{end}" for name, end in places.items()}
+        if path == "/keys":
+            key = json.loads(ECAlgorithm.to_jwk(self.key.public_key()))
+            return 200, {"keys": [{**key, "kid": self.key_id, "use": "sig", "alg": "ES256"}]}
+        if path == "/authorize":
+            return self._authorized(given)
+        return self._token(given, authorization) if (method, path) == ("POST", "/token") else (404, {})
+
+    def _authorized(self, given: dict[str, str]) -> tuple[int, Any]:
+        assert given["response_type"] == "code"
+        assert given["code_challenge_method"] == "S256"
+        assert "openid" in given["scope"].split()
+        if (given["client_id"], given["redirect_uri"]) != (CLIENT, self.redirect):
+            return 400, {"error": "invalid_request"}
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = given
+        return 302, f"{self.redirect}?{urlencode({'code': code, 'state': given['state'], 'iss': self.issuer})}"
+
+    def _token(self, given: dict[str, str], authorization: str) -> tuple[int, Any]:
+        begun = self._codes.pop(given.get("code", ""), None)
+        expected = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
+        if authorization != f"Basic {expected}":
+            return 401, {"error": "invalid_client"}
+        digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        if (
+            begun is None
+            or given["redirect_uri"] != begun["redirect_uri"]
+            or base64.urlsafe_b64encode(digest).decode().rstrip("=") != begun["code_challenge"]
+        ):
+            return 400, {"error": "invalid_grant"}
+        now = int(time.time())
+        claims = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": begun["nonce"]}
+        claims |= self.claims
+        self.lie(claims)
+        return 200, {"access_token": "unused", "token_type": "Bearer", "id_token": self.sign(claims)}
+
+
+@contextmanager
+def provider_running() -> Iterator[TestProvider]:
+    """Run one inside the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer({})
+
+        def do_POST(self) -> None:
+            self._answer(dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode())))
+
+        def _answer(self, form: dict[str, str]) -> None:
+            parts = urlsplit(self.path)
+            given = dict(parse_qsl(parts.query)) | form
+            status, found = provider.answer(self.command, parts.path, given, self.headers.get("Authorization", ""))
+            body = b"" if status == 302 else json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header(*(("Location", found) if status == 302 else ("Content-Type", "application/json")))
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        provider = TestProvider(f"http://127.0.0.1:{server.server_address[1]}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield provider
+        server.shutdown()

@@ -1,0 +1,40 @@
+"""How people come in at a server: by its code, at a provider, and how often they may try and ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wtb.hosting.access.codes import OneTimeCode
+from wtb.hosting.access.rates import Rates
+
+if TYPE_CHECKING:
+    from wtb.hosting.access.provider import Provider
+
+REQUESTS_PER_S, REQUESTS_AT_ONCE = 50.0, 500
+FAILURES_PER_S, FAILURES_AT_ONCE = 10 / 60, 50
+
+
+def _requests() -> Rates:
+    return Rates(REQUESTS_PER_S, REQUESTS_AT_ONCE)
+
+
+def _failures() -> Rates:
+    return Rates(FAILURES_PER_S, FAILURES_AT_ONCE)
+
+
+@dataclass(frozen=True)
+class Doors:
+    """How people come in.
+
+    Attributes:
+        code: By which the operator's browser signs in.
+        provider: At which others sign in; None if there is none.
+        requests: How often somebody may ask.
+        failures: How often somebody at an address may fail to show who they are.
+    """
+
+    code: OneTimeCode = field(default_factory=OneTimeCode)
+    provider: Provider | None = None
+    requests: Rates = field(default_factory=_requests)
+    failures: Rates = field(default_factory=_failures)
