@@ -85,6 +85,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "unpin": Entry("admin.gc"),
         "gc": Entry("admin.gc"),
         "delete": Entry("admin.gc"),
+        "erase": Entry("data.erase"),
         "export": Entry("admin.archive"),
         "import": Entry("admin.archive"),
         "backup": Entry("data.backups"),

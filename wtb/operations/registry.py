@@ -486,6 +486,15 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
         preview="preview_delete",
     ),
+    "erase": Operation(
+        "housekeeping.erase:erase",
+        "Erase a case everywhere, with all that ran for it.",
+        ("Bench.erase",),
+        needs=Permission.administer,
+        effect=Effect.destroys,
+        long=True,
+        preview="preview_erase",
+    ),
     "export": Operation(
         "archive.exporter:export_execution",
         "Write an execution to a file, with all that belongs to it.",

@@ -265,6 +265,8 @@ class CaseRow:
         expected: The digest of what is expected.
         workspace: The digest of the snapshot that its runs start with.
         cluster: What it shares with other cases, by which intervals are computed.
+        erased_at: When somebody erased it; nothing but its id and number is left of it then.
+        erased_by: Who did.
     """
 
     sweep_id: str
@@ -275,6 +277,8 @@ class CaseRow:
     tags: list[str]
     workspace: str | None
     cluster: str | None
+    erased_at: float | None
+    erased_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -449,12 +449,24 @@ def _uneven(matrix: MatrixDocument) -> list[str]:
     return sentences
 
 
+def _erased(erased: aggregates.Rows) -> str:
+    """A sentence about cases that are not missing, but were erased."""
+    who = sorted({str(by) for _, by, _ in erased})
+    named = listed_names([str(case) for case, _, _ in erased[:5]]) + (", ..." if len(erased) > 5 else "")
+    many = "1 case was" if len(erased) == 1 else f"{len(erased):,} cases were"
+    return (
+        f"{many} erased, with {'its' if len(erased) == 1 else 'their'} cells and scores: {named} (by {', '.join(who)})"
+    )
+
+
 def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], errors: aggregates.Rows) -> list[str]:
     sentences = []
     open_ = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
     if open_:
         why = f" ({sweep.reason})" if sweep.reason else ""
         sentences.append(f"{open_:,} cells have no outcome yet: the sweep is {sweep.status}{why}")
+    if erased := aggregates.erased_cases(database, sweep.id):
+        sentences.append(_erased(erased))
     if undeclared := [metric.name for metric in queries.metric_rows(database, sweep.id) if not metric.declared]:
         sentences.append(
             f"which values of {', '.join(undeclared)} are better is not declared, so higher counts as better: declare "

@@ -22,7 +22,7 @@ from wtb.core.documents import (
     sweeps,
 )
 from wtb.core.documents.access import audit
-from wtb.core.documents.storage import backups
+from wtb.core.documents.storage import backups, erasure
 from wtb.core.documents.workflows import graphs, publications
 
 
@@ -91,6 +91,7 @@ DOCUMENTS: dict[str, Document] = {
     "baseline": Document(comparison.BaselineMatrixDocument, ("baseline show",)),
     "regression": Document(comparison.RegressionDocument, ("regress",), version=2),
     "collection": Document(administration.CollectionDocument, ("gc",)),
+    "erased": Document(erasure.ErasedDocument, ("erase",)),
     "exported": Document(administration.ExportedDocument, ("export",)),
     "imported": Document(administration.ImportedDocument, ("import",)),
     "backup": Document(backups.BackupDocument, ("backup",)),

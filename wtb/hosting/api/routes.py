@@ -189,7 +189,17 @@ WITHOUT_ROUTE: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            *("schedule remove", "schedule check", "baseline set", "baseline remove", "pin", "unpin", "gc", "delete"),
+            *(
+                "schedule remove",
+                "schedule check",
+                "baseline set",
+                "baseline remove",
+                "pin",
+                "unpin",
+                "gc",
+                "delete",
+                "erase",
+            ),
             *(
                 "project create",
                 *("user create", "user list", "user remove", "team create", "team list", "team change"),

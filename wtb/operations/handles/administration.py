@@ -36,6 +36,7 @@ from wtb.operations.backup.backup import backup
 from wtb.operations.backup.restore import restore
 from wtb.operations.context import Context
 from wtb.operations.handles.documentation import documented_by
+from wtb.operations.housekeeping.erase import Erased, erase, preview_erase
 from wtb.operations.housekeeping.garbage_collection import Collected, collect
 from wtb.store.limits.sessions import Quota
 
@@ -330,3 +331,15 @@ class Administration:
     def restore(self, folder: str | Path) -> RestoredDocument:
         """Load a backup into this database, which has to be empty, with its files."""
         return restore(self._context, as_path("folder", folder))
+
+    @documented_by(erase)
+    def erase(
+        self, case: str, *, sweep: str | None = None, project: str | None = None, reason: str | None = None
+    ) -> Erased:
+        """Erase a case: its input, all that ran for it, what that left, and its figures, for good."""
+        return erase(self._context, case, sweep=sweep, project=project, reason=reason)
+
+    @documented_by(preview_erase)
+    def preview_erase(self, case: str, *, sweep: str | None = None, project: str | None = None) -> Erased:
+        """Return what `erase` would remove, and remove nothing."""
+        return preview_erase(self._context, case, sweep=sweep, project=project)

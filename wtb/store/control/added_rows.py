@@ -24,7 +24,7 @@ from wtb.store.read.lineage import line, marks
 from wtb.store.rows import Mark, SweepRow
 from wtb.store.runs.leases import try_move
 from wtb.store.runs.records import CellChange, NewCell, NewExecution
-from wtb.store.tables.schema import cases, cells, combinations, executions, sweeps
+from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps
 
 CHUNK = 1_000  # cells whose lines are read at once
 _ENDED = {
@@ -178,7 +178,9 @@ def _base_cells(connection: sa.Connection, sweep: SweepRow, base: int) -> list[_
 
 def _in_order(connection: sa.Connection, sweep: SweepRow, found: list[_BaseCell]) -> list[_BaseCell]:
     """Cells in the order in which the cases of the sweep begin, which is that of the ids of what runs."""
-    query = sa.select(cases.c.number, cases.c.cluster).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number)
+    query = (
+        sa.select(cases.c.number, cases.c.cluster).where(cases.c.sweep_id == sweep.id, is_kept).order_by(cases.c.number)
+    )
     rows = connection.execute(query).all()
     order = case_order([row.cluster for row in rows], sweep.spec.get("seed", 0))
     places = {rows[index].number: place for place, index in enumerate(order)}

@@ -86,7 +86,7 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
         if not parents:
             return Removed()
         ids = list(parents)
-        spent = _spent(connection, ids)
+        spent = spent_from(connection, ids)
         _move_back(connection, parents)
         for part in parts(ids):
             runs = connection.scalars(sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_(part)))
@@ -118,7 +118,7 @@ def imagine_superseded_gone(connection: sa.Connection, sweep_id: str, before: fl
     return Removed(connection.scalar(noted) or 0, connection.scalar(runs) or 0)
 
 
-def _spent(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedData:
+def spent_from(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedData:
     """How many checkpoints these are, and what the node runs from them have spent, failed attempts included."""
     runs = sa.select(sa.func.count()).where(node_runs.c.checkpoint_id.in_(ids))
     tried = (

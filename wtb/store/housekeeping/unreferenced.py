@@ -46,6 +46,24 @@ def unreferenced(database: Database, limit: int) -> Unreferenced:
         return Unreferenced(digests, int(horizon))
 
 
+def unreferenced_among(connection: sa.Connection, digests: Sequence[str]) -> list[str]:
+    """Return those of some values that no row names. Within the transaction that removes them, nothing names them anew.
+
+    Args:
+        connection: In a transaction that writes.
+        digests: Of these.
+
+    Raises:
+        StoreError: If others write values without a pause.
+    """
+    given = "json_each(:digests)"
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql('LOCK TABLE "values" IN EXCLUSIVE MODE')
+        given = "jsonb_array_elements_text(CAST(:digests AS jsonb))"
+    query = f"SELECT value FROM {given} EXCEPT SELECT value FROM ({values_named(connection)}) AS r"
+    return list(connection.scalars(sa.text(query), {"digests": orjson.dumps(list(digests)).decode()}))
+
+
 def count_unreferenced(connection: sa.Connection) -> tuple[int, int]:
     """(how many values would be unreferenced, their bytes), as imagined."""
     named = values_named(connection, imagined=True)

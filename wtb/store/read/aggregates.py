@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, cases, cells, executions, node_runs, scores, sweeps
+from wtb.store.tables.schema import attempts, cases, cells, executions, is_kept, node_runs, scores, sweeps
 
 Rows = list[tuple[Any, ...]]
 Columns = list["array[float]"]  # of as many rows as are held at once, in the order of a query's columns
@@ -139,8 +139,14 @@ def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> 
 
 def case_numbers(database: Database, sweep_id: str) -> list[int]:
     """The numbers of a sweep's cases."""
-    query = sa.select(cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
+    query = sa.select(cases.c.number).where(cases.c.sweep_id == sweep_id, is_kept).order_by(cases.c.number)
     return [number for (number,) in _rows(database, query)]
+
+
+def erased_cases(database: Database, sweep_id: str) -> Rows:
+    """(case, by whom, when) of each case that was erased."""
+    query = sa.select(cases.c.id, cases.c.erased_by, cases.c.erased_at)
+    return _rows(database, query.where(cases.c.sweep_id == sweep_id, ~is_kept).order_by(cases.c.number))
 
 
 def latencies(database: Database, sweep_id: str, *, edited: bool = False) -> Iterator[Columns]:

@@ -11,7 +11,7 @@ from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows import EarlierSweep, SweepRow
-from wtb.store.tables.schema import cases, cells, executions, fires, node_runs, scores, sweeps, workflows
+from wtb.store.tables.schema import cases, cells, executions, fires, is_kept, node_runs, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]
 MESSAGE = 300  # characters of an error that tell causes apart
@@ -98,14 +98,14 @@ def outcomes_of(database: Database, sweep_id: str, case: int) -> Rows:
 
 def case_numbers(database: Database, sweep_id: str, names: Iterable[str] | None = None) -> dict[str, int]:
     """Case -> its number, in their order; of all cases where none are named."""
-    query = sa.select(cases.c.id, cases.c.number).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number)
+    query = sa.select(cases.c.id, cases.c.number).where(cases.c.sweep_id == sweep_id, is_kept).order_by(cases.c.number)
     if names is not None:
         query = query.where(cases.c.id.in_(list(names)))
     return {str(name): number for name, number in database.tuples(query)}
 
 
 def case_count(database: Database, sweep_id: str) -> int:
-    return database.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id)) or 0
+    return database.scalar(sa.select(sa.func.count()).where(cases.c.sweep_id == sweep_id, is_kept)) or 0
 
 
 def earlier(database: Database, sweep: SweepRow, limit: int) -> list[EarlierSweep]:
@@ -117,7 +117,8 @@ def earlier(database: Database, sweep: SweepRow, limit: int) -> list[EarlierSwee
     workflow = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
     whose = sweeps.c.session_id == sweep.session_id, sweeps.c.project == sweep.project
     alike = sa.and_(sweeps.c.name == sweep.name, workflows.c.name == workflow, *whose)
-    count = sa.select(sa.func.count()).where(cases.c.sweep_id == sweeps.c.id).scalar_subquery().label("case_count")
+    of_sweep = sa.select(sa.func.count()).where(cases.c.sweep_id == sweeps.c.id, is_kept)
+    count = of_sweep.scalar_subquery().label("case_count")
     with database.read() as connection:
         fired = connection.scalar(sa.select(schedule)) is not None
         query = (

@@ -18,7 +18,17 @@ from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
 from wtb.store.rows import SweepRow
-from wtb.store.tables.schema import cases, cells, combinations, executions, is_visible, scores, sweeps, workflows
+from wtb.store.tables.schema import (
+    cases,
+    cells,
+    combinations,
+    executions,
+    is_kept,
+    is_visible,
+    scores,
+    sweeps,
+    workflows,
+)
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]
@@ -29,7 +39,7 @@ MOST = 1_000  # earlier sweeps that are looked at, the newest
 def case_contents(database: Database, sweep_id: str) -> Rows:
     """(number, id, what it consists of) of each case; equal contents are the same case."""
     columns = (cases.c.number, cases.c.id, cases.c.input, cases.c.expected, cases.c.workspace)
-    found = database.tuples(sa.select(*columns).where(cases.c.sweep_id == sweep_id).order_by(cases.c.number))
+    found = database.tuples(sa.select(*columns).where(cases.c.sweep_id == sweep_id, is_kept).order_by(cases.c.number))
     return [(number, id, content) for number, id, *content in found]
 
 
@@ -147,6 +157,7 @@ def over_same_cases(
     theirs = cases.alias("theirs")
     same = (
         theirs.c.id == cases.c.id,
+        theirs.c.erased_at.is_(None),
         theirs.c.input == cases.c.input,
         theirs.c.expected.is_not_distinct_from(cases.c.expected),
         theirs.c.workspace.is_not_distinct_from(cases.c.workspace),
@@ -154,7 +165,12 @@ def over_same_cases(
     query = (
         sa.select(theirs.c.sweep_id)
         .select_from(cases.join(theirs, sa.and_(*same)))
-        .where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)), theirs.c.sweep_id.in_(list(others)))
+        .where(
+            cases.c.sweep_id == sweep_id,
+            is_kept,
+            cases.c.number.in_(list(numbers)),
+            theirs.c.sweep_id.in_(list(others)),
+        )
         .group_by(theirs.c.sweep_id)
         .having(sa.func.count() >= least)
     )

@@ -26,7 +26,12 @@ Row = dict[str, Any]
 
 START: Place = (-1, 0)
 SCORED = "execution.completed"
-RESCORED = ("execution.retried", "score.recorded", "rollback.begun")  # scores that were counted may have gone
+RESCORED = (
+    "execution.retried",
+    "score.recorded",
+    "rollback.begun",
+    "case.erased",
+)  # scores that were counted may have gone
 
 _place = sa.tuple_(events.c.transaction, events.c.id)
 _counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)

@@ -28,7 +28,7 @@ from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
 from wtb.store.rows import CaseRow, ExecutionRow, SessionRow, SweepRow
 from wtb.store.runs.submission import Batch, NewCase, NewSweep, batches
-from wtb.store.tables.schema import cases, cells, combinations, executions, metrics, now, sweeps, workflows
+from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, metrics, now, sweeps, workflows
 
 Also = Callable[[sa.Connection, str], None]
 
@@ -176,7 +176,7 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
     spec = sweep.spec.copy()
     if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
         spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
-    query = sa.select(cases).where(cases.c.sweep_id == sweep.id).order_by(cases.c.number)
+    query = sa.select(cases).where(cases.c.sweep_id == sweep.id, is_kept).order_by(cases.c.number)
     rows = database.records(CaseRow, query)
     clusters = [row.cluster for row in rows]
     new = NewSweep(

@@ -46,6 +46,7 @@ from wtb.store.tables.sweeps import ALERTING as ALERTING
 from wtb.store.tables.sweeps import cases as cases
 from wtb.store.tables.sweeps import combinations as combinations
 from wtb.store.tables.sweeps import events as events
+from wtb.store.tables.sweeps import is_kept as is_kept
 from wtb.store.tables.sweeps import is_visible as is_visible
 from wtb.store.tables.sweeps import limited_nodes as limited_nodes
 from wtb.store.tables.sweeps import log_ids as log_ids
@@ -57,4 +58,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1009"
+REVISION = "1010"

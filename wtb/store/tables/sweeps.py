@@ -111,8 +111,13 @@ cases = sa.Table(
     sa.Column("tags", Json, nullable=False),
     sa.Column("workspace", Digest),
     sa.Column("cluster", sa.Text, comment="what it came from with others, which are not independent of it"),
+    sa.Column("erased_at", Seconds, comment="nothing but its id and number is left of it then"),
+    sa.Column("erased_by", sa.String(255)),
     sa.UniqueConstraint("sweep_id", "id"),
 )
+
+# Whoever counts or lists the cases of a sweep asks for this, unless it is about what was erased.
+is_kept: sa.ColumnElement[bool] = cases.c.erased_at.is_(None)
 
 combinations = sa.Table(
     "combinations",

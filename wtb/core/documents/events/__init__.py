@@ -25,6 +25,7 @@ EventDocument = (
     | sweeps.BaselineRemoved
     | sweeps.BudgetThreshold
     | sweeps.BudgetReached
+    | sweeps.CaseErased
     | sweeps.WorkerRefused
     | sweeps.ScoreRecorded
     | sweeps.CellSucceeded

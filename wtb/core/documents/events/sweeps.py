@@ -221,6 +221,23 @@ class BudgetReached(Event):
     data: BudgetReachedData
 
 
+class CaseErasedData(TypedDict):
+    """Of `case.erased`. cells, executions: how many went with it."""
+
+    case: str
+    by: str
+    reason: str | None
+    cells: int
+    executions: int
+
+
+class CaseErased(Event):
+    """A case was erased, with all that belonged to it."""
+
+    kind: Literal["case.erased"]
+    data: CaseErasedData
+
+
 class WorkerRefusedData(TypedDict):
     """Of `worker.refused`."""
 

@@ -47,6 +47,10 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "sweep.collected": _of(
         sweeps.SweepCollectedData, lambda d: f"`wtb gc` removed {plural(d['checkpoints'], 'superseded checkpoint')}"
     ),
+    "case.erased": _of(
+        sweeps.CaseErasedData,
+        lambda d: f"{d['by']} erased case {d['case']}, with {plural(d['cells'], 'cell')}{_because(d.get('reason'))}",
+    ),
     "sweep.pinned": _of(sweeps.Nothing, lambda d: "sweep pinned: retention keeps it"),
     "sweep.unpinned": _of(sweeps.Nothing, lambda d: "sweep unpinned"),
     "baseline.set": _of(sweeps.BaselineSetData, lambda d: f"now the baseline {d['name']}: retention keeps it"),

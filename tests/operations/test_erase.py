@@ -1,0 +1,215 @@
+"""A case that is erased is nowhere any more, and everybody is told that it was erased, and by whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench, make_bench
+from tests.support.project import FLOW, SWEEP, Project
+from wtb import END, Workflow
+from wtb import Context as NodeContext
+from wtb.core.errors import ConflictError, InputError
+from wtb.operations.context import Context
+from wtb.operations.control.answers import answer
+from wtb.operations.housekeeping.erase import erase, preview_erase
+from wtb.operations.inspection.sweeps import show
+from wtb.operations.results.matrix import matrix
+from wtb.store import backup as copies
+from wtb.store.database import Database
+from wtb.store.read import queries, tallies
+from wtb.store.tables.schema import approvals, cases, events, executions, metadata, sweeps
+
+SECRET = "the story of Ana Karenina"
+CASES = [
+    {"id": "ana", "input": {"text": SECRET, "about": "shared by both"}, "expected": SECRET, "tags": ["mine"]},
+    {"id": "bob", "input": {"text": "another story", "about": "shared by both"}},
+]
+
+
+@pytest.fixture
+def place(database: Database, tmp_path: Path) -> Context:
+    return Context(database, by="erin", files=tmp_path / "files")
+
+
+def teller(asks: bool = False, fails: bool = False) -> Workflow:
+    """A workflow that leaves something of its case wherever it can."""
+    workflow = Workflow("teller")
+
+    @workflow.node(retries=1)
+    def tell(state: dict[str, Any], ctx: NodeContext, *, times: int = 1) -> dict[str, Any]:
+        (ctx.workspace / "told.txt").write_text(state["text"] * times)
+        (ctx.workspace / "same.txt").write_text("the same for all")
+        ctx.log(f"logged {state['text']}")
+        ctx.call(model="m", prompt=state["text"], response=state["text"], usd=0.5)
+        ctx.checkpoint("inside", so_far=f"so far {state['text']}")
+        if ctx.attempt == 1 or fails:
+            raise ValueError(f"cannot tell {state['text']}")
+        if asks:
+            ctx.ask(f"May I tell {state['text']}?", options=["yes", "no"])
+        return {"told": f"told {state['text']}"}
+
+    tell.variant("twice", times=2)
+    workflow.entry(tell)
+    workflow.edge(tell, END)
+    return workflow
+
+
+def long_text(case: Any, result: Any) -> float:
+    return float(len(result.state["told"]))
+
+
+def ran(place: Context, name: str = "first", **given: Any) -> Bench:
+    assert place.files is not None
+    made = make_bench(
+        place.database,
+        place.files,
+        teller(**given),
+        CASES,
+        {"tell": ["default", "twice"]},
+        evaluators={"long_text": long_text},
+        sweep=name,
+        run={"pool": "thread"},
+    )
+    made.run()
+    return made
+
+
+def everything(place: Context) -> str:
+    """All that is stored: rows, stored files, and the bytes of the database where it is a file."""
+    with place.database.read() as connection:
+        found = [repr(tuple(row)) for table in metadata.sorted_tables for row in connection.execute(sa.select(table))]
+    assert place.files is not None
+    folders = [place.files] if place.database.path is None else [place.files, place.database.path.parent]
+    for folder in folders:
+        found += [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
+    return "\n".join(found)
+
+
+def test_nothing_of_its_content_is_left_in_the_database_and_in_stored_files(place: Context) -> None:
+    made = ran(place)
+    assert everything(place).count(SECRET) > 10, "the test looks in the wrong places"
+
+    erased = erase(place, "ana", reason="asked to")
+
+    left = everything(place)
+    assert SECRET not in left, [line[:500] for line in left.splitlines() if SECRET in line][:3]
+    assert erased.counts["cells"] == 2
+    assert erased.values > 0
+    assert erased.files == 4  # two stories, and the manifests of both variants
+    assert erased.notes == ()
+    (bob,) = [row for row in made.rows(cases) if row["id"] == "bob"]
+    assert bob["erased_at"] is None
+    assert {cell.case for cell in made.cells()} == {"bob"}
+    assert [cell.state["told"] for cell in made.cells()] == ["told another story"] * 2
+
+
+def test_values_and_files_that_others_have_stay(place: Context) -> None:
+    """Of the other case, and of another sweep with the same one."""
+    ran(place, "first")
+    other = ran(place, "second")
+    erase(place, "ana", sweep="first")
+    assert SECRET in everything(place)
+    with place.database.read() as connection:
+        assert copies.missing_values(connection) == copies.damaged_values(connection) == []
+        snapshots = {row.workspace for row in connection.execute(sa.select(sa.text("workspace from checkpoints")))}
+    for snapshot in snapshots - {None}:
+        for entry in place.workspaces.files.manifest(snapshot).values():
+            assert b"".join(place.workspaces.files.read(entry.digest))
+    assert {cell.case for cell in other.cells()} == {"ana", "bob"}
+    erase(place, "ana")
+    assert SECRET not in everything(place)
+
+
+def test_a_tombstone_says_who_erased_it_and_the_matrix_does_not_say_missing(place: Context) -> None:
+    made = ran(place)
+    before = matrix(place, "first")
+    tallies.tally(place.database, made.sweep_id)
+    erase(place, "ana", reason="asked to")
+    (row,) = [one for one in made.rows(cases) if one["id"] == "ana"]
+    assert (row["input"], row["expected"], row["tags"], row["erased_by"]) == ({}, None, [], "erin")
+    event = queries.event_rows(place.database, made.sweep_id)[-1]
+    assert event["kind"] == "case.erased"
+    assert event["data"] == {"case": "ana", "by": "erin", "reason": "asked to", "cells": 2, "executions": 1 + 2}
+    after = matrix(place, "first")
+    assert "1 case was erased, with its cells and scores: ana (by erin)" in after["warnings"]
+    assert not any("missing" in one or "no outcome" in one for one in after["warnings"])
+    assert (before["cells"]["total"], after["cells"]["total"]) == (4, 2)
+    assert after["cost"]["usd"] == before["cost"]["usd"], "what was spent was spent"
+    means = [[row["metrics"]["long_text"]["mean"] for row in one["rows"]] for one in (before, after)]
+    assert means[1] == [18.0, 18.0]
+    assert means[0] != means[1]
+    show(place, "first")
+
+
+def test_a_sweep_of_which_all_cases_were_erased_can_still_be_looked_at(place: Context) -> None:
+    ran(place)
+    for case in ("ana", "bob"):
+        erase(place, case)
+    assert matrix(place, "first")["cells"]["total"] == 0
+    show(place, "first")
+    with pytest.raises(InputError, match="there is no case 'ana' that could be erased"):
+        erase(place, "ana")
+
+
+def test_a_question_and_its_answer_go_too_and_the_rest_goes_on(place: Context) -> None:
+    made = ran(place, asks=True)
+    asked = made.rows(approvals)
+    for one in asked:
+        whose = SECRET if SECRET in one["question"] else "bob"
+        answer(place, one["id"], "yes", feedback=f"for {whose}", bound=made.prepared.bound)
+    with place.database.write() as connection:
+        connection.execute(sweeps.update().values(status="paused"))
+    erase(place, "ana")
+    assert SECRET not in everything(place)
+    left = made.rows(approvals)
+    assert {row["question"] for row in left} == {"May I tell another story?"}
+    made.run()
+    assert made.counts == {"succeeded": 2}
+    assert made.status == "completed"
+
+
+def test_failures_and_the_reasons_in_a_kept_matrix_go_too(place: Context) -> None:
+    ran(place, fails=True)
+    matrix(place, "first")
+    erase(place, "ana")
+    assert SECRET not in everything(place)
+
+
+def test_a_sweep_that_may_run_is_refused_and_nothing_is_erased(place: Context) -> None:
+    ran(place)
+    with place.database.write() as connection:
+        connection.execute(sweeps.update().values(status="running"))
+    with pytest.raises(ConflictError, match="nothing is erased of sweeps that may still run: first"):
+        erase(place, "ana")
+    assert SECRET in everything(place)
+    assert len(place.database.tuples(sa.select(executions.c.id))) == 6
+
+
+def test_a_preview_counts_and_erases_nothing(place: Context) -> None:
+    made = ran(place)
+    counted = preview_erase(place, "ana").counts
+    assert counted["cells"] == counted["scores"] == 2
+    assert counted["node_runs"] == 2
+    assert [row["erased_at"] for row in made.rows(cases)] == [None, None]
+    assert place.database.scalar(sa.select(sa.func.count()).where(events.c.kind == "case.erased")) == 0
+
+
+def test_only_sweeps_of_a_project_are_changed(place: Context) -> None:
+    ran(place)
+    with pytest.raises(InputError, match="there is no case"):
+        erase(place, "ana", project="elsewhere")
+
+
+def test_the_command_asks_first(project: Project) -> None:
+    project.write({"flow.py": FLOW, "first.sweep.yaml": SWEEP, "cases.jsonl": Project.cases(2)})
+    project.inside("run", "first.sweep.yaml", "--quiet", check=0)
+    refused = project.inside("erase", "c1", check=2)
+    assert "nobody is there to confirm it; give --yes" in refused.said
+    done = project.inside("erase", "c1", "--yes", "--reason", "asked to", "--format", "json", check=0)
+    assert done.json["counts"]["cells"] == 64
+    assert project.inside("matrix", "first", "--format", "json", check=0).json["cells"]["total"] == 64
+    assert "erased case c1, with 64 cells: asked to" in project.inside("log", "first", check=0).stdout
