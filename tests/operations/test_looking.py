@@ -128,7 +128,7 @@ def test_a_look_counts_what_is_open(context: Context) -> None:
         (lambda context: log.log(context, "first", severity="eror"), "'eror' is not a severity; did you mean 'error'"),
         (lambda context: files.list_files(context, "first"), "such as by its combination"),
         (lambda context: costs.costs(context, by=["modle"]), "costs are not shown by 'modle'; did you mean 'model'"),
-        (lambda context: costs.costs(context, project="none"), "no sweep is of a project 'none'"),
+        (lambda context: costs.costs(context, project="none"), "there is no project 'none'"),
         (lambda context: series.series(context, "first", name="loss"), "there is no series 'loss'"),
         (lambda context: scoring.score(context, "first"), "nothing to score by"),
         (lambda context: scoring.score(context, "first", evaluate=[{"exact_match": 1}]), "evaluate"),
