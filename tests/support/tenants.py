@@ -195,13 +195,14 @@ def _required(name: str, operation: Operation, own: Mapping[str, str], folder: P
         "to": "a",
         "directory": folder / "exported",
         "role": "viewer",
+        "keys": {"workflow": "no-workflow", "cases": [{"id": "one", "input": {}}]},
         "limits": {"usd": 500.0},
         **{argument: own[kinds[0]] for argument, kinds in _NAMES.items() if argument != "ref"},
     }
     if name not in _NEW and (kinds := _kinds(name, "name")):
         given["name"] = own[kinds[0]]
     return {
-        argument: given[argument]
+        argument: given.get(argument, "nothing")
         for argument, parameter in _parameters(operation).items()
         if parameter.default is parameter.empty
     }
