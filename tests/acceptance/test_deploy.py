@@ -206,6 +206,7 @@ def test_the_server_is_reached_through_the_proxy_alone_and_believes_nobody_else(
     address = caddy["networks"]["front"]["ipv4_address"]
     assert [one for one in server["command"] if one.startswith("--proxy")] == [f"--proxy={address}"]
     assert "--allow=bench.example" in server["command"]
+    assert server["environment"]["WTB_DATABASE_URL"] == "postgresql://wtb_server:j1k2@postgres:5432/wtb"
     assert server["networks"] == ["servers", "front"]
     assert "servers" not in caddy["networks"]
     assert served["networks"]["front"]["internal"]
