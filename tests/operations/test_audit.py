@@ -133,16 +133,29 @@ def test_secrets_are_left_out(context: Context) -> None:
         assert shown_argument(value) == expected
 
 
-def test_values_of_states_and_addresses_of_webhooks_are_left_out(context: Context) -> None:
+def test_cases_values_of_states_and_addresses_of_webhooks_are_left_out(context: Context) -> None:
     @audited
-    def changed(context: Context, *, set: Any = None, value: Any = ..., notify: str | None = None) -> None:
+    def changed(
+        context: Context, *, set: Any = None, value: Any = ..., notify: str | None = None, keys: Any = None
+    ) -> None:
         raise ConflictError("not now")
 
     changed.__wrapped__.__module__, changed.__wrapped__.__name__ = "wtb.operations.control.forks", "fork"  # type: ignore[attr-defined]
     with pytest.raises(ConflictError):
-        changed(context, set={"name": "Jane"}, value={"iban": "DE00"}, notify="https://hooks.example/T0/secret")
+        changed(
+            context,
+            set={"name": "Jane"},
+            value={"iban": "DE00"},
+            notify="https://hooks.example/T0/secret",
+            keys={"cases": [{"input": {"name": "Jane"}}]},
+        )
     (one,) = list_audit(context)
-    assert one["arguments"] == {"set": {"name": "***"}, "value": {"iban": "***"}, "notify": "***"}
+    assert one["arguments"] == {
+        "set": {"name": "***"},
+        "value": {"iban": "***"},
+        "notify": "***",
+        "keys": {"cases": "***"},
+    }
 
 
 def test_commands_are_noted_by_their_words_and_sweeps_by_their_ids(tmp_path: Any) -> None:

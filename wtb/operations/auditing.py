@@ -37,8 +37,8 @@ Shown = None | bool | int | float | str | list["Shown"] | dict[str, "Shown"]
 _TOKEN = "wtb_"
 _MOST_LETTERS = 200
 _MOST_ITEMS = 50
-# What users' states, answers and webhooks hold is theirs to keep secret; of mappings the keys are noted.
-_SECRET = frozenset({"set", "value", "feedback", "notify"})
+# What users' cases, states, answers and webhooks hold is theirs to keep secret; of mappings the keys are noted.
+_SECRET = frozenset({"keys", "input", "written", "set", "value", "feedback", "notify"})
 _PARTS = {"running.local:begin": "start"}  # what is no operation of its own, but stands for one in Python
 
 _log = logging.getLogger("wtb")
