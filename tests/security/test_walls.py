@@ -223,6 +223,15 @@ def test_nobody_can_tell_by_the_time_whether_something_is_elsewhere(
     assert abs(there / not_there - 1) < 0.05
 
 
+def test_what_is_asked_for_by_its_whole_id_is_found_by_the_index(url: str, server: Database) -> None:
+    with connect(role_url(url, SERVER)) as connection, connection.transaction():
+        connection.execute(
+            "SELECT set_config('wtb.projects', 'zebras', true), set_config('enable_seqscan', 'off', true)"
+        )
+        plan = str(connection.execute("EXPLAIN SELECT * FROM executions WHERE id = 'x'").fetchall())
+    assert "Index Cond" in plan
+
+
 def test_walls_cost_workers_nothing_in_their_plans(url: str) -> None:
     with connect(role_url(url, WORKER)) as connection:
         plan = str(connection.execute("EXPLAIN SELECT * FROM node_runs WHERE sweep_id = 'x'").fetchall())

@@ -14,7 +14,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.log import derived_counts
-from wtb.store.read.queries import as_checkpoint, the_one
+from wtb.store.read.queries import as_checkpoint, rows_by_id, the_one
 from wtb.store.rows import CellRow, CheckpointRow, DecisionRow, ExecutionRow, FoundCell, ScoreRow
 from wtb.store.tables.schema import (
     cases,
@@ -87,9 +87,10 @@ def children(database: Database, execution_id: str) -> list[ExecutionRow]:
 def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     """(a checkpoint by id or the beginning of its id, its sweep). Raises InputError."""
     query = sa.select(checkpoints).join(sweeps, sweeps.c.id == checkpoints.c.sweep_id).where(is_visible)
-    query = query.where(checkpoints.c.id.startswith(ref, autoescape=True), *in_scope(database, sweeps)).limit(2)
+    query = query.where(*in_scope(database, sweeps))
     hint = "`wtb history EXECUTION` lists those of an execution"
-    row = the_one({row.id: row for row in database.records(CheckpointRow, query)}, ref, "checkpoint", hint)
+    rows = rows_by_id(database, CheckpointRow, query, checkpoints.c.id, ref)
+    row = the_one({row.id: row for row in rows}, ref, "checkpoint", hint)
     return as_checkpoint(row), row.sweep_id
 
 

@@ -250,9 +250,22 @@ def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
 def find_execution(database: Database, ref: str) -> ExecutionRow:
     """An execution by id or the beginning of its id. Raises InputError."""
     query = sa.select(executions).join(sweeps, sweeps.c.id == executions.c.sweep_id).where(is_visible)
-    query = query.where(executions.c.id.startswith(ref, autoescape=True), *in_scope(database, sweeps)).limit(2)
-    rows = {row.id: row for row in database.records(ExecutionRow, query)}
+    query = query.where(*in_scope(database, sweeps))
+    rows = {row.id: row for row in rows_by_id(database, ExecutionRow, query, executions.c.id, ref)}
     return the_one(rows, ref, "execution", "`wtb show SWEEP --cells` lists those of a sweep")
+
+
+def rows_by_id(
+    database: Database, kind: type[R], query: sa.Select[Any], id: sa.ColumnElement[str], ref: str
+) -> list[R]:
+    """Read the rows, two at most, whose id is a reference or begins with it.
+
+    The whole id is looked for first: behind walls PostgreSQL uses no index for a beginning, since LIKE might tell of
+    rows that are not to be seen.
+    """
+    return database.records(kind, query.where(id == ref)) or database.records(
+        kind, query.where(id.startswith(ref, autoescape=True)).limit(2)
+    )
 
 
 def the_one(rows: Mapping[str, R], ref: str, what: str, hint: str) -> R:
