@@ -29,6 +29,7 @@ BENCHMARKS = {
     "tallies": "distributed.tallies",
     "evidence": "embedded.evidence",
     "saver": "embedded.saver",
+    "policy": "embedded.policy",
     "graphs": "embedded.graphs",
 }
 LONG = ("million",)  # hours: only by name

@@ -38,6 +38,7 @@ NAVIGATION = {
         "docs/workers",
         "deploy/README",
         "docs/sessions",
+        "docs/policy",
         "docs/python",
         "docs/api",
         "docs/access",

@@ -97,6 +97,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "project": Entry("admin.projects", "Say what sessions, sweeps and tokens belong to."),
         "session": Entry("admin.sessions", "Keep sweeps of people or purposes apart, with quotas."),
         "budget": Entry("admin.budgets", "Limit what projects, sessions and tokens may spend."),
+        "policy": Entry("data.policies", "Check the policies of this folder, and say what they decide."),
         "token": Entry("admin.tokens", "Say who may ask `wtb serve`, and for what."),
         "user": Entry("admin.access", "Say who there is, to be given roles."),
         "team": Entry("admin.access", "Give roles to several users at once."),

@@ -9,17 +9,18 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.operations.identity import OPERATOR, Identity
+from wtb.operations.policy.engine import find_policies
 from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin as Origin
 from wtb.store.database import Database, Scope, database_url
@@ -168,6 +169,22 @@ class Context:
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out an operation here; see `Backend`."""
         return operation(self, *args, **kwargs)
+
+    def authorize(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+        """Ask policies, if there are any, whether who acts may carry out an operation; `checked` does so for each.
+
+        Args:
+            function: The operation.
+            given: Its arguments by name.
+
+        Raises:
+            AccessDenied: If they do not allow it.
+            InputError: If the policies are wrong.
+        """
+        if find_policies() is not None:
+            from wtb.operations.policy.asking import authorize  # which few need, and takes its time to import
+
+            authorize(self.database, self.by, function, given)
 
     def acting_as(self, identity: Identity, permission: Permission, origin: Origin | None = None) -> Context:
         """Return the same place for somebody who may do something: only the projects in which they may are there.

@@ -67,7 +67,7 @@ class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 
     clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
-    it is not the workflow's entry.
+    it is not the workflow's entry. submitted_by: who submits it, as the sweep records.
     """
 
     bound: Bound
@@ -79,6 +79,7 @@ class Prepared:
     starts_at: str | None = None
     notify: Sequence[Target] | None = None
     clusters: Sequence[str | None] = ()
+    submitted_by: str | None = None
 
     @property
     def cells(self) -> int:
@@ -145,6 +146,8 @@ class Prepared:
         stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
+        if self.submitted_by is not None:
+            stored["submitted_by"] = self.submitted_by
         return stored
 
     def picked(self) -> Iterator[Case]:
@@ -171,7 +174,7 @@ class Prepared:
         )
 
 
-_RECORDED = ("baseline_row", "folder", "environment", "final", "added_rows")
+_RECORDED = ("submitted_by", "baseline_row", "folder", "environment", "final", "added_rows")
 
 
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             function is not checked.
 
     Returns:
-        The function. It raises InputError with the argument's name, what was found and what is expected.
+        The function. It raises InputError with the argument's name, what was found and what is expected. An operation
+        is asked about by its context, too, whose `authorize` raises where a policy forbids it.
     """
     signature = inspect.signature(function)
 
@@ -58,6 +59,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         kinds = kinds_of(function)
         for name, value in given.items():
             check(name, value, kinds.get(name))
+        if (authorize := getattr(given.get("context"), "authorize", None)) is not None:
+            authorize(function, given)
         return function(*args, **kwargs)
 
     return check_first

@@ -97,5 +97,6 @@ class StoredSpec(TypedDict, total=False):
     baseline_row: dict[str, str] | None
     folder: str
     environment: Environment
+    submitted_by: str
     final: bool
     added_rows: list[StoredAddition]

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Protocol
 
@@ -96,7 +96,8 @@ def begin(
     """
     places = check_options(prepared, breakpoints=breakpoints, until=until, pdb=pdb)
     check_gates(context.database, prepared.bound.spec)
-    sweep_id = prepared.submit(context.database, context.workspaces, breakpoints=places)
+    mine = replace(prepared, submitted_by=context.by)
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places)
     note(sweep=sweep_id)
     run = new_run(context.database, sweep_id, prepared.bound, context.workspaces, pdb=pdb)
     context.report(announcement(prepared, sweep_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from wtb.analysis.gates import check_gates
@@ -92,7 +92,8 @@ def submit(
     check_files(database, context.workspaces)
     _check_broker(notifier, anyway)
     chosen = spec.run.priority if priority is None else priority
-    sweep_id = prepared.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places)
+    mine = replace(prepared, submitted_by=context.by)
+    sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places)
     note(sweep=sweep_id)
     context.report(f"{announcement(prepared, sweep_id)}; {plural(workers, 'worker')} to run it")
     return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))

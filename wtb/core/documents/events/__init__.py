@@ -26,6 +26,7 @@ EventDocument = (
     | sweeps.BudgetThreshold
     | sweeps.BudgetReached
     | sweeps.CaseErased
+    | sweeps.PolicyDecided
     | sweeps.WorkerRefused
     | sweeps.ScoreRecorded
     | sweeps.CellSucceeded

@@ -238,6 +238,23 @@ class CaseErased(Event):
     data: CaseErasedData
 
 
+class PolicyDecidedData(TypedDict):
+    """Of `policy.decided`. rules: the policies that decided. errors: what could not be evaluated, which denies."""
+
+    operation: str
+    by: str
+    allowed: bool
+    rules: list[str]
+    errors: list[str]
+
+
+class PolicyDecided(Event):
+    """Policies allowed or denied something that somebody wanted to do with a sweep."""
+
+    kind: Literal["policy.decided"]
+    data: PolicyDecidedData
+
+
 class WorkerRefusedData(TypedDict):
     """Of `worker.refused`."""
 

@@ -51,6 +51,13 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         sweeps.CaseErasedData,
         lambda d: f"{d['by']} erased case {d['case']}, with {plural(d['cells'], 'cell')}{_because(d.get('reason'))}",
     ),
+    "policy.decided": _of(
+        sweeps.PolicyDecidedData,
+        lambda d: (
+            f"{d['by']} {'may' if d['allowed'] else 'may not'} {d['operation']}"
+            f"{_because(', '.join([*d['rules'], *d['errors']]) or None)}"
+        ),
+    ),
     "sweep.pinned": _of(sweeps.Nothing, lambda d: "sweep pinned: retention keeps it"),
     "sweep.unpinned": _of(sweeps.Nothing, lambda d: "sweep unpinned"),
     "baseline.set": _of(sweeps.BaselineSetData, lambda d: f"now the baseline {d['name']}: retention keeps it"),

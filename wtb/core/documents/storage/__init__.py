@@ -1,1 +1,1 @@
-"""Documents about what is kept: backups, and what was erased."""
+"""Documents about what is kept: backups, what was erased, and what policies say."""

@@ -1,0 +1,247 @@
+"""Policies are asked before an operation begins, and whatever is wrong with one denies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bench import Bench, make_bench
+from tests.support.project import FLOW, Project
+from wtb import END, Workflow
+from wtb import Context as NodeContext
+from wtb.core.errors import AccessDenied, InputError
+from wtb.operations.context import Context
+from wtb.operations.control.answers import answer
+from wtb.operations.control.pause_cancel import cancel
+from wtb.operations.housekeeping.delete import delete, preview_delete
+from wtb.operations.inspection.sweeps import list_sweeps
+from wtb.operations.policy.engine import find_policies
+from wtb.operations.policy.vocabulary import Asked
+from wtb.operations.registry import OPERATIONS
+from wtb.operations.results.baselines import set_baseline
+from wtb.operations.running.local import run
+from wtb.planning.prepare import Prepared, prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.database import Database
+from wtb.store.read.queries import event_rows
+from wtb.store.tables.schema import approvals
+
+DOCS = Path(__file__).parents[2] / "docs" / "policy.md"
+EVERYBODY = "permit(principal, action, resource);\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of policies, empty."""
+    made = tmp_path / "policy"
+    made.mkdir()
+    monkeypatch.setenv("WTB_POLICY", str(made))
+    monkeypatch.setattr("wtb.operations.policy.engine.KEEP_S", -1.0)  # each test writes others
+    return made
+
+
+@pytest.fixture
+def place(sqlite_url: str, tmp_path: Path) -> Iterator[Context]:
+    database = Database(sqlite_url)
+    database.prepare()
+    yield Context(database, by="ana", files=tmp_path / "files")
+    database.close()
+
+
+def shown(name: str) -> str:
+    """A policy of the page, by its name."""
+    text = DOCS.read_text("utf-8")
+    start = text.index(f'@id("{name}")')
+    return text[start : text.index(";\n", start) + 2]
+
+
+def workflow(asks: bool = False) -> Workflow:
+    made = Workflow("support")
+
+    @made.tool
+    def send(*, to: str) -> str:
+        return to
+
+    @made.node
+    def reply(state: dict[str, Any], ctx: NodeContext) -> dict[str, Any]:
+        return {"said": ctx.ask("send it?").action} if asks else {"said": "yes"}
+
+    made.entry(reply)
+    made.edge(reply, END)
+    return made
+
+
+def prepared(asks: bool = False, **spec: Any) -> Prepared:
+    data = {
+        "workflow": "t:w",
+        "cases": [{"id": "one", "input": {}}],
+        "vary": {"reply": ["default"]},
+        "sweep": "nightly",
+    }
+    return prepare(parse_spec({**data, "run": {"pool": "thread"}, **spec}), workflow=workflow(asks))
+
+
+def ran(place: Context, asks: bool = False) -> Bench:
+    assert place.files is not None
+    made = make_bench(place.database, place.files, workflow(asks), sweep="nightly", run={"pool": "thread"})
+    made.run()
+    return made
+
+
+def decided(made: Bench) -> list[dict[str, Any]]:
+    return [event["data"] for event in event_rows(made.database, made.sweep_id) if event["kind"] == "policy.decided"]
+
+
+def test_without_policies_all_is_allowed(place: Context, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of that name without policies is something else."""
+    monkeypatch.delenv("WTB_POLICY")
+    monkeypatch.chdir(folder.parent)
+    (folder / "notes.txt").write_text("no policies here")
+    run(place, prepared())
+    assert [one["name"] for one in list_sweeps(place)] == ["nightly"]
+
+
+def test_who_may_submit_over_50_dollars(place: Context, folder: Path) -> None:
+    (folder / "money.cedar").write_text(EVERYBODY + shown("over-50-dollars"))
+    with pytest.raises(AccessDenied, match=r"ana may not run \(workflow support\): policy over-50-dollars forbids it"):
+        run(place, prepared(limits={"usd": 50.01}))
+    with pytest.raises(AccessDenied, match="over-50-dollars"):
+        run(place, prepared())  # without a limit it may cost anything
+    assert list_sweeps(place) == []
+    run(place, prepared(limits={"usd": 50}))
+    run(replace(place, by="cleo"), prepared(limits={"usd": 500}))
+    assert len(list_sweeps(place)) == 2
+
+
+def test_which_tools_a_workflow_may_call(place: Context, folder: Path) -> None:
+    (folder / "tools.cedar").write_text(EVERYBODY + shown("no-mail"))
+    with pytest.raises(AccessDenied, match="ana may not submit workflow 'support', which has the tool 'send'"):
+        run(place, prepared())
+    run(place, prepared(project="outreach"))
+
+
+def test_four_eyes_for_a_baseline(place: Context, folder: Path) -> None:
+    (folder / "eyes.cedar").write_text(EVERYBODY + shown("four-eyes"))
+    run(place, prepared())
+    with pytest.raises(AccessDenied, match="policy four-eyes forbids it"):
+        set_baseline(place, "main", "nightly")
+    set_baseline(replace(place, by="bert"), "main", "nightly")
+
+
+def test_who_may_answer_which_questions(place: Context, folder: Path) -> None:
+    (folder / "answers.cedar").write_text(EVERYBODY + shown("answers-of-support"))
+    made = ran(place, asks=True)
+    (question,) = made.rows(approvals)
+    with pytest.raises(AccessDenied, match="policy answers-of-support forbids it"):
+        answer(place, question["id"], "approve", bound=made.prepared.bound)
+    answer(replace(place, by="cleo"), question["id"], "approve", bound=made.prepared.bound)
+    assert [(one["by"], one["allowed"], one["rules"]) for one in decided(made)] == [
+        ("ana", False, ["answers-of-support"]),
+        ("cleo", True, ["answers.cedar #1"]),
+    ]
+
+
+def test_where_no_policy_permits_it_is_denied(place: Context, folder: Path) -> None:
+    (folder / "some.cedar").write_text('permit(principal == User::"bert", action, resource);')
+    made = make_bench(place.database, place.files, workflow(), sweep="nightly")  # type: ignore[arg-type]
+    with pytest.raises(AccessDenied, match="no policy permits it"):
+        cancel(place, made.sweep_id)
+    with pytest.raises(AccessDenied, match="ana may not list: no policy permits it"):
+        list_sweeps(place)
+    assert list_sweeps(replace(place, by="bert"))
+    preview_delete(place, made.sweep_id)
+
+
+def test_a_policy_that_fails_denies_although_cedar_skips_it(place: Context, folder: Path) -> None:
+    fails = '@id("fails") forbid(principal, action, resource) when { 9223372036854775807 + (NUMBER) > 0 };'
+    fails = fails.replace("NUMBER", 'if context.by == "ana" then 1 else -9223372036854775807')
+    (folder / "fails.cedar").write_text(EVERYBODY + fails)
+    with pytest.raises(AccessDenied, match="could not be evaluated, which denies"):
+        list_sweeps(place)
+    assert list_sweeps(replace(place, by="bert")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("permit(principal, action, resource", r"bad\.cedar: .*unexpected end of input|bad\.cedar"),
+        ('permit(principal, action == Action::"submitt", resource);', "submitt"),
+        ("permit(principal, action, resource) when { context.limit_cents > 5 };", "limit_cents"),
+        ('permit(principal, action, resource) when { context.colour == "red" };', "colour"),
+        ("permit(principal == ?principal, action, resource);", "template"),
+    ],
+)
+def test_bad_policies_are_refused_when_they_are_loaded(place: Context, folder: Path, text: str, expected: str) -> None:
+    (folder / "bad.cedar").write_text(text)
+    with pytest.raises(InputError, match=expected):
+        list_sweeps(place)
+
+
+def test_a_folder_that_is_named_and_not_there_allows_nothing(
+    place: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WTB_POLICY", str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="nothing is allowed until it is there"):
+        list_sweeps(place)
+
+
+def test_policies_are_read_again_once_they_have_changed(place: Context, folder: Path) -> None:
+    (folder / "a.cedar").write_text(EVERYBODY)
+    list_sweeps(place)
+    (folder / "a.cedar").write_text(EVERYBODY + "forbid(principal, action, resource);\n")
+    with pytest.raises(AccessDenied):
+        list_sweeps(place)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_passes_the_place_where_policies_are_asked(
+    name: str, place: Context, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its arguments are: it is asked about before they are used."""
+    (folder / "none.cedar").write_text("forbid(principal, action, resource);")
+    function = OPERATIONS[name].function
+    needed = [one for one in OPERATIONS[name].arguments.values() if one.default is one.empty]
+    asked: list[str] = []
+    monkeypatch.setattr(Context, "authorize", lambda self, function, given: asked.append(function.__name__) or 1 / 0)
+    monkeypatch.setattr("wtb.core.arguments.checking.check", lambda *given: None)
+    with pytest.raises(ZeroDivisionError):
+        function(
+            place,
+            *(None for one in needed if one.kind is not one.KEYWORD_ONLY),
+            **{one.name: None for one in needed if one.kind is one.KEYWORD_ONLY},
+        )
+    assert asked == [function.__name__]
+
+
+def test_a_sweep_is_deleted_where_policies_permit_it(place: Context, folder: Path) -> None:
+    (folder / "a.cedar").write_text(EVERYBODY)
+    made = ran(place)
+    delete(place, made.sweep_id)
+
+
+def test_decisions_are_remembered_by_all_that_they_follow_from(folder: Path) -> None:
+    """`python -m benchmarks policy` has what they take."""
+    (folder / "all.cedar").write_text(EVERYBODY + shown("over-50-dollars"))
+    policies = find_policies()
+    assert policies is not None
+
+    def decide(by: str, cents: int) -> bool:
+        return policies.decide(Asked("submit", by, "Workflow", "support", {"limit_cents": cents})).allowed
+
+    assert [decide("ana", 4_000), decide("ana", 6_000), decide("cleo", 6_000)] * 2 == [True, False, True] * 2
+
+
+def test_commands_check_and_explain(project: Project) -> None:
+    project.write({"flow.py": FLOW, "policy/money.cedar": EVERYBODY + shown("over-50-dollars")})
+    assert project.inside("policy", "check", check=0).stdout.split("\n")[:2] == ["money.cedar #1", "over-50-dollars"]
+    limits = ("--with", "limit_cents=6000")
+    denied = project.inside("policy", "explain", "submit", "--by", "ana", *limits, "--format", "json", check=1)
+    assert denied.json["rules"] == ["over-50-dollars"]
+    allowed = project.inside("policy", "explain", "submit", "--by", "cleo", *limits, check=0)
+    assert allowed.stdout == "allowed: policy money.cedar #1 permits it\n"
+    refused = project.inside("policy", "explain", "sumbit", check=2)
+    assert "did you mean 'submit'" in refused.said

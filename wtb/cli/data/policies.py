@@ -1,0 +1,103 @@
+"""The commands about policies, which need no database: policy check, policy explain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from wtb.cli import options
+from wtb.cli.console import say
+from wtb.cli.output import put_as
+from wtb.core.errors import InputError, meant_or_known
+from wtb.operations import context as contexts
+from wtb.operations.policy import engine, vocabulary
+
+if TYPE_CHECKING:
+    from wtb.core.documents.storage.policies import PoliciesDocument, PolicyDecisionDocument
+    from wtb.operations.policy.vocabulary import Fact, Resource
+
+
+def check(format: options.Show = options.Format.table) -> None:
+    """Check the policies of this folder against their schema, and list them.
+
+    They are `policy/*.cedar`, or those of `[policy] folder` of wtb.toml or of WTB_POLICY.
+
+    Example: wtb policy check
+    """
+    policies = engine.find_policies()
+    document: PoliciesDocument = {
+        "folder": None if policies is None else str(policies.folder),
+        "policies": [] if policies is None else list(policies.names),
+    }
+    put_as(document, "\n".join(document["policies"]), format)
+    count = len(document["policies"])
+    many = "1 policy is" if count == 1 else f"{count:,} policies are"
+    say("there are no policies here: all is allowed" if policies is None else f"{many} as the schema wants it")
+
+
+def explain(
+    action: Annotated[str, typer.Argument(metavar="OPERATION", help="What is to be done, such as submit.")],
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who does it \\[default: you].")] = None,
+    resource: Annotated[
+        str, typer.Option("--resource", metavar="KIND:ID", help="On what: Sweep, Workflow or Tool.")
+    ] = "Database:here",
+    given: Annotated[
+        list[str] | None, typer.Option("--with", metavar="KEY=VALUE", help="What is known, such as limit_cents=4000.")
+    ] = None,
+    format: options.Show = options.Format.table,
+) -> None:
+    """Say whether policies allow something, and which of them decide. The exit code is 1 where they do not.
+
+    See also: `wtb log SWEEP` has the decisions about a sweep, `policy.decided`.
+
+    Example: wtb policy explain submit --by ana --resource Workflow:support --with limit_cents=6000
+    """
+    known = (*dict.fromkeys(vocabulary.actions().values()), vocabulary.CALL_TOOL)
+    if action not in known:
+        raise InputError(f"there is no operation {action!r}{meant_or_known(action, known)}")
+    kind, _, id = resource.partition(":")
+    kinds = get_args(vocabulary.Resource)
+    if kind not in kinds or not id:
+        raise InputError(f"--resource {resource!r}: expected KIND:ID, with a kind of: {', '.join(kinds)}")
+    asked = vocabulary.Asked(action, by or contexts.current_user(), _kind(kind), id, _facts(given or []))
+    policies = engine.find_policies()
+    decision = engine.Decision(True, ()) if policies is None else policies.decide(asked)
+    why = "there are no policies here, and so all is allowed" if policies is None else decision.why
+    document: PolicyDecisionDocument = {
+        "allowed": decision.allowed,
+        "action": asked.action,
+        "by": asked.by,
+        "resource": f"{asked.kind}:{asked.id}",
+        "context": dict(asked.context),
+        "rules": list(decision.rules),
+        "errors": list(decision.errors),
+        "why": why,
+    }
+    put_as(document, f"{'allowed' if decision.allowed else 'denied'}: {why}", format)
+    if not decision.allowed:
+        raise typer.Exit(1)
+
+
+def _kind(kind: str) -> Resource:
+    found: Resource = kind  # type: ignore[assignment]
+    return found
+
+
+def _facts(given: list[str]) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+    kinds = {name.rstrip("?"): kind for name, kind in vocabulary.FACTS.items()}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or key not in kinds:
+            raise InputError(f"--with {text!r}: expected KEY=VALUE, with a key of: {', '.join(kinds)}")
+        if kinds[key] == "Long":
+            if not value.lstrip("-").isdigit():
+                raise InputError(f"--with {text!r}: expected a whole number")
+            facts[key] = int(value)
+        else:
+            facts[key] = value
+    return facts
+
+
+POLICY = {"check": check, "explain": explain}

@@ -1,0 +1,144 @@
+"""What an operation is about to do, as policies are asked: once for an operation, and for each tool of a workflow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from wtb.core.errors import AccessDenied, InputError
+from wtb.operations.policy.engine import Decision, find_policies
+from wtb.operations.policy.vocabulary import CALL_TOOL, Asked, Fact, action_of
+from wtb.operations.registry import Effect
+from wtb.planning.prepare import Prepared
+from wtb.store.control import questions
+from wtb.store.database import Database
+from wtb.store.events import add_event, of_sweep
+from wtb.store.read import references
+from wtb.store.read.queries import find_sweep, workflow_graph
+from wtb.store.rows import SweepRow
+
+
+def authorize(database: Database, by: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Ask policies whether somebody may carry out an operation; without policies everybody may.
+
+    Args:
+        database: Where.
+        by: Who.
+        function: The operation; what is none is not asked about.
+        given: Its arguments by name.
+
+    Raises:
+        AccessDenied: If a policy forbids it, none permits it, or one cannot be evaluated.
+        InputError: If the policies cannot be loaded.
+    """
+    policies = find_policies()
+    if policies is None:
+        return
+    named = action_of(function.__module__, function.__name__)
+    if named is None:
+        return
+    name, operation = named
+    for asked, sweep in _questions(database, by, name, operation.effect, given):
+        decision = policies.decide(asked)
+        if sweep is not None and operation.effect is not Effect.reads:
+            _record(database, sweep, asked, decision)
+        if not decision.allowed:
+            raise AccessDenied(f"{by} may not {_words(asked)}: {decision.why} (`wtb policy explain`)")
+
+
+def _words(asked: Asked) -> str:
+    if asked.action == CALL_TOOL:
+        return f"submit workflow {asked.facts.get('workflow')!r}, which has the tool {asked.id!r}"
+    return f"{asked.action}" if asked.kind == "Database" else f"{asked.action} ({asked.kind.lower()} {asked.id})"
+
+
+def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decision) -> None:
+    data = {
+        "operation": asked.action,
+        "by": asked.by,
+        "allowed": decision.allowed,
+        "rules": list(decision.rules),
+        "errors": list(decision.errors),
+    }
+    with database.write() as connection:
+        add_event(connection, of_sweep(sweep), "policy.decided", data, "info" if decision.allowed else "warning")
+
+
+def _questions(
+    database: Database, by: str, name: str, effect: Effect, given: Mapping[str, Any]
+) -> Iterator[tuple[Asked, SweepRow | None]]:
+    """What policies are asked, with the sweep that it is about, if there is one."""
+    prepared = given.get("prepared")
+    if isinstance(prepared, Prepared):
+        yield from ((asked, None) for asked in _submission(by, name, prepared))
+        return
+    if effect is Effect.reads:  # who may see what, is a matter of scopes: nothing is looked up for it
+        yield Asked(name, by), None
+        return
+    if name in ("answer", "answer --all"):
+        yield from _answers(database, by, name, given)
+        return
+    sweep = _sweep_of(database, given)
+    facts = {} if sweep is None else _facts(database, sweep)
+    if isinstance(text := given.get("name"), str):
+        facts["name"] = text
+    yield (Asked(name, by, facts=facts), None) if sweep is None else (Asked(name, by, "Sweep", sweep.id, facts), sweep)
+
+
+def _submission(by: str, name: str, prepared: Prepared) -> Iterator[Asked]:
+    spec, workflow = prepared.bound.spec, prepared.bound.workflow
+    facts: dict[str, Fact] = {"workflow": workflow.name, "sweep": spec.sweep, "cells": prepared.cells}
+    facts |= {key: text for key, text in (("project", spec.project), ("session", spec.session)) if text is not None}
+    if spec.limits.usd is not None:
+        facts["limit_cents"] = math.ceil(spec.limits.usd * 100)
+    yield Asked(name, by, "Workflow", workflow.name, facts)
+    for tool in workflow.tools:
+        yield Asked(CALL_TOOL, by, "Tool", tool, facts)
+
+
+def _answers(
+    database: Database, by: str, name: str, given: Mapping[str, Any]
+) -> Iterator[tuple[Asked, SweepRow | None]]:
+    """One for each sweep and node whose questions are answered."""
+    if name == "answer":
+        asked, action = _asked(database, str(given["ref"])), given.get("action") or "approve"
+    else:
+        asked = [(row.sweep_id, row.node) for row in given["preview"].rows]
+        action = given["preview"].action
+    for sweep_id, node in dict.fromkeys(asked):
+        sweep = find_sweep(database, sweep_id)
+        facts = {**_facts(database, sweep), "answer": str(action), **({} if node is None else {"node": node})}
+        yield Asked("answer", by, "Sweep", sweep.id, facts), sweep
+    if not asked:
+        yield Asked("answer", by, facts={"answer": str(action)}), None
+
+
+def _asked(database: Database, ref: str) -> list[tuple[str, str | None]]:
+    """(sweep, node) of the question that is meant, or of those of a sweep or an execution."""
+    try:
+        row = questions.find_approval(database, ref)
+    except InputError:
+        sweep = _sweep_of(database, {"ref": ref})
+        rows = [] if sweep is None else questions.approval_rows(database, sweep_id=sweep.id, execution_id=None)
+        return [(row.sweep_id, row.node) for row in rows]
+    return [(row.sweep_id, row.node)]
+
+
+def _sweep_of(database: Database, given: Mapping[str, Any]) -> SweepRow | None:
+    """The sweep that an operation acts on; None where it names none, or the operation will say that there is none."""
+    ref = given.get("ref")
+    if not isinstance(ref, str):
+        return None
+    try:
+        target = references.find(database, ref)
+    except InputError:
+        return None
+    return target.row if isinstance(target.row, SweepRow) else find_sweep(database, target.row.sweep_id)
+
+
+def _facts(database: Database, sweep: SweepRow) -> dict[str, Fact]:
+    workflow = workflow_graph(database, sweep.workflow_id)["name"]
+    facts: dict[str, Fact] = {"sweep": sweep.name, "workflow": str(workflow), "session": sweep.session}
+    known = (("project", sweep.project), ("submitted_by", sweep.spec.get("submitted_by")))
+    return {**facts, **{key: text for key, text in known if text}}
