@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
 from wtb.core.serialization.plain_json import storable
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
 from wtb.store.housekeeping import erasure
 from wtb.store.housekeeping.erasure import FoundCase, Named
@@ -52,6 +53,7 @@ def preview_erase(context: Context, case: str, *, sweep: str | None = None, proj
 
 
 @checked
+@audited
 def erase(
     context: Context,
     case: str,
