@@ -60,6 +60,7 @@ OTHERS: Mapping[str, Any] = {
     "action": "approve",
     "limits": {"usd": 1.0},
     "role": "viewer",
+    "case": "one",
     "workflow": "flow_of_refusals:wf",
     "input": {"x": 1},
     "keys": {"workflow": "flow_of_refusals:wf", "cases": [{"input": {"x": 1}}], "vary": {"double": "all"}},
