@@ -24,7 +24,7 @@ from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError, describe
 from wtb.operations.control import state_edits
 from wtb.operations.running import local, preparing, submitting
-from wtb.operations.running.published import start_published
+from wtb.operations.running import published as elsewhere
 from wtb.store.read import references
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def start(
     if (backend := backend_elsewhere(published, db, broker)) is not None:
         texts = set or []
         submitted = backend.call(
-            start_published,
+            elsewhere.start_published,
             workflow,
             _input(input, texts),
             variants=read_pairs("--variant", variants),

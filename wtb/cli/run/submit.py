@@ -16,7 +16,7 @@ from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting
-from wtb.operations.running.published import submit_published, sweep_to_send
+from wtb.operations.running import published as elsewhere
 
 if TYPE_CHECKING:
     from wtb.core.documents.plan import SubmittedDocument
@@ -68,8 +68,8 @@ def submit(
     part = only(limit, case, choices, final)
     if (backend := backend_elsewhere(published, db, broker, wait=wait)) is not None:
         submitted = backend.call(
-            submit_published,
-            sweep_to_send(file),
+            elsewhere.submit_published,
+            elsewhere.sweep_to_send(file),
             part=part,
             max_cells=max_cells,
             session=session,

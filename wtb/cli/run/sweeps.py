@@ -24,7 +24,7 @@ from wtb.cli.progress import progress_display
 from wtb.core.stop import INTERRUPTED
 from wtb.execution.runtime import budgets
 from wtb.operations.running import local, preparing
-from wtb.operations.running.published import plan_published, sweep_to_send
+from wtb.operations.running import published as elsewhere
 from wtb.planning import prepare as sweeps
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def plan(
 
     part = only(limit, case, choices, final)
     if (backend := backend_elsewhere(published, db, pilot=pilot)) is not None:
-        keys = sweep_to_send(file)
-        document = backend.call(plan_published, keys, part=part, max_cells=max_cells, session=session)
+        keys = elsewhere.sweep_to_send(file)
+        document = backend.call(elsewhere.plan_published, keys, part=part, max_cells=max_cells, session=session)
         planned = planning.Planned(document)
     else:
         prepared = prepare(file, part, max_cells, session)
