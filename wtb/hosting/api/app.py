@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import Body, FastAPI, Path, Query, Request
+from fastapi import Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError, ValidationException, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
@@ -93,6 +93,7 @@ def make_app(
             tags=[route.path.split("/")[1]],
             operation_id=_id_of(route),
             response_model=None,
+            dependencies=[_permission(route)],
         )
     app.include_router(sign_in.router(identities, doors))
     if doors.provider is not None:
@@ -112,6 +113,18 @@ def _id_of(route: Route) -> str:
     return f"{route.method} {route.path}".lower().translate(str.maketrans("/ -", "___", "{}"))
 
 
+def _permission(route: Route) -> Any:
+    """Return what refuses those who may not ask this, before what they sent is looked at."""
+
+    def check(request: Request) -> None:
+        identity: Identity = request.state.identity
+        refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
+        if refusal is not None:
+            raise HTTPException(HTTPStatus.FORBIDDEN, refusal)
+
+    return Depends(check)
+
+
 def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.function
@@ -119,9 +132,6 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
 
     def answer(request: Request, **arguments: Any) -> Response:
         identity: Identity = request.state.identity
-        refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
-        if refusal is not None:
-            return Problem(HTTPStatus.FORBIDDEN, refusal)
         origin = Origin(via, address_of(request.scope), identity.token)
         found = route.present(function(context.acting_as(identity, route.needs, origin), **arguments))
         if isinstance(found, Lines):
