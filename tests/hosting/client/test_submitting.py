@@ -84,7 +84,7 @@ def test_it_is_what_the_code_itself_would_have_submitted(sending: Sending) -> No
     project = sending.cluster.project
     project.write({"own.yaml": json.dumps({**SWEEP, "sweep": "own"})})
     ours = sending.cluster.submit("own.yaml")
-    _, _, sent = sending.post("/sweeps", {"keys": SWEEP})
+    _, _, sent = sending.post("/sweeps", {"keys": SWEEP, "anyway": True})
     sending.cluster.wait_completed(ours, sent["sweep"])
     query = "SELECT workflow_id, fingerprints::text FROM sweeps WHERE id = :id"
     assert sending.cluster.query(query, id=ours) == sending.cluster.query(query, id=sent["sweep"])
@@ -92,7 +92,7 @@ def test_it_is_what_the_code_itself_would_have_submitted(sending: Sending) -> No
 
 def test_a_part_of_a_sweep_is_submitted_and_says_where_it_is(sending: Sending) -> None:
     part = {"case": "b", "choices": {"A": "v1"}}
-    status, location, document = sending.post("/sweeps", {"keys": SWEEP, "part": part, "priority": 3})
+    status, location, document = sending.post("/sweeps", {"keys": SWEEP, "part": part, "priority": 3, "anyway": True})
     assert (status, document["cells"]) == (201, 2)
     assert location == f"{PREFIX}/sweeps/{document['sweep']}"
     sending.cluster.wait_completed(document["sweep"])
