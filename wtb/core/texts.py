@@ -9,8 +9,6 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from rich.cells import cell_len, chop_cells
-
 from wtb.core.tree.combinations import in_words
 
 _COLORS = {
@@ -57,6 +55,8 @@ def duration(seconds: float | None) -> str:
 
 def cut_one(name: str, width: int, tail: int) -> str:
     """One name in at most `width` columns, of which `tail` keep its end."""
+    from rich.cells import cell_len, chop_cells  # which takes its time to import
+
     if cell_len(name) <= width:
         return name
     if width <= 1 + tail:
@@ -129,6 +129,8 @@ def chosen_by_all(combinations: Sequence[Mapping[str, str]]) -> str:
 
 def short(value: Any, width: int = 60) -> str:
     """A value on one line of at most `width` columns; its size stands at the end where it was cut."""
+    from rich.cells import cell_len  # which takes its time to import
+
     text = printable(json.dumps(value, ensure_ascii=False, default=str))
     if cell_len(text) <= width:
         return text

@@ -24,7 +24,6 @@ from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError, describe
 from wtb.operations.control import state_edits
 from wtb.operations.running import local, preparing, submitting
-from wtb.operations.running import published as elsewhere
 from wtb.store.read import references
 
 if TYPE_CHECKING:
@@ -86,6 +85,8 @@ def start(
     """
     run = {name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None}
     if (backend := backend_elsewhere(published, db, broker)) is not None:
+        from wtb.operations.running import published as elsewhere
+
         texts = set or []
         submitted = backend.call(
             elsewhere.start_published,

@@ -16,7 +16,6 @@ from wtb.cli.run.sweeps import only, prepare
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting
-from wtb.operations.running import published as elsewhere
 
 if TYPE_CHECKING:
     from wtb.core.documents.plan import SubmittedDocument
@@ -67,6 +66,8 @@ def submit(
     check_format(format, wait)
     part = only(limit, case, choices, final)
     if (backend := backend_elsewhere(published, db, broker, wait=wait)) is not None:
+        from wtb.operations.running import published as elsewhere
+
         submitted = backend.call(
             elsewhere.submit_published,
             elsewhere.sweep_to_send(file),

@@ -24,7 +24,6 @@ from wtb.cli.progress import progress_display
 from wtb.core.stop import INTERRUPTED
 from wtb.execution.runtime import budgets
 from wtb.operations.running import local, preparing
-from wtb.operations.running import published as elsewhere
 from wtb.planning import prepare as sweeps
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ def plan(
     """
     from wtb.display.text import plan as text
     from wtb.operations.running import planning
+    from wtb.operations.running import published as elsewhere
 
     part = only(limit, case, choices, final)
     if (backend := backend_elsewhere(published, db, pilot=pilot)) is not None:
