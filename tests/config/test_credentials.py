@@ -54,7 +54,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 @linux
 def test_what_a_command_finds_in_its_environment_is_seen_in_no_list_of_processes() -> None:
     with started("--db", URL, env={"WTB_DATABASE_URL": URL, "WTB_FLOWER_AUTH": "ann:s3cret", "KEPT": "1"}) as process:
-        assert first_line(process) == f"['{URL}', None, 'ann:s3cret', None, None] []"
+        assert first_line(process) == f"['{URL}', None, 'ann:s3cret', None, None, None] []"
         shown = psutil.Process(process.pid)
         assert shown.environ()["KEPT"] == "1"
         everything = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
@@ -69,7 +69,7 @@ def test_what_a_part_is_handed_is_in_neither_its_environment_nor_its_arguments()
         assert PIPE in environment
         process = started(env={PIPE: environment[PIPE]}, inherited=inherited)
     with process:
-        assert first_line(process) == f"['{URL}', None, 'ann:s3cret', None, None] []"
+        assert first_line(process) == f"['{URL}', None, 'ann:s3cret', None, None, None] []"
         everything = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
         assert b"s3cret" not in everything
         process.communicate()

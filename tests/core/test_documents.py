@@ -146,7 +146,7 @@ def kinds_in_source() -> set[str]:
     """What looks like the kind of an event in the source of those who write events."""
     kind = re.compile(
         "(sweep|execution|cell|node|node_run|approval|budget|checkpoint|fork|rollback|baseline|worker|attempt|join)"
-        r"\.[a-z_]+$|score\.recorded$"
+        r"\.[a-z_]+$|(score\.recorded|case\.erased|policy\.decided)$"
     )
     columns = {f"{table}.{column.name}" for table, of in metadata.tables.items() for column in of.columns}
     found: set[str] = set()
@@ -155,6 +155,8 @@ def kinds_in_source() -> set[str]:
         "wtb/execution",
         "wtb/authoring",
         "wtb/operations/archive",
+        "wtb/operations/housekeeping",
+        "wtb/operations/policy",
         "workers/wtb_workers",
         "scheduler/wtb_scheduler",
     ):

@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from wtb.authoring.workflow import Workflow
+from wtb.config.keeping.redaction import Redact
 from wtb.core.errors import InputError
 from wtb.display.text.inspect.lineage import tree
 from wtb.operations.control.state_edits import checked_changes, typed_changes
@@ -119,7 +120,7 @@ class State(TypedDict, total=False):
     anything: Any
 
 
-BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State)))
+BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State), spec=SimpleNamespace(redact=Redact())))
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,6 @@ POINTS = (
     "finish.given_back",
     "delete.hidden",
     "delete.part",
-    "backup.copied",
-    "restore.loaded",
 )
 
 _armed, _, _rest = os.environ.get("WTB_FAULT", "").partition(":")

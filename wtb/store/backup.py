@@ -18,7 +18,6 @@ import orjson
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, InputError, StoreError
-from wtb.core.fault_points import point
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.serialization.codec import digest
 from wtb.store.bulk import MOST_BYTES, Row, insert_rows
@@ -166,7 +165,6 @@ def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int
         for table in metadata.sorted_tables:
             if table not in _OF_PROCESSES:
                 _copy_table(copy, connection, table, report)
-        point("restore.loaded")
         adopt_log(connection)
         continue_log(connection)
         _release(connection, by)

@@ -12,7 +12,6 @@ from pathlib import Path
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.storage.backups import BackupDocument
 from wtb.core.errors import InputError, StoreError, WTBError
-from wtb.core.fault_points import point
 from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import plural
 from wtb.operations.backup.manifest import DATABASE, FILES, HEAD, Manifest, Missing
@@ -88,7 +87,6 @@ def _copy(context: Context, folder: Path, made_at: float) -> Manifest:
     files = context.workspaces.files
     with copying_files(files):
         rows = copies.copy_database(context.database, folder / DATABASE, report)
-        point("backup.copied")
         with copies.reading_copy(folder / DATABASE) as copy:
             named = sorted({snapshot for _, snapshot in snapshots(copy)})
             values = copies.missing_values(copy) + copies.damaged_values(copy)
