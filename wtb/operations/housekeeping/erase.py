@@ -41,7 +41,21 @@ class Erased:
 
 @checked
 def preview_erase(context: Context, case: str, *, sweep: str | None = None, project: str | None = None) -> Erased:
-    """Return what `erase` would remove, for who has to confirm it. Raises as `erase` does."""
+    """Return what `erase` would remove, for who has to confirm it.
+
+    Args:
+        context: Where.
+        case: The id of the case.
+        sweep: Only in this sweep: its id, the beginning of it, or its name.
+        project: Only in the sweeps of this project.
+
+    Returns:
+        The case, where it is, and how many rows of each kind belong to it.
+
+    Raises:
+        InputError: If there is no such case.
+        ConflictError: If something of it still runs.
+    """
     sweep_id = None if sweep is None else find_sweep(context.database, sweep).id
     found = erasure.find_cases(context.database, case, sweep_id=sweep_id, project=project)
     erasure.check_at_rest(found)
