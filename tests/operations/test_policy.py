@@ -18,6 +18,7 @@ from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
 from wtb.operations.control.pause_cancel import cancel
 from wtb.operations.housekeeping.delete import delete, preview_delete
+from wtb.operations.inspection.columns import cell_columns
 from wtb.operations.inspection.sweeps import list_sweeps
 from wtb.operations.policy.engine import find_policies
 from wtb.operations.policy.vocabulary import Asked
@@ -215,6 +216,12 @@ def test_every_operation_passes_the_place_where_policies_are_asked(
             **{one.name: None for one in needed if one.kind is one.KEYWORD_ONLY},
         )
     assert asked == [function.__name__]
+
+
+def test_what_pages_read_of_cells_is_asked_for_as_cells(place: Context, folder: Path) -> None:
+    (folder / "all.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"show --cells", resource);\n')
+    with pytest.raises(AccessDenied):
+        cell_columns(place, "any", None)
 
 
 def test_a_sweep_is_deleted_where_policies_permit_it(place: Context, folder: Path) -> None:

@@ -11,7 +11,11 @@ from wtb.operations.registry import OPERATIONS, Operation
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
 
-_RUN, _BEGIN = "running.local:run", "running.local:begin"  # the second is what of the first Python calls by itself
+# What is called by itself although it is no operation, and the operation that it stands for.
+_STANDS_FOR = {
+    "running.local:begin": "running.local:run",  # in Python
+    "inspection.columns:cell_columns": "inspection.sweeps:cells",  # in pages
+}
 
 Resource = Literal["Database", "Sweep", "Workflow", "Tool"]
 Fact = str | int
@@ -66,8 +70,7 @@ def actions() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, operation in OPERATIONS.items():
         found.setdefault(operation.path, name)
-    found[_BEGIN] = found[_RUN]
-    return found
+    return found | {path: found[operation] for path, operation in _STANDS_FOR.items()}
 
 
 def action_of(module: str, function: str) -> tuple[str, Operation] | None:
