@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psycopg
 import pytest
@@ -305,18 +306,14 @@ def test_a_file_that_was_lost_before_is_named_and_stops_neither(
     assert restore(empty, tmp_path / "backup")["missing"]["files"] == [digest]
 
 
-@pytest.mark.parametrize("fault", ["copied", "loaded"])
+@pytest.mark.parametrize("after", ["missing_values", "continue_log"])
 def test_what_fails_half_way_leaves_nothing(
-    local: Context, backed_up: Path, empty: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+    local: Context, backed_up: Path, empty: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    def fail(name: str) -> None:
-        if name.endswith(fault):
-            raise StoreError("the disk is gone")
-
-    monkeypatch.setattr("wtb.operations.backup.backup.point", fail)
-    monkeypatch.setattr("wtb.store.backup.point", fail)
+    """What is asked next, once the rows are copied or loaded, finds the disk gone."""
+    monkeypatch.setattr(copies, after, MagicMock(side_effect=StoreError("the disk is gone")))
     with pytest.raises(StoreError, match="the disk is gone"):
-        backup(local, tmp_path / "another") if fault == "copied" else restore(empty, backed_up)
+        backup(local, tmp_path / "another") if after == "missing_values" else restore(empty, backed_up)
     assert not (tmp_path / "another").exists()
     assert list(tmp_path.glob(".*.new")) == []
     copies.check_empty(empty.database)
