@@ -278,6 +278,60 @@ def test_two_sweeps_that_are_chosen_are_compared(site: Site, finished: Project) 
     page.get_by_text("code of answer = default").wait_for()
 
 
+def test_cells_that_got_worse_are_listed_with_both_executions_and_how_many_there_are(
+    site: Site, finished: Project
+) -> None:
+    before, after = sweeps(finished)
+    cells = finished.inside("compare", before, after, "--format", "json").json["cells"]
+    worse = [cell for cell in cells if cell["what"] == "worse"]
+    page = site.open(f"/compare/{before}/{after}")
+    page.get_by_role("heading", name=f"Got worse ({len(worse)})").wait_for()
+    for execution in worse[0]["executions"]:
+        assert page.locator(f'a[href="/executions/{execution}"]').count()
+
+
+def test_an_address_with_a_metric_that_is_not_there_shows_the_primary_one(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?metric=of-before")
+    page.locator("main table").first.get_by_role("columnheader", name="right").wait_for()
+
+
+def test_means_stand_against_what_they_cost_with_the_best_at_each_price_named(site: Site, finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    rows = finished.inside("matrix", sweep, "--format", "json").json["rows"]
+    marks = [(row["latency_s"]["p50"], row["metrics"]["right"]["mean"], row["combination"]) for row in rows]
+    marks = [mark for mark in marks if None not in mark]
+    line = [one for one in marks if not any(o[0] <= one[0] and o[1] >= one[1] and o[:2] != one[:2] for o in marks)]
+    page = site.open(f"/sweeps/{sweep}")
+    section = page.locator("section").filter(has=page.get_by_role("heading", name="right against time"))
+    section.wait_for()
+    assert section.locator("circle").count() == len(marks)
+    named = section.locator("tbody tr").all_inner_texts()
+    assert len(named) == len(line)
+    for text, (_, _, found) in zip(named, sorted(line, key=lambda one: one[0]), strict=True):
+        assert found["read"] in text
+
+
+def test_what_makes_the_difference_is_told_by_node_and_by_pair(site: Site, finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    report = finished.inside("report", sweep, "--format", "json").json
+    page = site.open(f"/sweeps/{sweep}?tab=effects")
+    page.get_by_role("heading", name="Any two of the best").wait_for()
+    shown = " ".join(page.locator("main").inner_text().split())
+    for sentence in report["attribution"]["right"]["sentences"]:
+        assert " ".join(sentence.split()) in shown
+    rows = report["pairs"]["right"]["rows"]
+    pairs = page.locator("section").filter(has=page.get_by_role("heading", name="Any two of the best"))
+    assert pairs.locator("tbody tr").count() == len(rows)
+
+
+def test_tabs_keep_the_metric_and_the_filter_that_one_looks_by(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?metric=right&differ=1")
+    page.get_by_role("link", name="Failures").click()
+    page.get_by_role("link", name="Matrix").click()
+    page.wait_for_url("**metric=right&differ=1&tab=matrix")
+    assert page.get_by_label("Only what differs").is_checked()
+
+
 @pytest.mark.parametrize("tab", ["tree", "log", "run"])
 def test_what_a_report_has_is_there_before_one_is_written(site: Site, finished: Project, tab: str) -> None:
     page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab={tab}")
@@ -294,7 +348,7 @@ def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished:
 
     sweep = sweeps(finished)[0]
     ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
-    tabs = [f"/sweeps/{sweep}?tab={tab}" for tab in ("matrix", "tree", "failures", "log", "run")]
+    tabs = [f"/sweeps/{sweep}?tab={tab}" for tab in ("matrix", "effects", "tree", "failures", "log", "run")]
     for path in (*PLACES[:-1], *tabs, f"/executions/{execution}", "/compare/{}/{}".format(*sweeps(finished))):
         page = site.open(path, dark=dark)
         page.locator("main h1").first.wait_for()
@@ -337,7 +391,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
             "gated.py": GATED.format(gate=gate),
             "cases.jsonl": "\n".join(json.dumps({"id": f"c{n}", "input": {"x": n}}) for n in range(6)),
             "sweep.yaml": 'workflow: gated:wf\ncases: cases.jsonl\nvary: {wait: all}\nevaluate: ["gated:total"]\n'
-            "run: {concurrency: 1, pool: thread}\n",
+            "repeats: 2\nrun: {concurrency: 1, pool: thread}\n",
         }
     )
     server = Server(project)
@@ -346,17 +400,27 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         server.start()
         site = Site(server, browser)
         page = site.open("/sweeps/sweep")
-        page.get_by_text("0 / 12").wait_for()
+        page.get_by_text("0 / 24").wait_for()
         page.get_by_role("button", name="Pause").wait_for()
+        reader = project.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+        theirs = site.open("/sweeps/sweep", token=reader)
+        theirs.get_by_text("0 / 24").wait_for()
+        assert theirs.get_by_role("button", name=re.compile("Pause|Cancel")).count() == 0, "of who may only read"
+        theirs.close()
         server.kill()
         page.get_by_text("The connection was lost").wait_for()
         server.start()
         page.get_by_text("The connection was lost").wait_for(state="hidden")
         gate.touch()
-        page.get_by_text("12 / 12").wait_for()
+        page.get_by_text("24 / 24").wait_for()
         page.get_by_text("completed").first.wait_for()
         page.locator("main table").first.get_by_role("cell", name="3.500", exact=True).wait_for()
         running.wait(check=0)
+    page.get_by_role("grid").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="repeat 1").click()
+    page.wait_for_url("**/executions/*")
     site.close()
     server.kill()
     project.close()

@@ -10,6 +10,11 @@ const READS = ["GET", "HEAD"];
  */
 export const identity = signal(/** @type {Identity | null | undefined} */ (undefined));
 
+/** Whether who asks may do it; pages leave out what the server would refuse. @param {"read" | "submit" | "steer" | "answer" | "administer"} permission */
+export function may(permission) {
+  return identity.value?.scopes.includes(permission) ?? false;
+}
+
 /** Ask the server who this browser is signed in as. */
 export async function whoAmI() {
   remember(await get("/sign-in"));

@@ -17,15 +17,20 @@ export function navigate(url, how = {}) {
   if (!how.replace) scrollTo(0, 0);
 }
 
-/** Change how a page is looked at; what is empty is left out. @param {Record<string, string | null>} changes */
-export function look(changes) {
+/** The address of this page looked at otherwise: what is empty is left out. @param {Record<string, string | null>} changes */
+export function addressWith(changes) {
   const query = { ...address.value.query };
   for (const [name, value] of Object.entries(changes)) {
     if (value === null || value === "") delete query[name];
     else query[name] = value;
   }
   const text = new URLSearchParams(query).toString();
-  navigate(address.value.path + (text ? `?${text}` : ""), { replace: true });
+  return address.value.path + (text ? `?${text}` : "");
+}
+
+/** Change how a page is looked at. @param {Record<string, string | null>} changes */
+export function look(changes) {
+  navigate(addressWith(changes), { replace: true });
 }
 
 /** A link within the pages. @param {any} props */

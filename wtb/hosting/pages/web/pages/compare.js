@@ -1,12 +1,13 @@
 /** Two sweeps: what was changed, what got worse, and whether that is more than chance. */
 import { get, segment } from "../lib/api.js";
-import { combination, difference, figure, probability } from "../lib/format.js";
-import { html } from "../lib/html.js";
+import { combination, count, difference, figure, probability } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 
-const SHOWN = 100;
+const SHOWN = 100; // cells of a kind that are shown before somebody asks for more
+const KINDS = /** @type {const} */ (["failed", "worse", "fixed", "better"]);
 
 /** @param {{parts: string[]}} props */
 export function ComparePage({ parts: [before, after] }) {
@@ -17,14 +18,13 @@ export function ComparePage({ parts: [before, after] }) {
     <p class="answer">${words.compare.verdict}: <b>${found.verdict}</b>${found.because?.length ? ` – ${[found.because].flat().join(" ")}` : ""}</p>
     <h2>${words.compare.changed}</h2><${Changed} changed=${found.changed} />
     <h2>${words.sweep.tabs.matrix}</h2><${Rows} rows=${found.rows} />
-    <${Cells} title=${words.compare.worse} cells=${found.cells.worse ?? []} />
-    <${Cells} title=${words.compare.better} cells=${found.cells.better ?? found.cells.fixed ?? []} />`;
+    ${KINDS.map((kind) => html`<${Cells} key=${kind} title=${words.compare.cells[kind]} cells=${found.cells.filter((/** @type {any} */ one) => one.what === kind)} />`)}`;
 }
 
 /** @param {{changed: any}} props */
 function Changed({ changed }) {
   const items = [
-    ...changed.code.map((/** @type {any} */ one) => `code of ${one.node} = ${one.variant}`),
+    ...changed.code.map((/** @type {any} */ one) => words.compare.codeOf(one.node, one.variant)),
     ...changed.settings.map((/** @type {any} */ one) => `${one.key}: ${JSON.stringify(one.before)} → ${JSON.stringify(one.after)}`),
     ...(changed.variants?.added ?? []).map((/** @type {any} */ one) => `+ ${one.node} = ${one.variant}`),
     ...(changed.variants?.removed ?? []).map((/** @type {any} */ one) => `− ${one.node} = ${one.variant}`),
@@ -36,15 +36,24 @@ function Changed({ changed }) {
 function Rows({ rows }) {
   return html`<div class="scroll"><table><tbody>${rows.map(
     (row) => html`<tr><td class="mono name">${combination(row.combination)}</td><td><b>${row.verdict}</b></td>
-      <td>${Object.entries(row.metrics).map(([name, /** @type {any} */ one]) => html`<div>${name}: ${figure(one.before)} → ${figure(one.after)} (${difference(one.delta)}${one.p_worse === null ? "" : `, p of worse ${probability(one.p_worse)}`})</div>`)}</td></tr>`,
+      <td>${Object.entries(row.metrics).map(([name, /** @type {any} */ one]) => html`<div>${name}: ${figure(one.before)} → ${figure(one.after)} (${difference(one.delta)}${one.p_worse === null ? "" : `, ${words.compare.pWorse} ${probability(one.p_worse)}`})</div>`)}</td></tr>`,
   )}</tbody></table></div>`;
 }
 
 /** @param {{title: string, cells: any[]}} props */
 function Cells({ title, cells }) {
-  if (!Array.isArray(cells) || !cells.length) return null;
-  return html`<h2>${title}</h2><div class="scroll"><table><tbody>${cells.slice(0, SHOWN).map(
-    (one) => html`<tr><td>${one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td><td class="num">${figure(one.before)} → ${figure(one.after)}</td>
-      <td>${(one.executions?.after ?? null) ? html`<${Link} class="mono" to=${`/executions/${segment(one.executions.after)}`}>${one.executions.after.slice(-6)}<//>` : null}</td></tr>`,
-  )}</tbody></table></div>`;
+  const [shown, setShown] = useState(SHOWN);
+  if (!cells.length) return null;
+  const left = cells.length - shown;
+  return html`<h2>${title} (${count(cells.length)})</h2><div class="scroll"><table><tbody>${cells.slice(0, shown).map(
+    (one) => html`<tr><td class="name">${one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td>
+      <td class="num"><${Came} to=${one.before} execution=${one.executions[0]} /> → <${Came} to=${one.after} execution=${one.executions[1]} /></td><td>${one.diverged ? words.compare.partAt(one.diverged) : ""}</td></tr>`,
+  )}</tbody></table></div>
+  ${left > 0 ? html`<button onClick=${() => setShown(shown + SHOWN)}>${words.compare.more(Math.min(left, SHOWN), left)}</button>` : null}`;
+}
+
+/** What a cell came to, as a link to how. @param {{to: number | string | null, execution: string | null}} props */
+function Came({ to, execution }) {
+  const text = typeof to === "string" ? to : figure(to);
+  return execution ? html`<${Link} to=${`/executions/${segment(execution)}`}>${text}<//>` : text;
 }

@@ -23,7 +23,7 @@ export function ExecutionPage({ parts: [ref] }) {
     </div>
     <dl>
       <dt>${words.sweeps.columns.name}</dt><dd><${Link} to=${`/sweeps/${segment(execution.sweep.id)}`}>${execution.sweep.name}<//></dd>
-      <dt>case</dt><dd>${execution.case}${execution.repeat ? `, repeat ${execution.repeat}` : ""}</dd>
+      <dt>${words.execution.case}</dt><dd>${execution.case}${execution.repeat ? `, ${words.execution.repeat(execution.repeat)}` : ""}</dd>
       ${execution.parent ? html`<dt>${words.execution.parent}</dt><dd><${Link} class="mono" to=${`/executions/${segment(execution.parent)}`}>${execution.parent}<//></dd>` : null}
       ${execution.children.length ? html`<dt>${words.execution.children}</dt><dd>${execution.children.map((/** @type {string} */ id) => html`<${Link} class="mono" to=${`/executions/${segment(id)}`}>${id}<//> `)}</dd>` : null}
       <dt>${words.sweeps.columns.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>
@@ -58,12 +58,12 @@ function Step({ step, ends: [start, end] }) {
       <span class="num">${duration(step.duration_s)}</span>
     </summary>
     <div class="inner">
-      <p class="quiet">${step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${count(step.cells)} cells` : ""}</p>
+      <p class="quiet">${step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${words.execution.standsFor(step.cells)}` : ""}</p>
       ${step.tried.filter((/** @type {any} */ one) => one.error).map((/** @type {any} */ one) => html`<pre class="bad" tabindex="0">${one.error}${one.trace ? `\n${one.trace}` : ""}</pre>`)}
       ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${text}</pre>`))}
       <h3>${words.execution.changed}</h3><${Values} values=${step.writes ?? {}} />
       ${step.calls.length || step.invocations.length ? html`<h3>${words.execution.calls}</h3>` : null}
-      ${step.calls.map((/** @type {any} */ call) => html`<details><summary>${call.model ?? call.tool} · ${duration(call.duration_s)} · ${count(call.tokens_in)} → ${count(call.tokens_out)} tokens · ${usd(call.usd)}</summary><pre tabindex="0">${asText(call.prompt)}</pre><pre tabindex="0">${asText(call.response)}</pre></details>`)}
+      ${step.calls.map((/** @type {any} */ call) => html`<details><summary>${call.model ?? call.tool} · ${duration(call.duration_s)} · ${words.execution.tokens(count(call.tokens_in), count(call.tokens_out))} · ${usd(call.usd)}</summary><pre tabindex="0">${asText(call.prompt)}</pre><pre tabindex="0">${asText(call.response)}</pre></details>`)}
       ${step.invocations.map((/** @type {any} */ one) => html`<details><summary>${one.tool} · ${one.status} · ${duration(one.duration_s)}</summary><pre tabindex="0">${asText(one.arguments)}</pre><pre tabindex="0">${asText(one.error ?? one.result)}</pre></details>`)}
     </div>
   </details></li>`;

@@ -1,5 +1,5 @@
 /** What waits for people. */
-import { get, segment } from "../lib/api.js";
+import { get, may, segment } from "../lib/api.js";
 import { ago, date } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
@@ -18,7 +18,7 @@ export function InboxPage() {
       (/** @type {any} */ one) => html`<section key=${one.id} class="notice">
         <p><b>${one.node}</b> ${words.inbox.asks} <span class="quiet">(<${Link} to=${`/sweeps/${segment(one.sweep.id)}`}>${one.sweep.name}<//>${one.questions > 1 ? `, ${words.inbox.cells(one.questions)}` : one.case ? `, ${one.case}` : ""}, <span title=${date(one.asked_at)}>${ago(one.asked_at)}</span>)</span></p>
         <pre tabindex="0">${one.question}</pre>
-        <p class="quiet">${words.inbox.answerWith} <code>wtb answer ${one.id} ${one.options?.join(" | ") ?? "approve | reject"}</code></p>
+        ${may("answer") ? html`<p class="quiet">${words.inbox.answerWith} <code>wtb answer ${one.id} ${one.options?.join(" | ") ?? "approve | reject"}</code></p>` : null}
       </section>`,
     )}`;
 }

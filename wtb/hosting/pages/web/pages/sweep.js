@@ -1,21 +1,25 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
-import { get, post, segment } from "../lib/api.js";
+import { get, may, post, segment } from "../lib/api.js";
 import { getColumns } from "../lib/columns.js";
 import { between, duration, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
-import { address, Link, look, navigate } from "../lib/router.js";
+import { address, addressWith, Link, look, navigate } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
 import { words } from "../lib/words.js";
 import { Causes } from "../views/causes.js";
+import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
+import { Effects, Pairs } from "../views/effects.js";
 import { HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
 import { MatrixTable, rowsByEvidence } from "../views/matrix_table.js";
-import { Effects, SharingTree } from "../views/sharing_tree.js";
+import { SharingTree } from "../views/sharing_tree.js";
+import { PriceChart } from "../views/price_chart.js";
 import { Progress, Status } from "../views/status.js";
 import { WhatWasRun } from "../views/what_was_run.js";
 
-const TABS = /** @type {const} */ (["matrix", "tree", "failures", "log", "run"]);
+const TABS = /** @type {const} */ (["matrix", "effects", "tree", "failures", "log", "run"]);
+const OF_REPORT = ["effects", "tree", "run"]; // tabs that show what a report has
 const ENDED = ["completed", "failed", "cancelled"];
 const CELLS_MS = 700; // between two looks at the cells while they change
 const FIGURES_MS = 5_000; // between two of the figures, which cost a server more
@@ -26,7 +30,8 @@ export function SweepPage({ parts: [ref] }) {
   const status = useResource((signal) => get(`/sweeps/${segment(ref)}/status`, {}, signal), [ref]);
   const figures = useResource((signal) => get(`/sweeps/${segment(ref)}/figures`, {}, signal), [ref]);
   const matrix = figures.data?.matrix;
-  const shown = metric ?? matrix?.primary ?? null;
+  const isWrong = matrix && metric && !(metric in matrix.metrics); // an address of before a metric was renamed
+  const shown = (isWrong ? null : metric) ?? matrix?.primary ?? null;
   const columns = useResource((signal) => getColumns(ref, shown, signal), [ref, shown]);
   const sweep = status.data?.sweep;
   const isLive = sweep !== undefined && !ENDED.includes(sweep.status);
@@ -43,40 +48,46 @@ export function SweepPage({ parts: [ref] }) {
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
     ${(matrix?.warnings ?? []).map((/** @type {string} */ text) => html`<p class="notice">${text}</p>`)}
     <nav class="tabs" aria-label=${sweep.name}>
-      ${TABS.map((one) => html`<${Link} to=${`${address.value.path}?tab=${one}`} aria-current=${tab === one ? "page" : undefined}>${words.sweep.tabs[one]}<//>`)}
+      ${TABS.map((one) => html`<${Link} to=${addressWith({ tab: one })} aria-current=${tab === one ? "page" : undefined}>${words.sweep.tabs[one]}<//>`)}
     </nav>
     <${Tab} tab=${tab} sweep=${ref} figures=${figures} columns=${columns} metric=${shown} status=${status.data} />`;
 }
 
 /** @param {any} props */
 function Tab({ tab, sweep, figures, columns, metric, status }) {
-  const report = useResource(
-    (signal) => (tab === "tree" || tab === "run" ? get(`/sweeps/${segment(sweep)}/report`, {}, signal) : Promise.resolve(null)),
-    [sweep, tab === "tree" || tab === "run"],
-  );
+  const isReported = OF_REPORT.includes(tab);
+  const report = useResource((signal) => (isReported ? get(`/sweeps/${segment(sweep)}/report`, {}, signal) : Promise.resolve(null)), [sweep, isReported]);
   if (tab === "failures") return html`<${Causes} failures=${status.failures} />`;
   if (tab === "log") return html`<${Log} sweep=${sweep} />`;
-  if (tab === "tree" || tab === "run") {
+  if (isReported) {
     if (!report.data) return html`<${Waiting} resource=${report} />`;
     if (tab === "run") return html`<${WhatWasRun} provenance=${report.data.provenance} />`;
-    return html`<${SharingTree} tree=${report.data.tree} matrix=${report.data.matrix} />
-      <${Effects} attribution=${report.data.attribution} />`;
+    if (tab === "tree") return html`<${SharingTree} tree=${report.data.tree} matrix=${report.data.matrix} />`;
+    if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
+    return html`<div class="bar"><${MetricChoice} matrix=${report.data.matrix} metric=${metric} /></div>
+      <${Effects} found=${report.data.attribution[metric]} />
+      <${Pairs} found=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
   }
   if (!figures.data) return html`<${Waiting} resource=${figures} />`;
   return html`<${Figures} sweep=${sweep} matrix=${figures.data.matrix} columns=${columns} metric=${metric} />`;
 }
 
+/** @param {{matrix: any, metric: string}} props */
+function MetricChoice({ matrix, metric }) {
+  return html`<label>${words.sweep.metric}
+    <select value=${metric} onChange=${(/** @type {any} */ event) => look({ metric: event.target.value })}>
+      ${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${name}${matrix.metrics[name].better === "lower" ? " ↓" : " ↑"}</option>`)}
+    </select></label>`;
+}
+
 /** The table of rows, and every cell below it. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
-  const { sort = "evidence", differ = "" } = address.value.query;
+  const { sort = "evidence", differ = "", row, case: cell } = address.value.query;
   const order = sort === "evidence" ? rowsByEvidence(matrix, metric) : matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index);
   if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
   const measure = matrix.metrics[metric];
   return html`<div class="bar">
-      <label>${words.sweep.metric}
-        <select value=${metric} onChange=${(/** @type {any} */ event) => look({ metric: event.target.value })}>
-          ${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${name}${matrix.metrics[name].better === "lower" ? " ↓" : " ↑"}</option>`)}
-        </select></label>
+      <${MetricChoice} matrix=${matrix} metric=${metric} />
       <label>${words.sweep.sort}
         <select value=${sort} onChange=${(/** @type {any} */ event) => look({ sort: event.target.value })}>
           <option value="evidence">${words.sweep.evidence}</option><option value="number">${words.sweep.asSubmitted}</option>
@@ -85,10 +96,12 @@ function Figures({ sweep, matrix, columns, metric }) {
     </div>
     <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} />
     <p class="quiet">${words.sweep.legend}</p>
+    <${PriceChart} matrix=${matrix} metric=${metric} />
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
       ? html`<${HeatMap} columns=${differ ? onlyDiffering(columns.data) : columns.data} order=${known(order, columns.data)} scale=${ends(measure, columns.data)}
-          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => open(sweep, differ ? onlyDiffering(columns.data) : columns.data, row, column)} />`
+          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => open(sweep, differ ? onlyDiffering(columns.data) : columns.data, row, column)} />
+          ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}`;
 }
 
@@ -128,6 +141,7 @@ function useLive(ref, isLive, resources) {
 function Heading({ status, reload, isLive }) {
   const { sweep, cells, cost, node_runs: runs } = status;
   const [problem, setProblem] = useState("");
+  const maySteer = may("steer");
   /** @param {string} verb @param {string} [question] */
   async function steer(verb, question) {
     if (question && !confirm(question)) return;
@@ -137,11 +151,11 @@ function Heading({ status, reload, isLive }) {
   return html`<div class="head">
       <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
       <span class="grow"></span>
-      ${isLive && sweep.status !== "paused" ? html`<button onClick=${() => steer("pause")}>${words.sweep.pause}</button>` : null}
-      ${isLive ? html`<button onClick=${() => steer("cancel", words.sweep.confirmCancel)}>${words.sweep.cancel}</button>` : null}
+      ${isLive && maySteer && sweep.status !== "paused" ? html`<button onClick=${() => steer("pause")}>${words.sweep.pause}</button>` : null}
+      ${isLive && maySteer ? html`<button onClick=${() => steer("cancel", words.sweep.confirmCancel)}>${words.sweep.cancel}</button>` : null}
     </div>
     ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
-    ${sweep.status === "paused" ? html`<p class="notice">${sweep.reason ?? ""} ${words.sweep.resumeHere} <code>wtb resume ${sweep.id}</code></p>` : null}
+    ${sweep.status === "paused" ? html`<p class="notice">${sweep.reason ?? ""} ${maySteer ? html`${words.sweep.resumeHere} <code>wtb resume ${sweep.id}</code>` : null}</p>` : null}
     <div class="bar"><${Progress} cells=${cells} />
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
@@ -149,12 +163,11 @@ function Heading({ status, reload, isLive }) {
     </div>`;
 }
 
-/** Open the execution behind a cell. @param {string} sweep @param {any} columns @param {number} row @param {number} column */
+/** Open the execution behind a cell, or show its repeats where each has one of its own. @param {string} sweep @param {any} columns @param {number} row @param {number} column */
 async function open(sweep, columns, row, column) {
-  const found = await get(`/sweeps/${segment(sweep)}/cells`, { case: columns.cases[column] });
-  const wanted = JSON.stringify(columns.combinations[row]);
-  const cell = found.cells.find((/** @type {any} */ one) => JSON.stringify(one.combination) === wanted && one.execution);
-  if (cell) navigate(`/executions/${segment(cell.execution)}`);
+  if (columns.repeats > 1) return look({ row: String(row), case: columns.cases[column] });
+  const [cell] = await repeatsOf(sweep, columns.combinations[row], columns.cases[column]);
+  if (cell?.execution) navigate(`/executions/${segment(cell.execution)}`);
 }
 
 /** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */

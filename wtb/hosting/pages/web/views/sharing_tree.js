@@ -1,5 +1,5 @@
 /** What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. */
-import { count, figure, probability } from "../lib/format.js";
+import { count } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { words } from "../lib/words.js";
 
@@ -18,7 +18,7 @@ export function SharingTree({ tree, matrix }) {
         const sorted = [...level.prefixes].sort((a, b) => order.indexOf(a.combinations[0]) - order.indexOf(b.combinations[0]));
         return html`<div style=${{ display: "flex", gap: "2px", marginBottom: "2px" }}>
           ${sorted.map((one) => {
-            const text = `${level.node}${one.variant === null ? "" : `=${one.variant}`}: ${count(one.executed)} ${words.tree.nodeRuns}, ${count(one.unshared)} without sharing, ${one.combinations.length} combinations`;
+            const text = `${level.node}${one.variant === null ? "" : `=${one.variant}`}: ${count(one.executed)} ${words.tree.nodeRuns}, ${count(one.unshared)} ${words.tree.unshared}, ${words.tree.combinations(one.combinations.length)}`;
             return html`<div role="treeitem" aria-level=${depth + 1} tabindex="0" aria-label=${text} title=${text} onFocus=${() => setTold(text)} onMouseEnter=${() => setTold(text)}
               style=${{ flex: `${one.combinations.length} 1 0`, minWidth: 0, height: "2rem", lineHeight: "2rem", padding: "0 .4rem", overflow: "hidden", whiteSpace: "nowrap", textOverflow: "ellipsis", borderRadius: "4px", color: "#10161d", background: HUES[(hues.get(one.variant) ?? 0) % HUES.length] }}>
               ${one.variant ?? level.node}</div>`;
@@ -48,24 +48,7 @@ function compare(a, b) {
 /** @param {{nodes: any[]}} props */
 function Nodes({ nodes }) {
   return html`<div class="scroll"><table>
-    <thead><tr><th>node</th><th class="num">${words.tree.nodeRuns}</th><th class="num">without sharing</th></tr></thead>
+    <thead><tr><th>${words.tree.node}</th><th class="num">${words.tree.nodeRuns}</th><th class="num">${words.tree.unshared}</th></tr></thead>
     <tbody>${nodes.map((one) => html`<tr><td>${one.node}</td><td class="num">${count(one.executed)}</td><td class="num">${count(one.unshared)}</td></tr>`)}</tbody>
   </table></div>`;
-}
-
-/** How much of the differences is due to which node. @param {{attribution: Record<string, any>}} props */
-export function Effects({ attribution }) {
-  return html`${Object.values(attribution).map(
-    (one) => html`<section><h2>${one.metric}</h2>
-      ${one.because ? html`<p class="quiet">${one.because}</p>` : null}
-      ${one.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
-      ${one.nodes.length
-        ? html`<div class="scroll"><table><thead><tr><th>node</th><th class="num">share</th><th class="num">p</th><th>variants</th></tr></thead>
-            <tbody>${one.nodes.map(
-              (/** @type {any} */ node) => html`<tr><td>${node.node}</td><td class="num">${Math.round(100 * node.share)}%</td><td class="num">${probability(node.p_adjusted)}</td>
-                <td>${node.variants.map((/** @type {any} */ variant) => `${variant.variant} ${variant.effect > 0 ? "+" : "−"}${figure(Math.abs(variant.effect))}`).join(", ")}</td></tr>`,
-            )}</tbody></table></div>`
-        : null}
-    </section>`,
-  )}`;
 }

@@ -1,0 +1,67 @@
+/** What makes the difference: each node by itself, nodes that act together, and any two of the best rows. */
+import { combination, difference, probability } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { words } from "../lib/words.js";
+import { differing } from "./heat_map.js";
+import { Difference, Interval, scaleOf } from "./intervals.js";
+
+/** @param {{found: any}} props an attribution document */
+export function Effects({ found }) {
+  if (!found) return html`<p class="quiet">${words.effects.unknown}</p>`;
+  const estimates = new Map(found.nodes.flatMap((/** @type {any} */ node) => node.variants.map((/** @type {any} */ one) => [one, { mean: one.effect, ci: one.ci }])));
+  const scale = scaleOf([...estimates.values(), { mean: 0 }]);
+  return html`<section><h2>${words.effects.nodes}</h2>
+    ${found.because ? html`<p class="quiet">${found.because}</p>` : null}
+    ${found.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
+    ${found.nodes.length
+      ? html`<div class="scroll"><table><thead><tr><th>${words.tree.node}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.variant}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
+          <tbody>${found.nodes.map((/** @type {any} */ node) =>
+            node.variants.map(
+              (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : node.node}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
+                <td class="name">${one.variant}</td><td class="num">${difference(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td></tr>`,
+            ),
+          )}</tbody></table></div>
+          <p class="quiet">${words.effects.legend}</p>`
+      : null}
+    ${found.interactions.length
+      ? html`<h2>${words.effects.together}</h2><div class="scroll"><table><thead><tr><th>${words.effects.nodesOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th></tr></thead>
+          <tbody>${found.interactions.map(
+            (/** @type {any} */ one) => html`<tr><td class="name">${one.nodes.join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${difference(one.strongest.effect)}</td></tr>`,
+          )}</tbody></table></div>`
+      : null}
+  </section>`;
+}
+
+/** @param {{share: number}} effect */
+function share(effect) {
+  return `${Math.round(100 * effect.share)}%`;
+}
+
+/** Row less column, for any two of the best. @param {{found: any, matrix: any, better: string}} props */
+export function Pairs({ found, matrix, better }) {
+  if (!found || found.rows.length < 2) return null;
+  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+  const known = new Map(found.pairs.map((/** @type {any} */ pair) => [`${pair.a} ${pair.b}`, pair]));
+  return html`<section><h2>${words.effects.pairs}</h2><p class="quiet">${words.effects.pairsLegend}</p>
+    <div class="scroll" tabindex="0" role="group" aria-label=${words.effects.pairs}><table>
+      <thead><tr><th></th><th></th>${found.rows.slice(1).map((/** @type {number} */ _, /** @type {number} */ place) => html`<th class="num">${place + 2}</th>`)}</tr></thead>
+      <tbody>${found.rows.map(
+        (/** @type {number} */ a, /** @type {number} */ place) => html`<tr><th scope="row">${place + 1}</th><td class="name mono">${combination(matrix.rows[a].combination, nodes)}</td>
+          ${found.rows.slice(1).map((/** @type {number} */ b, /** @type {number} */ other) => html`<td class="num">${other + 1 > place ? html`<${Pair} pair=${between(known, a, b)} better=${better} />` : null}</td>`)}</tr>`,
+      )}</tbody></table></div></section>`;
+}
+
+/** The pair of two rows, whichever way round it was tested. @param {Map<string, any>} known @param {number} a @param {number} b */
+function between(known, a, b) {
+  const pair = known.get(`${a} ${b}`);
+  if (pair) return pair;
+  const turned = known.get(`${b} ${a}`);
+  if (!turned || turned.delta === null) return null;
+  return { ...turned, delta: -turned.delta, delta_ci: turned.delta_ci && [-turned.delta_ci[1], -turned.delta_ci[0]] };
+}
+
+/** @param {{pair: any, better: string}} props */
+function Pair({ pair, better }) {
+  if (!pair || pair.delta === null) return words.unknown;
+  return html`<${Difference} estimate=${pair} better=${better} />${pair.p_adjusted === null ? null : html`<br /><small class="quiet">${words.sweep.columns.p} ${probability(pair.p_adjusted)}</small>`}`;
+}

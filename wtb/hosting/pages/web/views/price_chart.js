@@ -1,0 +1,95 @@
+/** Cost against quality: every combination as a mark with its intervals, and the line of the best mean at each price. */
+import { combination, duration, figure, usd } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { words } from "../lib/words.js";
+import { differing } from "./heat_map.js";
+import { scaleOf } from "./intervals.js";
+
+const [WIDTH, HEIGHT] = [640, 320];
+const [LEFT, RIGHT, TOP, BOTTOM] = [62, 18, 12, 40]; // of the frame
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/**
+ * @typedef {object} Mark
+ * @property {number} row
+ * @property {number} price dollars, or seconds
+ * @property {[number, number] | null} prices their 95% interval, where it is known
+ * @property {number} mean
+ * @property {[number, number] | null} ci
+ */
+
+/** What a row costs, by money if anything costs any, else by time; null where the metric is the price itself. @param {any} matrix @param {string} metric */
+function priceOf(matrix, metric) {
+  const isPaid = matrix.rows.some((/** @type {any} */ row) => row.cost_usd);
+  const name = isPaid ? "cost" : "latency"; // of the evaluators that score the same
+  if (metric === name) return null;
+  const of = (/** @type {any} */ row) => (isPaid ? row.cost_usd : row.latency_s.p50);
+  return { of, name, show: isPaid ? usd : duration, ci: (/** @type {any} */ row) => (isPaid ? (row.metrics.cost?.ci ?? null) : null) };
+}
+
+/** The marks than which none that is as cheap or cheaper has as good a mean, the cheapest first. @param {Mark[]} marks @param {string} better @returns {Mark[]} */
+export function front(marks, better) {
+  const sign = better === "lower" ? -1 : 1;
+  const line = /** @type {Mark[]} */ ([]);
+  for (const mark of [...marks].sort((a, b) => a.price - b.price || sign * (b.mean - a.mean))) {
+    const last = line.at(-1);
+    if (!last || sign * mark.mean > sign * last.mean) line.push(mark);
+  }
+  return line;
+}
+
+/** @param {{matrix: any, metric: string}} props */
+export function PriceChart({ matrix, metric }) {
+  const price = priceOf(matrix, metric);
+  if (!price) return null;
+  const marks = /** @type {Mark[]} */ (
+    matrix.rows
+      .map((/** @type {any} */ row, /** @type {number} */ number) => ({ row: number, price: price.of(row), prices: price.ci(row), mean: row.metrics[metric]?.mean, ci: row.metrics[metric]?.ci ?? null }))
+      .filter((/** @type {Mark} */ one) => Number.isFinite(one.price) && Number.isFinite(one.mean))
+  );
+  if (marks.length < 2) return null;
+  const { better } = matrix.metrics[metric];
+  const line = front(marks, better);
+  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+  const name = (/** @type {Mark} */ mark) => combination(matrix.rows[mark.row].combination, nodes);
+  const label = words.price.label(words.price[/** @type {"cost"} */ (price.name)], metric);
+  return html`<section><h2>${label}</h2>
+    <div class="scroll" tabindex="0" role="group" aria-label=${label}><${Drawing} marks=${marks} line=${line} name=${name} show=${price.show} label=${label} metric=${metric} better=${better} /></div>
+    <p class="quiet">${words.price.legend}</p>
+    <div class="scroll"><table><thead><tr><th></th><th>${words.price.combination}</th><th class="num">${words.price[/** @type {"cost"} */ (price.name)]}</th><th class="num">${metric}</th></tr></thead>
+      <tbody>${line.map((mark, place) => html`<tr><td><b>${LETTERS[place] ?? ""}</b></td><td class="name mono">${name(mark)}</td><td class="num">${price.show(mark.price)}</td><td class="num">${figure(mark.mean)}</td></tr>`)}</tbody></table></div>
+  </section>`;
+}
+
+/** @param {{marks: Mark[], line: Mark[], name: (mark: Mark) => string, show: (price: number) => string, label: string, metric: string, better: string}} props */
+function Drawing({ marks, line, name, show, label, metric, better }) {
+  const [low, high] = scaleOf(marks.map((one) => ({ mean: one.price, ci: one.prices })));
+  const [worst, best] = scaleOf(marks);
+  const x = (/** @type {number} */ value) => LEFT + ((value - low) / (high - low)) * (WIDTH - LEFT - RIGHT);
+  const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - ((value - worst) / (best - worst)) * (HEIGHT - TOP - BOTTOM);
+  const path = line.map((one, place) => `${place ? `H${x(one.price)}V` : `M${x(one.price)} `}${y(one.mean)}`).join("") + `H${WIDTH - RIGHT}`;
+  return html`<svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${label}>
+    <path class="axis" d=${`M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}`} />
+    ${ticks(low, high).map((value) => html`<text class="tick" x=${x(value)} y=${HEIGHT - BOTTOM + 16} text-anchor="middle">${show(value)}</text>`)}
+    ${ticks(worst, best).map((value) => html`<line class="grid" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(value)} y2=${y(value)} /><text class="tick" x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${figure(value)}</text>`)}
+    <text class="tick" x=${WIDTH - RIGHT} y=${HEIGHT - 6} text-anchor="end">${metric} ${better === "lower" ? "↓" : "↑"} · ${words.price.cheaper}</text>
+    <path class="front" d=${path} />
+    ${marks.map((one) => {
+      const letter = line.indexOf(one);
+      return html`<g class=${letter < 0 ? "mark" : "mark on"}><title>${`${name(one)}: ${figure(one.mean)}, ${show(one.price)}`}</title>
+        ${one.ci ? html`<line x1=${x(one.price)} x2=${x(one.price)} y1=${y(one.ci[0])} y2=${y(one.ci[1])} />` : null}
+        ${one.prices ? html`<line x1=${x(one.prices[0])} x2=${x(one.prices[1])} y1=${y(one.mean)} y2=${y(one.mean)} />` : null}
+        <circle cx=${x(one.price)} cy=${y(one.mean)} r=${letter < 0 ? 4 : 5} />
+        ${letter < 0 ? null : html`<text x=${x(one.price) + 8} y=${y(one.mean) - 7}>${LETTERS[letter] ?? ""}</text>`}</g>`;
+    })}
+  </svg>`;
+}
+
+/** Round figures between two ends. @param {number} low @param {number} high @returns {number[]} */
+function ticks(low, high) {
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? rough;
+  const first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, place) => (first + place) * step);
+}
