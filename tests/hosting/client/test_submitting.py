@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.hosting.api.serving import HEADERS, TOKEN, Server
+from tests.support.browser import started
 from tests.support.cluster import Cluster
 from tests.support.project import FLOW, Outcome, Project
 from wtb.hosting.api.routes import PREFIX
@@ -99,9 +100,37 @@ def test_a_part_of_a_sweep_is_submitted_and_says_where_it_is(sending: Sending) -
 
 
 def test_one_input_is_started(sending: Sending) -> None:
-    started = sending.wtb("start", "shop", "--set", "x=4", "--variant", "A=v2", "--format", "json").json["id"]
-    sending.cluster.wait_completed(started)
-    assert sending.wtb("show", started, "--format", "json").json["state"] == {"x": 6}
+    execution = sending.wtb("start", "shop", "--set", "x=4", "--variant", "A=v2", "--format", "json").json["id"]
+    sending.cluster.wait_completed(execution)
+    assert sending.wtb("show", execution, "--format", "json").json["state"] == {"x": 6}
+
+
+def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending) -> None:
+    url = f"http://127.0.0.1:{sending.server.port}"
+    with started() as browser:
+        context = browser.new_context()
+        assert context.request.post(f"{url}{PREFIX}/sign-in", data={"token": TOKEN}).ok
+        page = context.new_page()
+        page.goto(url)
+        page.get_by_role("link", name="New sweep").click()
+        page.get_by_label("Name").fill("by form")
+        nodes = page.get_by_role("group", name="A", exact=True)
+        for box in nodes.get_by_role("checkbox").all():
+            box.check()
+        page.get_by_role("group", name="Evaluators").get_by_role("checkbox").first.check()
+        page.get_by_label("Cases, each").fill("not JSON")
+        page.get_by_role("button", name="Plan").click()
+        page.get_by_role("alert").get_by_text("cases, line 1").wait_for()
+        page.get_by_label("Cases, each").fill("\n".join(map(json.dumps, SWEEP["cases"])))  # type: ignore[call-overload]
+        before = sending.cluster.one("SELECT count(*) FROM sweeps")
+        page.get_by_role("button", name="Plan").click()
+        page.get_by_text("= 8 cells").wait_for()
+        assert sending.cluster.one("SELECT count(*) FROM sweeps") == before, "a plan runs nothing"
+        page.get_by_role("button", name="Submit 8 cells").click()
+        page.wait_for_url("**/sweeps/*")
+        sweep = page.url.rsplit("/", 1)[1]
+    sending.cluster.wait_completed(sweep)
+    assert sending.wtb("show", sweep, "--format", "json").json["cells"]["succeeded"] == CELLS / 2
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -99,7 +99,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     flow = (
         "from wtb import END, Workflow, evaluator\n\n"
         'wf = Workflow("<b>qa</b>", state=dict)\n\n'
-        "@wf.node\ndef read(state, *, by: float = 0.0):\n"
+        "@wf.node(retries=1)\ndef read(state, *, by: float = 0.0):\n"
         f"    print({HOSTILE!r})\n"
         '    if by == 9 and state["x"] == 2:\n        raise ValueError(f"no <i>{state[\'x\']}</i>")\n'
         f'    return {{"text": {HOSTILE!r}, "x": state["x"] * (1 + by)}}\n\n'
@@ -259,6 +259,19 @@ def test_an_execution_shows_what_each_step_wrote_and_said(site: Site, finished: 
     assert "2999" in page.locator("main").inner_text()
 
 
+def test_a_step_that_was_tried_again_shows_each_attempt_and_the_wait_between(site: Site, finished: Project) -> None:
+    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
+    page = site.open(f"/executions/{execution}")
+    step = page.locator(".steps > li").first
+    step.wait_for()
+    assert step.locator(".lane i").count() == 2
+    step.locator("summary").first.click()
+    tried = step.locator("tbody tr")
+    assert tried.count() == 2
+    assert "failed" in tried.last.inner_text()
+    assert tried.last.locator("td").nth(2).inner_text() != ""
+
+
 def test_why_cells_failed_stands_once_for_each_cause(site: Site, finished: Project) -> None:
     page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab=failures")
     page.get_by_role("heading", name="2 × read ValueError").wait_for()
@@ -339,7 +352,7 @@ def test_what_a_report_has_is_there_before_one_is_written(site: Site, finished: 
     page.get_by_text(expected[tab]).first.wait_for()
 
 
-PLACES = ("/", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere-known")
+PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere-known")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -11,6 +11,7 @@ import { ExecutionPage } from "./pages/execution.js";
 import { InboxPage } from "./pages/inbox.js";
 import { SchedulesPage } from "./pages/schedules.js";
 import { explain, SignIn, takeCode } from "./pages/sign_in.js";
+import { SubmitPage } from "./pages/submit.js";
 import { SweepPage } from "./pages/sweep.js";
 import { SweepsPage } from "./pages/sweeps.js";
 import { WorkersPage } from "./pages/workers.js";
@@ -22,6 +23,7 @@ const PAGES = /** @type {[RegExp, any][]} */ ([
   [/^\/sweeps\/([^/]+)$/, SweepPage],
   [/^\/executions\/([^/]+)$/, ExecutionPage],
   [/^\/compare\/([^/]+)\/([^/]+)$/, ComparePage],
+  [/^\/submit$/, SubmitPage],
   [/^\/inbox$/, InboxPage],
   [/^\/schedules$/, SchedulesPage],
   [/^\/workers$/, WorkersPage],

@@ -1,5 +1,5 @@
 /** All sweeps: how far each is, and any two of them to compare. */
-import { get, segment } from "../lib/api.js";
+import { get, may, segment } from "../lib/api.js";
 import { ago, between, date, duration } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
@@ -29,7 +29,7 @@ export function SweepsPage() {
     const [newer, older] = [...chosen].sort((a, b) => order.indexOf(a) - order.indexOf(b));
     navigate(`/compare/${segment(older)}/${segment(newer)}`);
   }
-  return html`<div class="head"><h1>${words.sweeps.title}</h1></div>
+  return html`<div class="head"><h1>${words.sweeps.title}</h1><span class="grow"></span>${may("submit") ? html`<${Link} to="/submit">${words.submit.title}<//>` : null}</div>
     <div class="bar">
       <input type="search" data-filter placeholder=${words.sweeps.filter} aria-label=${words.sweeps.filter} value=${text}
         onInput=${(/** @type {any} */ event) => look({ text: event.target.value })} />

@@ -34,7 +34,8 @@ export function Effects({ found }) {
 
 /** @param {{share: number}} effect */
 function share(effect) {
-  return `${Math.round(100 * effect.share)}%`;
+  const percent = 100 * effect.share;
+  return percent > 0 && percent < 0.5 ? "<1%" : `${Math.round(percent)}%`;
 }
 
 /** Row less column, for any two of the best. @param {{found: any, matrix: any, better: string}} props */
@@ -47,17 +48,8 @@ export function Pairs({ found, matrix, better }) {
       <thead><tr><th></th><th></th>${found.rows.slice(1).map((/** @type {number} */ _, /** @type {number} */ place) => html`<th class="num">${place + 2}</th>`)}</tr></thead>
       <tbody>${found.rows.map(
         (/** @type {number} */ a, /** @type {number} */ place) => html`<tr><th scope="row">${place + 1}</th><td class="name mono">${combination(matrix.rows[a].combination, nodes)}</td>
-          ${found.rows.slice(1).map((/** @type {number} */ b, /** @type {number} */ other) => html`<td class="num">${other + 1 > place ? html`<${Pair} pair=${between(known, a, b)} better=${better} />` : null}</td>`)}</tr>`,
+          ${found.rows.slice(1).map((/** @type {number} */ b, /** @type {number} */ other) => html`<td class="num">${other + 1 > place ? html`<${Pair} pair=${known.get(`${a} ${b}`)} better=${better} />` : null}</td>`)}</tr>`,
       )}</tbody></table></div></section>`;
-}
-
-/** The pair of two rows, whichever way round it was tested. @param {Map<string, any>} known @param {number} a @param {number} b */
-function between(known, a, b) {
-  const pair = known.get(`${a} ${b}`);
-  if (pair) return pair;
-  const turned = known.get(`${b} ${a}`);
-  if (!turned || turned.delta === null) return null;
-  return { ...turned, delta: -turned.delta, delta_ci: turned.delta_ci && [-turned.delta_ci[1], -turned.delta_ci[0]] };
 }
 
 /** @param {{pair: any, better: string}} props */

@@ -1,0 +1,117 @@
+/** A new sweep of a workflow that workers publish: what it would run is planned before anything does. */
+import { get, may, post, segment } from "../lib/api.js";
+import { count, usd } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { useResource, Waiting } from "../lib/resource.js";
+import { address, look, navigate } from "../lib/router.js";
+import { words } from "../lib/words.js";
+
+/** What is filled in. @typedef {{sweep: string, cases: string, vary: Record<string, string[]>, evaluate: string[], repeats: string, limit: string}} Form */
+
+export function SubmitPage() {
+  const published = useResource((signal) => get("/workflows", {}, signal), []);
+  const names = (published.data?.workflows ?? []).filter((/** @type {any} */ one) => !one.error).map((/** @type {any} */ one) => one.name);
+  const workflow = address.value.query.workflow ?? names[0];
+  if (!may("submit")) return html`<h1>${words.submit.title}</h1><p class="quiet">${words.submit.notAllowed}</p>`;
+  return html`<div class="head"><h1>${words.submit.title}</h1></div>
+    <${Waiting} resource=${published} />
+    ${published.data && !names.length ? html`<p class="quiet">${words.submit.none}</p>` : null}
+    ${names.length
+      ? html`<div class="bar"><label>${words.submit.workflow}
+            <select value=${workflow} onChange=${(/** @type {any} */ event) => look({ workflow: event.target.value })}>${names.map((/** @type {string} */ name) => html`<option>${name}</option>`)}</select></label></div>
+          <${OfWorkflow} key=${workflow} name=${workflow} evaluators=${published.data.evaluators.filter((/** @type {any} */ one) => !one.error)} />`
+      : null}`;
+}
+
+/** @param {{name: string, evaluators: any[]}} props */
+function OfWorkflow({ name, evaluators }) {
+  const found = useResource((signal) => get(`/workflows/${segment(name)}`, {}, signal), [name]);
+  const description = found.data?.description;
+  if (!description) return html`<${Waiting} resource=${found} />`;
+  return html`<${Fields} workflow=${name} description=${description} evaluators=${evaluators} />`;
+}
+
+/** @param {{workflow: string, description: any, evaluators: any[]}} props */
+function Fields({ workflow, description, evaluators }) {
+  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: exampleOf(description), vary: {}, evaluate: [], repeats: "1", limit: "" })));
+  const [plan, setPlan] = useState(/** @type {any} */ (null));
+  const [problem, setProblem] = useState("");
+  useEffect(() => setPlan(null), [form]); // what is submitted is what was planned
+  /** @param {Partial<Form>} changes */
+  const change = (changes) => setForm((before) => ({ ...before, ...changes }));
+  /** @param {(keys: any) => Promise<void>} send */
+  async function attempt(send) {
+    try {
+      setProblem("");
+      await send(keysOf(workflow, form));
+    } catch (error) {
+      setProblem(/** @type {Error} */ (error).message);
+    }
+  }
+  const look = () => attempt(async (keys) => setPlan(await post("/plans", { keys })));
+  const submit = () => attempt(async (keys) => navigate(`/sweeps/${segment((await post("/sweeps", { keys })).sweep)}`));
+  const varied = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
+  return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); (plan ? submit : look)(); }}>
+    <label>${words.submit.name}<input value=${form.sweep} required onInput=${(/** @type {any} */ event) => change({ sweep: event.target.value })} /></label>
+    ${varied.map((/** @type {any} */ node) => html`<${Choices} title=${node.name} names=${node.variants.map((/** @type {any} */ one) => one.name)} chosen=${form.vary[node.name] ?? [node.default]} onChange=${(/** @type {string[]} */ chosen) => change({ vary: { ...form.vary, [node.name]: chosen } })} />`)}
+    ${evaluators.length ? html`<${Choices} title=${words.submit.evaluators} names=${evaluators.map((one) => one.name)} chosen=${form.evaluate} onChange=${(/** @type {string[]} */ evaluate) => change({ evaluate })} />` : null}
+    <label>${words.submit.cases}<textarea rows="8" class="mono" spellcheck=${false} required value=${form.cases} onInput=${(/** @type {any} */ event) => change({ cases: event.target.value })}></textarea></label>
+    <label>${words.submit.file}<input type="file" accept=".jsonl" onChange=${async (/** @type {any} */ event) => { const [file] = event.target.files; if (file) change({ cases: await file.text() }); }} /></label>
+    <div class="bar"><label>${words.submit.repeats}<input type="number" min="1" required value=${form.repeats} onInput=${(/** @type {any} */ event) => change({ repeats: event.target.value })} /></label>
+      <label>${words.submit.limit}<input type="number" min="0" step="any" value=${form.limit} onInput=${(/** @type {any} */ event) => change({ limit: event.target.value })} /></label></div>
+    ${problem ? html`<pre class="bad" role="alert" tabindex="0">${problem}</pre>` : null}
+    ${plan ? html`<${Plan} plan=${plan} />` : null}
+    <div class="bar"><button>${plan ? words.submit.go(count(plan.cells)) : words.submit.plan}</button></div>
+  </form>`;
+}
+
+/** @param {{title: string, names: string[], chosen: string[], onChange: (chosen: string[]) => void}} props */
+function Choices({ title, names, chosen, onChange }) {
+  const toggle = (/** @type {string} */ name) => onChange(names.filter((one) => (one === name) !== chosen.includes(one)));
+  return html`<fieldset><legend>${title}</legend>${names.map((name) => html`<label class="name"><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}</fieldset>`;
+}
+
+/** What would run, and what it may cost. @param {{plan: any}} props */
+function Plan({ plan }) {
+  const { executed, unshared } = plan.node_runs;
+  return html`<section class="notice" role="status"><p>${words.submit.size(count(plan.combinations), count(plan.cases), count(plan.repeats), count(plan.cells))}</p>
+    <p>${words.submit.nodeRuns(range(executed), range(unshared))}</p>
+    <p>${plan.limits.usd ? words.submit.most(usd(plan.limits.usd)) : words.submit.noPrice}</p></section>`;
+}
+
+/** @param {(number | null)[]} bounds the least and the most */
+function range([least, most]) {
+  if (most === null) return words.submit.atLeast(count(least));
+  return least === most ? count(most) : `${count(least)} – ${count(most)}`;
+}
+
+/** The form by the keys of a sweep file. @param {string} workflow @param {Form} form */
+export function keysOf(workflow, form) {
+  const lines = form.cases.split("\n").filter((line) => line.trim());
+  const cases = lines.map((line, place) => {
+    try {
+      return JSON.parse(line);
+    } catch (error) {
+      throw new Error(words.submit.wrongCase(place + 1, /** @type {Error} */ (error).message));
+    }
+  });
+  const vary = Object.fromEntries(Object.entries(form.vary).filter(([, chosen]) => chosen.length));
+  return {
+    sweep: form.sweep,
+    workflow,
+    cases,
+    repeats: Number(form.repeats),
+    ...(Object.keys(vary).length ? { vary } : {}),
+    ...(form.evaluate.length ? { evaluate: form.evaluate } : {}),
+    ...(form.limit ? { limits: { usd: Number(form.limit) } } : {}),
+  };
+}
+
+const EXAMPLES = /** @type {Record<string, unknown>} */ ({ string: "…", integer: 1, number: 1, boolean: true, array: [], object: {} });
+
+/** A case with what the input of the workflow asks for. @param {any} description */
+function exampleOf({ input, state }) {
+  const keys = Object.entries((input ?? state).keys);
+  const values = keys.map(([name, /** @type {any} */ key]) => [name, EXAMPLES[key.type.schema?.type] ?? null]);
+  return JSON.stringify({ id: "1", input: Object.fromEntries(values) });
+}
