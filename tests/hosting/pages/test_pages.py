@@ -20,6 +20,7 @@ from wtb.display.matrix.sentences import answers
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}  # of axe-core
 HOSTILE = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 GATED = """
 import time
@@ -291,16 +292,33 @@ def test_two_sweeps_that_are_chosen_are_compared(site: Site, finished: Project) 
     page.get_by_text("code of answer = default").wait_for()
 
 
+def difference(project: Project, first: str, second: str) -> Any:
+    return project.inside("diff", first, second, "--format", "json").json
+
+
 def test_cells_that_got_worse_are_listed_with_both_executions_and_how_many_there_are(
     site: Site, finished: Project
 ) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
     before, after = sweeps(finished)
     cells = finished.inside("compare", before, after, "--format", "json").json["cells"]
     worse = [cell for cell in cells if cell["what"] == "worse"]
     page = site.open(f"/compare/{before}/{after}")
     page.get_by_role("heading", name=f"Got worse ({len(worse)})").wait_for()
-    for execution in worse[0]["executions"]:
+    first, second = worse[0]["executions"]
+    for execution in (first, second):
         assert page.locator(f'a[href="/executions/{execution}"]').count()
+    page.locator(f'a[href="/executions/{first}/diff/{second}"]').first.click()
+    page.wait_for_url("**/diff/*")
+    page.get_by_text(f"They part at step {difference(finished, first, second)['divergence']['step']}").wait_for()
+    assert page.locator("tbody tr").filter(has_text="answer").count()
+    page.reload()
+    page.get_by_role("heading", name="Two executions").wait_for()
+    found = Axe().run(page, options=RULES)
+    assert found.violations_count == 0, found.generate_report()
+    page.set_viewport_size({"width": 360, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_an_address_with_a_metric_that_is_not_there_shows_the_primary_one(site: Site, finished: Project) -> None:
@@ -366,7 +384,7 @@ def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished:
         page = site.open(path, dark=dark)
         page.locator("main h1").first.wait_for()
         page.get_by_text("Loading").first.wait_for(state="hidden")
-        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+        found = Axe().run(page, options=RULES)
         assert found.violations_count == 0, f"{path}\n{found.generate_report()}"
 
 

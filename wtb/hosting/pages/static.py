@@ -52,11 +52,12 @@ def page_routes() -> list[Route]:
             return Response("there is no such file", HTTPStatus.NOT_FOUND, HEADERS, "text/plain")
         return FileResponse(path, headers={**HEADERS, "Cache-Control": _KEPT}, media_type=_TYPES[path.suffix])
 
-    pages = ("/", "/submit", "/sweeps/{ref}", "/executions/{ref}", "/compare/{before}/{after}")
+    pages = ("/", "/submit", "/sweeps/{ref}", "/executions/{ref}")
+    pairs = ("/executions/{a}/diff/{b}", "/compare/{before}/{after}")
     lists = ("/inbox", "/schedules", "/workers", "/costs", "/access")
     return [
         Route(f"{STATIC}/{{version}}/{{path:path}}", file, methods=["GET"]),
-        *(Route(path, page, methods=["GET"]) for path in (*pages, *lists)),
+        *(Route(path, page, methods=["GET"]) for path in (*pages, *pairs, *lists)),
     ]
 
 

@@ -7,6 +7,7 @@ import { words } from "./lib/words.js";
 import { AccessPage } from "./pages/access.js";
 import { ComparePage } from "./pages/compare.js";
 import { CostsPage } from "./pages/costs.js";
+import { DiffPage } from "./pages/diff.js";
 import { ExecutionPage } from "./pages/execution.js";
 import { InboxPage } from "./pages/inbox.js";
 import { SchedulesPage } from "./pages/schedules.js";
@@ -22,6 +23,7 @@ const PAGES = /** @type {[RegExp, any][]} */ ([
   [/^\/$/, SweepsPage],
   [/^\/sweeps\/([^/]+)$/, SweepPage],
   [/^\/executions\/([^/]+)$/, ExecutionPage],
+  [/^\/executions\/([^/]+)\/diff\/([^/]+)$/, DiffPage],
   [/^\/compare\/([^/]+)\/([^/]+)$/, ComparePage],
   [/^\/submit$/, SubmitPage],
   [/^\/inbox$/, InboxPage],

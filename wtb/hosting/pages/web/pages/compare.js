@@ -47,7 +47,8 @@ function Cells({ title, cells }) {
   const left = cells.length - shown;
   return html`<h2>${title} (${count(cells.length)})</h2><div class="scroll"><table><tbody>${cells.slice(0, shown).map(
     (one) => html`<tr><td class="name">${one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td>
-      <td class="num"><${Came} to=${one.before} execution=${one.executions[0]} /> → <${Came} to=${one.after} execution=${one.executions[1]} /></td><td>${one.diverged ? words.compare.partAt(one.diverged) : ""}</td></tr>`,
+      <td class="num"><${Came} to=${one.before} execution=${one.executions[0]} /> → <${Came} to=${one.after} execution=${one.executions[1]} /></td><td>${one.diverged ? words.compare.partAt(one.diverged) : ""}</td>
+      <td>${one.executions[0] && one.executions[1] ? html`<${Link} to=${`/executions/${segment(one.executions[0])}/diff/${segment(one.executions[1])}`}>${words.compare.look}<//>` : null}</td></tr>`,
   )}</tbody></table></div>
   ${left > 0 ? html`<button onClick=${() => setShown(shown + SHOWN)}>${words.compare.more(Math.min(left, SHOWN), left)}</button>` : null}`;
 }

@@ -6,9 +6,9 @@ import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { Status } from "../views/status.js";
+import { Value } from "../views/value.js";
 
 const SHOWN = 200; // steps that are shown before somebody asks for more
-const CUT = 4_000; // characters of a value that are
 
 /** @param {{parts: string[]}} props */
 export function ExecutionPage({ parts: [ref] }) {
@@ -104,13 +104,4 @@ function Cells({ cells }) {
 /** @param {{values: Record<string, unknown>}} props */
 function Values({ values }) {
   return html`<dl>${Object.entries(values).map(([name, value]) => html`<dt class="mono">${name}</dt><dd><${Value} value=${value} /></dd>`)}</dl>`;
-}
-
-/** @param {{value: unknown}} props */
-function Value({ value }) {
-  const [whole, setWhole] = useState(false);
-  const text = asText(value);
-  if (text.length <= 80 && !text.includes("\n")) return html`<code>${text}</code>`;
-  const shown = whole ? text : text.slice(0, CUT);
-  return html`<pre tabindex="0">${shown}</pre>${shown.length < text.length ? html`<button class="plain" onClick=${() => setWhole(true)}>${words.execution.showWhole}</button>` : null}`;
 }
