@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+import wtb
 from tests.execution.engine_subjects import SENDERS, SUBJECTS, Sender, State, Subject
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView
@@ -433,7 +434,7 @@ def test_what_a_node_raises_is_a_failure_with_the_users_own_frames(subject: Subj
     assert (failure.kind, failure.type, failure.message) == ("error", "ValueError", "nothing to see")
     assert failure.node == "a"
     assert "test_engine_contract.py" in failure.trace
-    assert "/wtb/" not in failure.trace
+    assert str(Path(wtb.__file__).parent) not in failure.trace
 
 
 def test_what_cannot_be_stored_is_a_failure_that_names_node_and_key(subject: Subject, drive: Make) -> None:

@@ -26,7 +26,7 @@ from wtb.store.tables.schema import approvals, metadata
 MAIL = r"\b\w+@example\.org\b"
 SECRET = "@example.org"
 REDACT = {"patterns": {"mail": MAIL}, "keys": ["phone"]}
-CASES = [{"id": "one", "input": {"text": "from ana@example.org", "phone": "0555-77"}, "expected": "ana@example.org"}]
+CASES = [{"id": "one", "input": {"text": "from ana@example.org", "phone": "fon:77"}, "expected": "ana@example.org"}]
 
 
 class State(TypedDict, total=False):
@@ -56,13 +56,13 @@ def talkative(asks: bool = False) -> Workflow:
     def first(state: State, ctx: NodeContext) -> State:
         ctx.log("logged dora@example.org")
         ctx.tell("tokens", "eve@exam")
-        ctx.call(model="m", prompt="to frank@example.org", response={"phone": "0555-88"}, usd=0.0)
+        ctx.call(model="m", prompt="to frank@example.org", response={"phone": "fon:88"}, usd=0.0)
         ctx.tools.look_up(who="gina@example.org")
         ctx.checkpoint("inside", mine="hugo@example.org")
         if ctx.attempt == 1:
             raise ValueError("failed for ida@example.org")
         if asks:
-            said = ctx.ask("May jan@example.org?", options=["yes", "no"], context={"phone": "0555-99"})
+            said = ctx.ask("May jan@example.org?", options=["yes", "no"], context={"phone": "fon:99"})
             return {"seen": state["text"], "ok": f"{said.choice} {said.feedback}"}
         return {"seen": state["text"]}
 
@@ -83,7 +83,7 @@ def nosy(case: Any, result: Any) -> float:
 def checked(made: Bench) -> str:
     stored = everything(made.database)
     assert SECRET not in stored, [line[:2000] for line in stored.splitlines() if SECRET in line]
-    assert "0555" not in stored
+    assert "fon:" not in stored
     return stored
 
 
