@@ -14,8 +14,9 @@ from rich.cells import cell_len
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import Redact
 from wtb.core.errors import InputError
+from wtb.core.values import Value
 from wtb.display.text.inspect.lineage import tree
-from wtb.operations.control.state_edits import checked_changes, typed_changes
+from wtb.operations.control.state_edits import as_written, checked_changes, parse_changes
 from wtb.planning.binding import Bound
 
 
@@ -123,6 +124,11 @@ class State(TypedDict, total=False):
 BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State), spec=SimpleNamespace(redact=Redact())))
 
 
+def checked(texts: list[str]) -> dict[str, Value]:
+    """What is stored of texts that a person typed."""
+    return checked_changes(BOUND, parse_changes(texts), as_written(texts))
+
+
 @pytest.mark.parametrize(
     ("text", "stored"),
     [
@@ -137,19 +143,19 @@ BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State), s
     ],
 )
 def test_values_are_read_as_yaml_and_fit_the_type_of_their_key(text: str, stored: bytes) -> None:
-    (value,) = checked_changes(BOUND, typed_changes([text])).values()
+    (value,) = checked([text]).values()
     assert value.data == stored
 
 
 def test_a_mapping_becomes_the_dataclass_of_its_key() -> None:
-    (value,) = checked_changes(BOUND, typed_changes(["doc={title: x, score: 2}"])).values()
+    (value,) = checked(["doc={title: x, score: 2}"]).values()
     assert b'"fields":{"title":"x","score":2.0}' in value.data
 
 
 def test_files_are_yaml_by_their_name_else_text(tmp_path: Path) -> None:
     (tmp_path / "docs.yml").write_text("---\n- a\n- b\n")
     (tmp_path / "prompt.md").write_text("# Title\n  key: value\n")
-    read = checked_changes(BOUND, typed_changes([f"docs=@{tmp_path}/docs.yml", f"text=@{tmp_path}/prompt.md"]))
+    read = checked([f"docs=@{tmp_path}/docs.yml", f"text=@{tmp_path}/prompt.md"])
     assert (read["docs"].data, read["text"].data) == (b'["a","b"]', b'"# Title\\n  key: value\\n"')
 
 
@@ -170,4 +176,4 @@ def test_files_are_yaml_by_their_name_else_text(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_refused_with_what_was_found(texts: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        checked_changes(BOUND, typed_changes(texts))
+        checked(texts)

@@ -272,7 +272,7 @@ def test_resuming_changes_nothing_where_a_check_fails(bench: Bench, monkeypatch:
     execution = bench.sweep(sweep_id).execution("one", {"double": "default"})
     execution.pause()
     bound = sweep.prepare().bound
-    monkeypatch.setattr("wtb.operations.running.continuing.rebind", lambda row: bound)
+    monkeypatch.setattr("wtb.operations.running.continuing.rebind", lambda *_: bound)
     with pytest.raises(InputError, match="that is no broker"):
         bench.sweep(sweep_id).resume()
     assert execution.status == "paused"

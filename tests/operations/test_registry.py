@@ -139,8 +139,8 @@ PRESENTATION = {
     *("format", "output", "quiet", "yes", "db", "broker", "wait"),  # `wait` is the method `SweepHandle.wait`
     *("each", "stack", "interval", "once", "pdb"),
 }
-# What only the process itself has: its callback, and code that is there already.
-OF_THE_PROCESS = {"progress", "bound", "code"}
+# What only the process itself has: its callback, code that is there already, and what `set` was as it was typed.
+OF_THE_PROCESS = {"progress", "bound", "code", "written"}
 # What commands and methods make an argument of.
 MADE_OF = {
     "part": {"limit", "case", "choices", "final"},

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
@@ -27,6 +27,9 @@ from wtb.store.database import Database, Scope, database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import find_session, session_name
+
+if TYPE_CHECKING:
+    from wtb.planning.publishing import Code
 
 NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
 
@@ -134,6 +137,8 @@ class Context:
         warn: Takes a line about what needs their attention.
         identity: Who acts, and what they may do where.
         origin: How they ask, as the audit log notes it.
+        imports: Whether code of users may be imported here. Where it may not, it is as workers publish it, and nothing
+            of it runs.
     """
 
     database: Database
@@ -145,6 +150,7 @@ class Context:
     warn: Callable[[str], None] = _log.warning
     identity: Identity = OPERATOR
     origin: Origin = PYTHON
+    imports: bool = True
     _notifiers: list[Notifier] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -160,6 +166,13 @@ class Context:
             if not self._notifiers:
                 self._notifiers.append(_new_notifier(self.broker))
             return self._notifiers[0]
+
+    @property
+    def code(self) -> Code:
+        """Where the code of sweeps comes from."""
+        from wtb.planning import publishing  # which takes its time to import, and most operations need no code
+
+        return publishing.IMPORTED if self.imports else publishing.PublishedCode(self.database)
 
     @property
     def place(self) -> str:
@@ -210,6 +223,10 @@ class Context:
             origin: How they ask.
         """
         return self._with(by=by or self.by, origin=origin)
+
+    def importing_nothing(self) -> Context:
+        """Return the same place where no code of users is imported; closing either closes both."""
+        return self._with(imports=False)
 
     def _with(self, **changes: object) -> Context:
         other = copy.copy(self)  # everything else is shared, what notifies workers, too

@@ -1,58 +1,27 @@
-"""Sweeps and inputs submitted through a server, from where their code is not, to workers that publish it."""
+"""Sweeps and inputs submitted and steered through a server, from where their code is not; workers publish it."""
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.hosting.api.serving import HEADERS, TOKEN, Server
+from tests.hosting.api.serving import TOKEN, Server
+from tests.hosting.client.sending import CELLS, REVIEWED, SWEEP, Sending
 from tests.support.browser import started
 from tests.support.cluster import Cluster
-from tests.support.project import FLOW, Outcome, Project
+from tests.support.project import FLOW, Project
 from wtb.hosting.api.routes import PREFIX
-
-SWEEP = {
-    "sweep": "sent",
-    "workflow": "shop",
-    "cases": [{"id": "a", "input": {"x": 1}}, {"id": "b", "input": {"x": 2}}],
-    "vary": {"A": "all", "B": ["default", {"name": "big", "by": 5}]},
-    "evaluate": ["flow:total"],
-}
-CELLS = 16
-
-
-@dataclass(frozen=True)
-class Sending:
-    """A server with a worker that publishes `shop`, and a folder that has a sweep file and its cases only."""
-
-    cluster: Cluster
-    server: Server
-    laptop: Project
-
-    def wtb(self, *args: str, check: int | None = 0) -> Outcome:
-        given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN}
-        return self.laptop.inside(*args, env=given, check=check)
-
-    def post(self, path: str, body: Any) -> tuple[int, str | None, Any]:
-        """Status, location and document of the answer to a request."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
-            sent = {**HEADERS, "Content-Type": "application/json"}
-            connection.request("POST", PREFIX + path, json.dumps(body), sent)
-            with connection.getresponse() as response:
-                return response.status, response.headers.get("Location"), json.load(response)
 
 
 @pytest.fixture(scope="module")
 def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
     project = module_cluster.project
-    project.write({"flow.py": FLOW})
-    project.write({"wtb.toml": "[workflows]\nshop = 'flow:wf'\n[publish]\nevaluators = ['flow:total']\n"})
+    project.write({"flow.py": FLOW, "reviewed.py": REVIEWED})
+    workflows = "[workflows]\nshop = 'flow:wf'\nreviewed = 'reviewed:wf'\n"
+    project.write({"wtb.toml": f"{workflows}[publish]\nevaluators = ['flow:total']\n"})
     module_cluster.start_scheduler()
     module_cluster.start_worker(concurrency=2)
     server = Server(project)
@@ -162,3 +131,82 @@ def test_what_names_something_of_the_servers_machine_is_refused(
     assert status == 400
     assert said in document["detail"]
     assert sending.cluster.one("SELECT count(*) FROM sweeps") == before
+
+
+# Steering
+
+
+def execution_of(sending: Sending, *args: str) -> str:
+    """Start one input, and return its execution when it stands still."""
+    execution: str = sending.wtb("start", *args, "--format", "json").json["id"]
+    until_it_is(sending, execution, "paused", "waiting", "completed")
+    return execution
+
+
+def until_it_is(sending: Sending, execution: str, *statuses: str) -> None:
+    query = "SELECT status FROM executions WHERE id = :id"
+    sending.cluster.until(lambda: sending.cluster.one(query, id=execution) in statuses, f"it to be {statuses}")
+
+
+def state_of(sending: Sending, execution: str) -> Any:
+    return sending.wtb("show", execution, "--format", "json").json["state"]
+
+
+def test_an_execution_is_resumed_with_another_state(sending: Sending) -> None:
+    execution = execution_of(sending, "reviewed", "--set", "x=4", "--until", "draft")
+    refused = sending.wtb("resume", execution, "--set", "x=many", check=2)
+    assert "found 'many'; expected int" in refused.stderr
+    done = sending.wtb("resume", execution, "--set", "x=7", "--set", "note=42")
+    assert "is for the workers" in done.stderr
+    until_it_is(sending, execution, "completed")
+    assert state_of(sending, execution) == {"x": 7, "note": "42", "answer": "small"}
+
+
+def test_a_question_is_answered_and_what_waited_continues(sending: Sending) -> None:
+    execution = execution_of(sending, "reviewed", "--set", "x=100")
+    wrong = sending.wtb("answer", execution, "maybe", check=2)
+    assert "cannot be answered with 'maybe'" in wrong.stderr
+    given = sending.wtb("answer", execution, "yes", "--format", "json")
+    assert given.json["choice"] == "yes"
+    assert "1 execution for the workers" in given.stderr
+    until_it_is(sending, execution, "completed")
+    assert state_of(sending, execution)["answer"] == "yes"
+
+
+def test_an_execution_is_taken_back_and_forward_again(sending: Sending) -> None:
+    execution = execution_of(sending, "reviewed", "--set", "x=5")
+    back = sending.wtb("rollback", execution, "--to", "draft", "--reason", "once more", "--format", "json").json
+    assert (back["next"], back["nodes"]) == (["review"], ["review"])
+    assert sending.wtb("rollback", execution, "--undo", "--format", "json").json["next"] == []
+    sending.wtb("rollback", execution, "--to", "draft")
+    sending.wtb("resume", execution)
+    until_it_is(sending, execution, "completed")
+
+
+def test_failed_cells_are_tried_again(sending: Sending) -> None:
+    cases = [{"id": "a", "input": {"x": 1}}, {"id": "b", "input": {"x": 2}}]
+    keys = {"sweep": "mended", "workflow": "reviewed", "cases": cases, "vary": {"draft": "all"}}
+    sending.cluster.project.write({"broken": ""})
+    _, _, sent = sending.post("/sweeps", {"keys": keys})
+    sending.cluster.wait_completed(sent["sweep"])
+    assert sending.cluster.cells(sent["sweep"]) == {"failed": 4}
+    (sending.cluster.project.folder / "broken").unlink()
+    done = sending.wtb("retry", sent["sweep"], "--wait", "--format", "json")
+    assert done.json["cells"]["succeeded"] == 4
+
+
+def test_what_no_worker_runs_is_not_continued_by_a_server(sending: Sending) -> None:
+    project = sending.cluster.project
+    project.write({"own.yaml": json.dumps({**SWEEP, "sweep": "mine", "workflow": "flow:wf"})})
+    sending.cluster.wtb("run", "own.yaml", "--break", "B", check=1)
+    refused = sending.wtb("resume", "mine", check=2)
+    assert "was not given to workers, and no process runs it" in refused.stderr
+    assert sending.cluster.one("SELECT status FROM sweeps WHERE name = 'mine'") == "paused"
+
+
+def test_the_server_has_imported_nothing(sending: Sending) -> None:
+    running = sending.server.running
+    assert running is not None
+    importers = (sending.cluster.project.folder / "imported-by").read_text().split()
+    assert importers
+    assert str(running.pid) not in importers

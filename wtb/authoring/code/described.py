@@ -155,9 +155,7 @@ def _schema(shape: PublishedShape) -> Schema:
 
 def _key(name: str, described: PublishedKey, is_checked: bool) -> Key:
     kind = described["type"]
-    annotation: Any = Any
-    if is_checked:
-        annotation = plain_type(kind) if kind["plain"] else _refused(kind)
+    annotation = _refused(kind) if is_checked and not kind["plain"] else plain_type(kind)
     return Key(name, annotation, _named(described["reducer"]), described["required"], shown=kind["shown"])
 
 

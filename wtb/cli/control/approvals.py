@@ -18,6 +18,7 @@ from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError
 from wtb.core.texts import plural, printable
 from wtb.display.text import approvals as approvals_text
+from wtb.operations import context as contexts
 from wtb.operations.control import answers, continuation, questions, state_edits
 from wtb.operations.running import local
 
@@ -145,16 +146,24 @@ def answer(
         raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
     if ref is None:
         raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
-    context, changes = open_context(db, broker), state_edits.typed_changes(set or ())
+    backend, changes = open_backend(db, broker), state_edits.parse_changes(set or ())
     with prints_to_stderr():  # values are checked by the user's code
-        answered = answers.answer(
-            context, ref, action, choice=choice, feedback=given.feedback, value=given.value, set=changes
+        answered = backend.call(
+            answers.answer,
+            ref,
+            action,
+            choice=choice,
+            feedback=given.feedback,
+            value=given.value,
+            set=changes,
+            written=state_edits.as_written(set or ()),
         )
     message = f"answered {answered.approval}: {answered.choice or answered.action}"
     going = answered.continuation
     if going is not None and going.run_by is continuation.RunBy.here and not no_run:
         say(message)
-        _run(context, going, format, output)
+        assert isinstance(backend, contexts.Context), "through a server nothing runs here"
+        _run(backend, going, format, output)
         return
     put_as(_document(answered), message, format, output)
     if going is not None:

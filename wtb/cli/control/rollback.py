@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, read_pair, say
+from wtb.cli.console import open_backend, open_context, prints_to_stderr, read_pair, say
 from wtb.cli.control.all_cases import present_row, read_variants
 from wtb.cli.output import put_as
 from wtb.cli.progress import progress_display
@@ -63,12 +63,12 @@ def rollback(
     """
     if (to is None) != undo:
         raise InputError("give either --to CHECKPOINT|NODE, or --undo to undo the last rollback")
-    context = open_context(db)
+    backend = open_backend(db)
     with prints_to_stderr():
         if to is None:
-            done = operations.undo_rollback(context, ref, reason=reason)
+            done = backend.call(operations.undo_rollback, ref, reason=reason)
         else:
-            done = operations.rollback(context, ref, to, reason=reason)
+            done = backend.call(operations.rollback, ref, to, reason=reason)
     put_as(_document(done), _text(done, "is again at" if undo else "rolled back to"), format, output)
 
 
@@ -106,10 +106,13 @@ def fork(
             added = added_rows.add_row(here, ref, at=at, variants=forms, reason=reason, run=not no_run, progress=show)
         present_row(here, added, format, output)
         return
-    context, changes = open_context(db), state_edits.typed_changes(set or ())
+    context, changes = open_context(db), state_edits.parse_changes(set or ())
+    written = state_edits.as_written(set or ())
     chosen = dict(read_pair("--variant", text) for text in variants or ())
     with prints_to_stderr():
-        forked = forks.fork(context, ref, at=at, set=changes, variants=chosen, reason=reason, run=not no_run)
+        forked = forks.fork(
+            context, ref, at=at, set=changes, written=written, variants=chosen, reason=reason, run=not no_run
+        )
     say(_outcome(forked, no_run))
     row = queries.find_execution(context.database, forked.execution)
     put_as(executions.execution_document(context.database, row), forked.execution, format, output)

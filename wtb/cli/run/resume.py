@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.analysis import gates
 from wtb.cli import options
-from wtb.cli.console import open_context, prints_to_stderr, put, read_limits, render_matrix, say
+from wtb.cli.console import open_backend, prints_to_stderr, put, read_limits, render_matrix, say
 from wtb.cli.inspect.watch import wait_and_present
 from wtb.cli.progress import progress_display
 from wtb.cli.run.event_printer import show_events
@@ -18,16 +17,17 @@ from wtb.cli.run.executions import present_execution
 from wtb.cli.run.submit import check_format, put_id
 from wtb.cli.run.sweeps import exit_code, present, say_how_it_ended
 from wtb.core.errors import InputError
+from wtb.operations import context as contexts
 from wtb.operations.control import continuation, state_edits
+from wtb.operations.results import matrix as results
 from wtb.operations.running import continuing, local
 from wtb.store.read import queries, references
 
 if TYPE_CHECKING:
     from wtb.cli.progress import Show
-    from wtb.operations.context import Context
+    from wtb.execution.runtime.sweep_run import Ended
+    from wtb.operations.context import Backend, Context
     from wtb.operations.running.continuing import Continued
-    from wtb.store.read.references import Target
-    from wtb.store.rows import ExecutionRow
 
 SetOption = Annotated[
     list[str] | None,
@@ -57,16 +57,20 @@ def resume(
 
     Examples: wtb resume nightly --limits usd=10  |  wtb resume EXECUTION --set k=5
     """
-    context = open_context(db, broker)
-    target = _checked(context, ref, format, wait)
-    changed, changes = read_limits(limits), state_edits.typed_changes(set or ())
-
-    def act(show: Show) -> Continued:
-        return continuing.resume(
-            context, ref, set=changes, limits=changed, allow_code_change=allow_code_change, progress=show
+    backend = open_backend(db, broker)
+    shows = _shows_progress(backend, ref, format, wait, quiet)
+    changed, changes = read_limits(limits), state_edits.parse_changes(set or ())
+    with prints_to_stderr(), shows as show:
+        done = backend.call(
+            continuing.resume,
+            ref,
+            set=changes,
+            written=state_edits.as_written(set or ()),
+            limits=changed,
+            allow_code_change=allow_code_change,
+            progress=show,
         )
-
-    _present(context, _with_progress(context, target, act, quiet), wait, format, output, quiet)
+    _present(backend, done, wait, format, output, quiet)
 
 
 def retry(
@@ -91,71 +95,73 @@ def retry(
 
     Examples: wtb retry nightly --failed  |  wtb retry EXECUTION
     """
-    context = open_context(db, broker)
-    target = _checked(context, ref, format, wait)
+    backend = open_backend(db, broker)
+    shows = _shows_progress(backend, ref, format, wait, quiet)
     changed = read_limits(limits)
-
-    def act(show: Show) -> Continued:
-        return continuing.retry(context, ref, failed_only=failed_only, limits=changed, progress=show)
-
-    _present(context, _with_progress(context, target, act, quiet), wait, format, output, quiet)
+    with prints_to_stderr(), shows as show:
+        done = backend.call(continuing.retry, ref, failed_only=failed_only, limits=changed, progress=show)
+    _present(backend, done, wait, format, output, quiet)
 
 
-def _checked(context: Context, ref: str, format: options.MatrixFormat, wait: bool) -> Target:
-    """Find what is meant, and refuse a format that it cannot have."""
-    target = references.find_target(context.database, ref)
+def _shows_progress(
+    backend: Backend, ref: str, format: options.MatrixFormat, wait: bool, quiet: bool
+) -> AbstractContextManager[Show | None]:
+    """Return what shows how far a run here is, and refuse a format that what is meant cannot have.
+
+    Of one execution that is its events, else counts; through a server nothing runs here.
+    """
+    if not isinstance(backend, contexts.Context):
+        check_format(format, wait)
+        return nullcontext()
+    target = references.find_target(backend.database, ref)
     if target.kind == "sweep":
         if target.row.queued:
             check_format(format, wait)
-    elif format not in (options.MatrixFormat.table, options.MatrixFormat.json):
+        return progress_display(quiet, matrix=True)
+    if format not in (options.MatrixFormat.table, options.MatrixFormat.json):
         raise InputError(f"--format {format.value} is for the matrix of a sweep; an execution has table or json")
-    return target
-
-
-def _with_progress(context: Context, target: Target, act: Callable[[Show], Continued], quiet: bool) -> Continued:
-    """Act, and show meanwhile how far a run here is: the events of one execution, else counts."""
-    if target.kind == "execution":
-        with prints_to_stderr(), show_events(context.database, target.row.sweep_id, quiet) as show:
-            return act(show)
-    with prints_to_stderr(), progress_display(quiet, matrix=True) as show:
-        return act(show)
+    return show_events(backend.database, target.row.sweep_id, quiet)
 
 
 def _present(
-    context: Context, done: Continued, wait: bool, format: options.MatrixFormat, output: Path | None, quiet: bool
+    backend: Backend, done: Continued, wait: bool, format: options.MatrixFormat, output: Path | None, quiet: bool
 ) -> None:
-    if done.target.kind == "execution":
-        _present_execution(context, done, done.target.row, format, output)
+    if done.ended is not None:
+        assert isinstance(backend, contexts.Context), "through a server nothing runs here"
+        _present_ended(backend, done, done.ended, format, output)
+    elif done.kind == "execution":
+        _say_who_runs(done)
     elif done.run_by is continuation.RunBy.workers:
         if done.problem is not None:
             say(f"{done.problem}; it starts when the broker is back")
         if wait:
-            wait_and_present(context, done.target.id, format, output, quiet)
+            wait_and_present(backend, done.id, format, output, quiet)
         else:
-            row = done.target.row
-            put_id(row.id, row.name, row.cells, done.workers, done.started, format, output)
-    elif done.ended is not None:
-        ran = local.Ran(done.target.row, done.ended)
-        say_how_it_ended(ran)
-        present(context, ran, format, output)
+            put_id(done.id, done.name, done.cells, done.workers, done.started, format, output)
     elif done.run_by is continuation.RunBy.nobody:
-        document = gates.judged(context.database, done.target.row)
+        document = backend.call(results.matrix, done.id)
         put(render_matrix(document, format, output), output)
         raise typer.Exit(exit_code(document, None))
 
 
-def _present_execution(
-    context: Context, done: Continued, row: ExecutionRow, format: options.MatrixFormat, output: Path | None
+def _present_ended(
+    context: Context, done: Continued, ended: Ended, format: options.MatrixFormat, output: Path | None
 ) -> None:
-    name = row.id
-    if done.run_by is continuation.RunBy.here:
-        present_execution(context.database, name, format is options.MatrixFormat.json, output, done.ended)
-    elif done.run_by is continuation.RunBy.another_process:
-        say(f"execution {name} continues in the process that runs it; should that end first: wtb resume {name}")
+    if done.kind == "execution":
+        present_execution(context.database, done.id, format is options.MatrixFormat.json, output, ended)
     else:
-        say(f"execution {name} is for the workers; look at it with: wtb status {name}")
-        if done.problem is not None:
-            say(f"{done.problem}; it continues when the broker is back")
-        sweep = queries.find_sweep(context.database, row.sweep_id)
-        if sweep.status not in ("pending", "running"):
-            say(f"but its sweep is {sweep.status}; continue it with: wtb resume {sweep.id}")
+        ran = local.Ran(queries.find_sweep(context.database, done.id), ended)
+        say_how_it_ended(ran)
+        present(context, ran, format, output)
+
+
+def _say_who_runs(done: Continued) -> None:
+    name = done.id
+    if done.run_by is continuation.RunBy.another_process:
+        say(f"execution {name} continues in the process that runs it; should that end first: wtb resume {name}")
+        return
+    say(f"execution {name} is for the workers; look at it with: wtb status {name}")
+    if done.problem is not None:
+        say(f"{done.problem}; it continues when the broker is back")
+    if done.status not in ("pending", "running"):
+        say(f"but its sweep is {done.status}; continue it with: wtb resume {done.sweep}")

@@ -60,6 +60,7 @@ def make_app(
         An ASGI application.
     """
 
+    context = context.importing_nothing()
     identities, doors = Identities(context, token), doors or Doors()
     streams = Streams(context, identities.still_active)
 
@@ -154,11 +155,15 @@ _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotati
 
 def _parameter(route: Route, parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
     """Return a parameter of an operation as one of a request: of its path, of its body or of its query."""
+    source, default = Path(), parameter.default
     if f"{{{parameter.name}}}" in route.path:
-        source, default = Path(), inspect.Parameter.empty
+        default = inspect.Parameter.empty
+    elif route.method == "GET":
+        source = Query()
+    elif default is ...:  # which FastAPI takes for what is required
+        source, default = Body(embed=True, default_factory=lambda: ...), inspect.Parameter.empty
     else:
-        source = Query() if route.method == "GET" else Body(embed=True)
-        default = parameter.default
+        source = Body(embed=True)
     hint = list[str] if hint == Sequence[str] else hint
     annotation = Annotated[hint, source]
     return parameter.replace(annotation=annotation, default=default, kind=inspect.Parameter.KEYWORD_ONLY)

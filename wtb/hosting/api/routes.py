@@ -114,13 +114,21 @@ def _watched(found: Watch) -> Any:
 
 # What several paths have: a reference may be to a sweep or to an execution.
 def _both(
-    method: str, rest: str, name: str, present: Callable[[Any], Any] = _as_it_is, *, preview: bool = False
+    method: str,
+    rest: str,
+    name: str,
+    present: Callable[[Any], Any] = _as_it_is,
+    *,
+    left_out: frozenset[str] = frozenset(),
+    preview: bool = False,
 ) -> tuple[Route, ...]:
     paths = [f"/{kind}/{{ref}}{rest}" for kind in ("sweeps", "executions")]
-    return tuple(Route(method, path, name, present, preview=preview) for path in paths)
+    return tuple(Route(method, path, name, present, left_out, preview) for path in paths)
 
 
 _FOLLOWING = frozenset({"follow", "interval_s"})
+_RUNNING = frozenset({"progress", "code"})  # of who runs something itself
+_BINDING = frozenset({"bound"})
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/workflows", "workflow list --published"),
@@ -146,7 +154,12 @@ ROUTES: tuple[Route, ...] = (
     *_both("POST", "/cancel", "cancel"),
     *_both("GET", "/cancel", "cancel", preview=True),
     *_both("POST", "/breakpoints", "break"),
+    *_both("POST", "/resume", "resume", left_out=_RUNNING),
+    *_both("POST", "/retry", "retry", left_out=_RUNNING),
+    Route("POST", "/executions/{ref}/rollback", "rollback", left_out=_BINDING),
+    Route("POST", "/executions/{ref}/undo-rollback", "rollback --undo", left_out=_BINDING),
     Route("GET", "/approvals", "approvals", _questions),
+    Route("POST", "/approvals/{ref}/answer", "answer", left_out=_BINDING | {"run"}),
     Route("GET", "/costs", "costs", left_out=frozenset({"ref"})),
     Route("GET", "/baselines", "baseline list", _under("baselines")),
     Route("GET", "/baselines/{name}", "baseline show"),
@@ -177,8 +190,8 @@ _ADMINISTERS = "whoever administers has the database, and commands for it"
 WITHOUT_ROUTE: Mapping[str, str] = {
     **dict.fromkeys(
         (
-            *("plan", "plan --pilot", "run", "start", "submit", "resume", "retry", "fork", "fork --all-cases"),
-            *("rollback", "rollback --undo", "answer", "answer --all", "score", "regress", "baseline set --repeat"),
+            *("plan", "plan --pilot", "run", "start", "submit", "fork", "fork --all-cases"),
+            *("answer --all", "score", "regress", "baseline set --repeat"),
             *("schedule add", "schedule run-now", "schedule run-due"),
         ),
         _RUNS,

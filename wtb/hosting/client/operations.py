@@ -6,9 +6,11 @@ from wtb.hosting.client.methods import async_method, method
 from wtb.operations.administration.budgets import list_budgets
 from wtb.operations.administration.sessions import describe_session, list_sessions
 from wtb.operations.administration.tokens import list_tokens
+from wtb.operations.control.answers import answer
 from wtb.operations.control.breakpoints import set_breakpoints
 from wtb.operations.control.pause_cancel import cancel, pause
 from wtb.operations.control.questions import find_questions
+from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.operations.inspection.executions import diff, history, tree
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_sweeps, show, status
@@ -18,6 +20,7 @@ from wtb.operations.results.comparing import compare
 from wtb.operations.results.costs import costs
 from wtb.operations.results.matrix import matrix, report
 from wtb.operations.results.series import series
+from wtb.operations.running.continuing import resume, retry
 from wtb.operations.running.published import plan_published, start_published, submit_published
 from wtb.operations.schedules.history import history as schedule_history
 from wtb.operations.schedules.schedules import list_schedules, pause_schedule, resume_schedule, show_schedule
@@ -48,6 +51,11 @@ class Operations:
     baselines = method(list_baselines)
     baseline = method(show_baseline)
     questions = method(find_questions)
+    answer = method(answer)
+    resume = method(resume)
+    retry = method(retry)
+    rollback = method(rollback)
+    undo_rollback = method(undo_rollback)
     pause = method(pause)
     cancel = method(cancel)
     set_breakpoints = method(set_breakpoints)
@@ -87,6 +95,11 @@ class AsyncOperations:
     baselines = async_method(list_baselines)
     baseline = async_method(show_baseline)
     questions = async_method(find_questions)
+    answer = async_method(answer)
+    resume = async_method(resume)
+    retry = async_method(retry)
+    rollback = async_method(rollback)
+    undo_rollback = async_method(undo_rollback)
     pause = async_method(pause)
     cancel = async_method(cancel)
     set_breakpoints = async_method(set_breakpoints)

@@ -78,6 +78,7 @@ def answer(
     feedback: AnyText | None = None,
     value: Any = ...,
     set: Mapping[str, Any] | None = None,
+    written: Mapping[str, str] | None = None,
     bound: Bound | None = None,
     run: RunHere | None = None,
 ) -> Answered:
@@ -92,6 +93,7 @@ def answer(
         feedback: Text for the node.
         value: What the node that asked is given: anything that can be stored in the state; `...` for nothing.
         set: With `modify`: values by key of the state.
+        written: Values of `set` that were typed as text; they are read as the types of their keys.
         bound: The sweep's code, which checks values; imported if None.
         run: Runs a single execution on that no other process runs. If None, the caller may (`run_here`).
 
@@ -110,7 +112,7 @@ def answer(
     reply = _Reply(action or "approve", choice, feedback, value)
     if run is not None:
         check_runs_here(context, row.sweep_id, bound)
-    given = _record(context, row, reply, set or {}, bound)
+    given = _record(context, row, reply, set or {}, written, bound)
     going = continue_sweeps(context, {given.sweep: given.executions})
     _run_on(context, going, bound, run)
     return replace(given, continuation=next(iter(going), None))
@@ -140,7 +142,12 @@ class _Reply:
 
 
 def _record(
-    context: Context, row: ListedQuestion, reply: _Reply, set: Mapping[str, Any], bound: Bound | None = None
+    context: Context,
+    row: ListedQuestion,
+    reply: _Reply,
+    set: Mapping[str, Any],
+    written: Mapping[str, str] | None = None,
+    bound: Bound | None = None,
 ) -> Answered:
     database, reply = context.database, reply.to(row)
     if row.status == "open":  # else the transaction says who was first
@@ -148,8 +155,8 @@ def _record(
     encoded = None if reply.value is ... else _encoded(reply.value)
     changes = {}
     if set:
-        bound = bound or bind(stored_spec(find_sweep(database, row.sweep_id)))
-        changes = checked_changes(bound, set)
+        bound = bound or bind(stored_spec(find_sweep(database, row.sweep_id)), code=context.code)
+        changes = checked_changes(bound, set, written)
         check_reach(database, bound, row.checkpoint_id, changes)
     redactor = redactor_of(find_sweep(database, row.sweep_id).spec.get("redact"))
     encoded = redactor.typed_text(encoded)

@@ -14,7 +14,6 @@ from wtb.operations.context import Context
 from wtb.operations.running.local import RunHere, follow, run_fork
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
-from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows import SweepRow
 from wtb.store.runs import leases
@@ -64,19 +63,19 @@ def continue_sweeps(context: Context, woken: Mapping[str, Sequence[str]]) -> tup
         woken: The ids of executions that are pending now, by the id of their sweep.
     """
     database = context.database
-    by = {id: _run_by(database, queries.find_sweep(database, id)) for id, executions in woken.items() if executions}
+    by = {id: _run_by(context, queries.find_sweep(database, id)) for id, executions in woken.items() if executions}
     problem = context.notifier.notify_pending(database) if RunBy.workers in by.values() else None
     return tuple(
         Continuation(id, tuple(woken[id]), who, problem if who is RunBy.workers else None) for id, who in by.items()
     )
 
 
-def _run_by(database: Database, sweep: SweepRow) -> RunBy:
+def _run_by(context: Context, sweep: SweepRow) -> RunBy:
     """Return who continues with pending executions of a sweep."""
     if sweep.queued:
         return RunBy.workers if sweep.status in ("pending", "running") else RunBy.nobody
-    if not leases.runs_now(database, sweep):
-        return RunBy.here if sweep.kind == "single" else RunBy.nobody
+    if not leases.runs_now(context.database, sweep):
+        return RunBy.here if sweep.kind == "single" and context.imports else RunBy.nobody
     return RunBy.another_process if sweep.status == "running" else RunBy.nobody
 
 
@@ -102,7 +101,7 @@ def run_here(
         ConflictError: If its code has changed.
     """
     sweep = queries.find_sweep(context.database, continuation.sweep)
-    bound = bound or rebind(sweep)
+    bound = bound or rebind(context, sweep)
     ended, *_ = [_run_one(context, sweep, id, bound, run) for id in continuation.executions]
     return ended
 
@@ -132,12 +131,12 @@ def check_runs_here(context: Context, sweep_id: str, bound: Bound | None) -> Non
     sweep = queries.find_sweep(context.database, sweep_id)
     if sweep.queued or sweep.kind != "single":
         return
-    bound = bound or rebind(sweep)
+    bound = bound or rebind(context, sweep)
     if queries.single_execution(context.database, sweep_id).status != "waiting":
         return  # a fork waits, which may run with code that has changed
     ends = time.monotonic() + ENDING_S
     while is_being_run(context.database, sweep) and time.monotonic() < ends:
         time.sleep(LOOK_S)
         sweep = queries.find_sweep(context.database, sweep_id)
-    if _run_by(context.database, sweep) is RunBy.here:
+    if _run_by(context, sweep) is RunBy.here:
         accept_code(context.database, sweep, bound, allow=False)

@@ -18,7 +18,7 @@ from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.rollback import NamedCheckpoint, find_checkpoint
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import run_fork
-from wtb.operations.running.preparing import rebind
+from wtb.operations.running.preparing import check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound
 from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
 from wtb.store.database import Database
@@ -56,6 +56,7 @@ def fork(
     *,
     at: str | None = None,
     set: Mapping[str, Any] | None = None,
+    written: Mapping[str, str] | None = None,
     variants: Mapping[str, str] | None = None,
     reason: Reason | None = None,
     run: bool = True,
@@ -68,6 +69,7 @@ def fork(
         ref: The original's id, or the beginning of it.
         at: A checkpoint's id, or a node; its head if None.
         set: Other values by key of the state.
+        written: Values of `set` that were typed as text; they are read as the types of their keys.
         variants: Variant by node, for nodes that follow, in place of the original's.
         reason: A reason for people.
         run: Run it; else it is paused.
@@ -83,9 +85,19 @@ def fork(
     database = context.database
     origin = find_one(database, ref)
     sweep = queries.find_sweep(database, origin.sweep_id)
-    bound = bound or rebind(sweep)
+    bound = bound or rebind(context, sweep)
+    if run:
+        check_runs_elsewhere(context, sweep)
     execution_id = add_fork(
-        context, origin.id, bound=bound, at=at, set=set, variants=variants, reason=reason, paused=not run
+        context,
+        origin.id,
+        bound=bound,
+        at=at,
+        set=set,
+        written=written,
+        variants=variants,
+        reason=reason,
+        paused=not run,
     )
     who, problem = _run(context, sweep, execution_id, bound) if run else (RunBy.nobody, None)
     row = queries.find_execution(database, execution_id)
@@ -111,6 +123,7 @@ def add_fork(
     bound: Bound,
     at: str | None = None,
     set: Mapping[str, Any] | None = None,
+    written: Mapping[str, str] | None = None,
     variants: Mapping[str, str] | None = None,
     reason: Reason | None = None,
     paused: bool = False,
@@ -127,7 +140,7 @@ def add_fork(
     if at is None:
         raise InputError(f"execution {origin.id} has not begun: there is nothing to fork from")
     target = find_checkpoint(database, origin, at)
-    changes = checked_changes(bound, set or {})
+    changes = checked_changes(bound, set or {}, written)
     check_reach(database, bound, target.id, changes)
     made = NewFork(
         target.id,

@@ -91,7 +91,7 @@ def rollback(
     execution = find_one(context.database, ref)
     target = find_checkpoint(context.database, execution, to)
     because = f"rolled back to {target.words} {context.because(reason)}"
-    bound = bound or _code(context.database, execution)
+    bound = bound or _code(context, execution)
     ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound))
     return _move(context, execution, target, bound, ending)
 
@@ -131,15 +131,22 @@ def undo_rollback(
         raise InputError(f"the line that execution {execution.id} left is gone: `wtb gc` removed it")
     target = _named(found[last.from_id])
     because = f"its rollback was undone {context.because(reason)}"
-    bound = bound or _code(database, execution)
+    bound = bound or _code(context, execution)
     ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound), last.id)
     return _move(context, execution, target, bound, ending)
 
 
-def _code(database: Database, execution: ExecutionRow) -> Bound | None:
+def _code(context: Context, execution: ExecutionRow) -> Bound | None:
     """The code of an execution if it may have tools to undo: importing it takes longer than a rollback."""
-    sweep_id = execution.sweep_id
-    return rebind(queries.find_sweep(database, sweep_id)) if has_calls(database, sweep_id) else None
+    database, sweep_id = context.database, execution.sweep_id
+    if not has_calls(database, sweep_id):
+        return None
+    if not context.imports:
+        raise InputError(
+            f"execution {execution.id} may have called tools that are to be undone, which takes the code: roll it back "
+            f"where that is, beside the database"
+        )
+    return rebind(context, queries.find_sweep(database, sweep_id))
 
 
 def _queue(execution: ExecutionRow, target: NamedCheckpoint, bound: Bound | None) -> str | None:

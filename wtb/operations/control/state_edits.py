@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,25 +21,6 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r":[0-9]+: ")  # of the text around a value
 _OPENING = "[{\"'&*!|>%@`"  # what begins a YAML value that is not simply text
-
-
-@dataclass(frozen=True)
-class Typed:
-    """A value that a person typed for a key of the state.
-
-    Attributes:
-        value: As YAML reads it.
-        text: As it was typed: `42` is the text "42" if the key holds text.
-    """
-
-    value: Any
-    text: str
-
-
-def typed_changes(texts: Sequence[str]) -> dict[str, Typed]:
-    """Return the values of texts KEY=VALUE and KEY=@FILE by key, not yet checked. Raises InputError."""
-    written = as_written(texts)
-    return {name: Typed(value, written[name]) for name, value in parse_changes(texts).items()}
 
 
 def as_written(texts: Sequence[str]) -> dict[str, str]:
@@ -70,12 +51,15 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def checked_changes(bound: Bound, changes: Mapping[str, Any]) -> dict[str, Value]:
+def checked_changes(
+    bound: Bound, changes: Mapping[str, Any], written: Mapping[str, str] | None = None
+) -> dict[str, Value]:
     """Check values that a person gives to keys of the state.
 
     Args:
         bound: The sweep's code, whose schema decides.
-        changes: Values by key; `Typed` ones are read as the types of their keys.
+        changes: Values by key.
+        written: Those that were typed, as text: `42` is the text "42" if the key holds text.
 
     Returns:
         The values as they are stored, by key.
@@ -86,8 +70,7 @@ def checked_changes(bound: Bound, changes: Mapping[str, Any]) -> dict[str, Value
     schema = bound.workflow.schema
     found: dict[str, Value] = {}
     problems: list[str] = []
-    for name, given in changes.items():
-        value, text = (given.value, given.text) if isinstance(given, Typed) else (given, None)
+    for name, value in changes.items():
         if is_hidden(name):
             problems.append(f"key {name!r} is the engine's own; expected a key that `wtb show` lists")
             continue
@@ -102,7 +85,7 @@ def checked_changes(bound: Bound, changes: Mapping[str, Any]) -> dict[str, Value
             if isinstance(value, Value):  # checked already
                 found[name] = value
                 continue
-            coerced = value if key is None else _fitting(replace(key, name=name), value, text)
+            coerced = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
             found[name] = Value.of(coerced)
         except InputError as error:
             problems += error.problems

@@ -107,7 +107,7 @@ def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress 
     """Run a sweep again, until it was done so many times or one did not come to its end."""
     if row.kind == "single":
         raise InputError(f"only a sweep can be repeated, and {row.id} is a single execution")
-    bound = rebind(row)
+    bound = rebind(context, row)
     check_code(row, bound)
     repeats: list[Ran] = []
     while len(repeats) < times and all(ran.sweep.status == "completed" for ran in repeats):

@@ -13,6 +13,7 @@ from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.stored_spec import Limits
+from wtb.core.values import Value
 from wtb.display.views.progress import crew
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.repair import repair_sweep
@@ -23,7 +24,7 @@ from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.pause_cancel import retry as retry_execution
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
-from wtb.operations.running.preparing import rebind
+from wtb.operations.running.preparing import check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_nodes
 from wtb.planning.sweep_spec import read_limits
@@ -31,7 +32,7 @@ from wtb.store.control import executions, sweeps
 from wtb.store.database import Database
 from wtb.store.limits.budgets import check_limits
 from wtb.store.read import queries
-from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, find_target
+from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
 from wtb.store.rows import SweepRow
 from wtb.store.runs import leases, workers
 from wtb.store.runs.retry import AGAIN
@@ -46,14 +47,24 @@ class Continued:
     """What `resume` or `retry` did.
 
     Attributes:
-        target: The sweep or execution that goes on; of a retried execution the new one.
+        kind: Whether a sweep or an execution goes on.
+        id: Its id; of a retried execution that of the new one.
+        sweep: The id of the sweep, or of the sweep that the execution is of.
+        name: The name of that sweep.
+        cells: How many cells that has.
+        status: Its status now.
         run_by: Who runs it; nobody if there was nothing to do.
         ended: How it ended, if it ran here.
         workers: How many workers there are, if they run it.
         problem: Why workers could not be notified; it goes on when the broker is back.
     """
 
-    target: Target
+    kind: TargetKind
+    id: str
+    sweep: str
+    name: str
+    cells: int
+    status: str
     run_by: RunBy
     ended: Ended | None = None
     workers: int = 0
@@ -87,6 +98,7 @@ def resume(
     ref: str,
     *,
     set: Mapping[str, Any] | None = None,
+    written: Mapping[str, str] | None = None,
     limits: Mapping[str, Any] | None = None,
     allow_code_change: bool = False,
     progress: ShowProgress | None = None,
@@ -97,7 +109,8 @@ def resume(
     Args:
         context: Where, and who resumes it.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
-        set: Of an execution: other values by key of its state; `Typed` ones are read as the types of their keys.
+        set: Of an execution: other values by key of its state.
+        written: Values of `set` that were typed as text; they are read as the types of their keys.
         limits: Other limits from now on, as in a sweep file.
         allow_code_change: Go on although code has changed.
         progress: Called several times a second with how far a run here is.
@@ -114,7 +127,8 @@ def resume(
     target = find_target(context.database, ref)
     if target.kind == "execution":
         going = _going(context, target, changed, code or progress)
-        return _resume_execution(going, target, set or {}, allow_code_change)
+        changes = checked_changes(going.bound, set or {}, written)
+        return _resume_execution(going, target, changes, allow_code_change)
     if set:
         raise InputError(
             f"only the state of one execution can be changed, and {ref!r} is a sweep (`wtb show {ref} --cells`)"
@@ -133,11 +147,11 @@ def _resume_sweep(
     _check_not_cancelled(row)
     if row.status == "completed" and not leases.unfinished(database, target.id):  # else a retry was killed early
         context.report(f"{target} is completed; `wtb retry` runs failed cells again")
-        return Continued(target, RunBy.nobody)
+        return _continued(context, target, RunBy.nobody)
     elsewhere = not row.queued and not limits and leases.runs_now(database, row)
     if elsewhere and (count := executions.resume_all(database, target.id, by=context.by)):
         context.report(f"executions of {target} that continue: {count:,}; the process that runs it does")
-        return Continued(target, RunBy.another_process)
+        return _continued(context, target, RunBy.another_process)
     going = _going(context, target, limits, how)
     if row.queued:
         return _resume_queued(going, target, allow_code_change)
@@ -157,7 +171,7 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
         context.report(
             f"workers run {target}, {claimed:,} executions just now: nothing to do; look on with: wtb watch {target.id}"
         )
-        return Continued(target, RunBy.workers, workers=len(crew(database)))
+        return _continued(context, target, RunBy.workers)
     context.notifier.check()
     accept_code(database, row, going.bound, allow=allow_code_change)
     if going.limits:
@@ -172,10 +186,9 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
 
 
 def _resume_execution(
-    going: _Going, target: ExecutionTarget, given: Mapping[str, Any], allow_code_change: bool
+    going: _Going, target: ExecutionTarget, changes: Mapping[str, Value], allow_code_change: bool
 ) -> Continued:
     context, database, sweep, row = going.context, going.database, going.sweep, target.row
-    changes = checked_changes(going.bound, given)
     check_reach(database, going.bound, row.head_id, changes)
     elsewhere = leases.runs_now(database, sweep)
     if going.limits and elsewhere:
@@ -195,7 +208,7 @@ def _resume_execution(
     if row.choices is None:
         return _run_execution(going, target)
     ran = run_fork(context, sweep, target.id, going.bound, run=going.run)
-    return Continued(target, RunBy.here, ran.ended)
+    return _continued(context, target, RunBy.here, ran.ended)
 
 
 @checked
@@ -241,7 +254,7 @@ def retry(
     cells = retry_cells(context.database, target.id, ("failed",) if failed_only else AGAIN)
     if not cells:
         context.report(f"{target} has no cells to retry")
-        return Continued(target, RunBy.workers if queued else RunBy.nobody, workers=len(crew(context.database)))
+        return _continued(context, target, RunBy.workers if queued else RunBy.nobody)
     _accept_present_code(going)
     if queued:
         requeue(context.database, target.id, going.bound)
@@ -276,7 +289,8 @@ def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool) 
 def _going(context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None) -> _Going:
     """Bind the code of a sweep, and check limits that it would be given, before anything is written."""
     sweep = queries.find_sweep(context.database, target.row.sweep_id) if target.kind == "execution" else target.row
-    code = how if isinstance(how, Code) else Code(rebind(sweep), partial(follow, progress=how))
+    check_runs_elsewhere(context, sweep)
+    code = how if isinstance(how, Code) else Code(rebind(context, sweep), partial(follow, progress=how))
     bound = code.bound
     if limits:
         check_nodes(bound.workflow, limits.get("nodes") or (), Located(where="limits"))
@@ -284,14 +298,26 @@ def _going(context: Context, target: Target, limits: Limits | None, how: Code | 
     return _Going(context, sweep, bound, limits or Limits(), code.run)
 
 
+def _continued(
+    context: Context, target: Target, run_by: RunBy, ended: Ended | None = None, problem: str | None = None
+) -> Continued:
+    """Say what goes on, as it stands now."""
+    database = context.database
+    sweep = queries.find_sweep(database, target.id if target.kind == "sweep" else target.row.sweep_id)
+    workers = len(crew(database)) if run_by is RunBy.workers else 0
+    return Continued(
+        target.kind, target.id, sweep.id, sweep.name, sweep.cells, sweep.status, run_by, ended, workers, problem
+    )
+
+
 def _run_sweep(going: _Going) -> Continued:
     ran = _run(going)
-    return Continued(SweepTarget(ran.sweep), RunBy.here, ran.ended)
+    return _continued(going.context, SweepTarget(ran.sweep), RunBy.here, ran.ended)
 
 
 def _run_execution(going: _Going, target: Target) -> Continued:
     """Run one execution of a sweep, with what it forks into."""
-    return Continued(target, RunBy.here, _run(going, target.id).ended)
+    return _continued(going.context, target, RunBy.here, _run(going, target.id).ended)
 
 
 def _run(going: _Going, only: str | None = None) -> Ran:
@@ -318,12 +344,12 @@ def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
 def _notified(context: Context, target: Target) -> Continued:
     """Notify workers of what is pending."""
     problem = context.notifier.notify_pending(context.database)
-    return Continued(target, RunBy.workers, workers=len(crew(context.database)), problem=problem)
+    return _continued(context, target, RunBy.workers, problem=problem)
 
 
 def _leave_to_others(going: _Going, target: Target) -> Continued:
     if not going.sweep.queued:
-        return Continued(target, RunBy.another_process)
+        return _continued(going.context, target, RunBy.another_process)
     requeue(going.database, going.sweep.id, going.bound)
     return _notified(going.context, target)
 

@@ -12,7 +12,9 @@ from wtb.authoring.code.import_paths import is_importable
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Slots
+from wtb.core.errors import ConflictError
 from wtb.operations.auditing import Shown, shown_argument
+from wtb.operations.context import Context
 from wtb.operations.control.state_edits import coerce_values
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import CaseSource
@@ -21,6 +23,7 @@ from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
 from wtb.store.rows import SweepRow
+from wtb.store.runs import leases
 
 
 @shown_argument.register
@@ -137,8 +140,37 @@ def import_path_of(workflow: Any) -> str:
     return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
 
 
-def rebind(sweep: SweepRow) -> Bound:
-    """Find the code of a stored sweep as it is now. Raises InputError if it is not there, or does not fit its pool."""
-    bound = bind(stored_spec(sweep))
-    check_pool(bound)
+def rebind(context: Context, sweep: SweepRow) -> Bound:
+    """Find the code of a stored sweep as it is now.
+
+    Args:
+        context: Where; it says whether code is imported.
+        sweep: Its row.
+
+    Returns:
+        The code. Where nothing is imported it is described only, and whether it fits its pool is for who runs it.
+
+    Raises:
+        InputError: If it is not there, or does not fit its pool.
+    """
+    bound = bind(stored_spec(sweep), code=context.code)
+    if context.imports:
+        check_pool(bound)
     return bound
+
+
+def check_runs_elsewhere(context: Context, sweep: SweepRow) -> None:
+    """Refuse what would have to run here, where no code is imported.
+
+    Args:
+        context: Where; it says whether code is imported.
+        sweep: What is to continue.
+
+    Raises:
+        ConflictError: If neither workers nor another process run it.
+    """
+    if not (context.imports or sweep.queued or leases.runs_now(context.database, sweep)):
+        raise ConflictError(
+            f"sweep {sweep.id} was not given to workers, and no process runs it: continue it where its code is, beside "
+            f"the database"
+        )

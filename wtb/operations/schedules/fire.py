@@ -138,7 +138,7 @@ def _run(context: Context, claimed: Claim, fire: Fire, progress: ShowProgress | 
     database, say = context.database, context.report
     try:
         row = queries.find_sweep(database, fire.sweep)
-        bound = rebind(row)
+        bound = rebind(context, row)
         with _others_busy():
             take_over(database, row.id)
         accept_code(database, row, bound, allow=False)

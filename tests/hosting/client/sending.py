@@ -1,0 +1,86 @@
+"""A server whose worker publishes workflows, and a folder that has none of their code."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from tests.hosting.api.serving import HEADERS, TOKEN, Server
+from tests.support.cluster import Cluster
+from tests.support.project import Outcome, Project
+from wtb.hosting.api.routes import PREFIX
+
+# It says which processes imported it, and fails as long as a file is there.
+REVIEWED = """
+import os
+from pathlib import Path
+from typing import NotRequired, TypedDict
+
+from wtb import Workflow
+
+with Path(__file__).with_name("imported-by").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+
+class State(TypedDict):
+    x: int
+    note: NotRequired[str]
+    answer: NotRequired[str]
+
+
+wf = Workflow("reviewed", state=State)
+
+
+@wf.node
+def draft(state, *, by: int = 1):
+    if Path(__file__).with_name("broken").exists():
+        raise ValueError("it is broken")
+    return {"x": state["x"] * by}
+
+
+draft.variant("double", by=2)
+
+
+@wf.node
+def review(state, ctx):
+    if state["x"] < 100:
+        return {"answer": "small"}
+    return {"answer": ctx.ask(f"Send {state['x']}?", options=["yes", "no"]).choice}
+
+
+wf.entry(draft)
+wf.edge(draft, review)
+"""
+
+SWEEP = {
+    "sweep": "sent",
+    "workflow": "shop",
+    "cases": [{"id": "a", "input": {"x": 1}}, {"id": "b", "input": {"x": 2}}],
+    "vary": {"A": "all", "B": ["default", {"name": "big", "by": 5}]},
+    "evaluate": ["flow:total"],
+}
+CELLS = 16
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A server with a worker that publishes `shop`, and a folder that has a sweep file and its cases only."""
+
+    cluster: Cluster
+    server: Server
+    laptop: Project
+
+    def wtb(self, *args: str, check: int | None = 0) -> Outcome:
+        given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN}
+        return self.laptop.inside(*args, env=given, check=check)
+
+    def post(self, path: str, body: Any) -> tuple[int, str | None, Any]:
+        """Status, location and document of the answer to a request."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
+            sent = {**HEADERS, "Content-Type": "application/json"}
+            connection.request("POST", PREFIX + path, json.dumps(body), sent)
+            with connection.getresponse() as response:
+                return response.status, response.headers.get("Location"), json.load(response)
