@@ -9,26 +9,14 @@ from typing import Any
 
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.core.errors import InputError, did_you_mean
+from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.library import rankings, records, texts
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
-
-
-def _field(result: CellResult, name: str) -> Any:
-    if name not in result.state:
-        raise InputError(f"the final state has no key {name!r}{did_you_mean(name, result.state)}")
-    return result.state[name]
-
-
-def expected_of(case: ScoredCase, name: str) -> Any:
-    """What a case expects of a field: `expected[field]` if that is a mapping with the field, else `expected`."""
-    if isinstance(case.expected, Mapping) and name in case.expected:
-        return case.expected[name]
-    return case.expected
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def exact_match(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> bool:
-    found, expected = _field(result, field), expected_of(case, field)
+    found, expected = field_of(result, field), expected_of(case, field)
     if ignore_case and isinstance(found, str) and isinstance(expected, str):
         return found.strip().casefold() == expected.strip().casefold()
     return bool(found == expected)
@@ -36,7 +24,7 @@ def exact_match(case: ScoredCase, result: CellResult, *, field: str, ignore_case
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | None = None) -> bool:
-    found = _field(result, field)
+    found = field_of(result, field)
     wanted = expected_of(case, field) if text is None else text
     return all(one in found for one in wanted) if isinstance(wanted, list) else wanted in found
 
@@ -44,18 +32,18 @@ def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | No
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | None = None) -> bool:
     wanted = expected_of(case, field) if pattern is None else pattern
-    return regex_search.search(wanted, str(_field(result, field)))
+    return regex_search.search(wanted, str(field_of(result, field)))
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6) -> bool:
-    found, expected = float(_field(result, field)), float(expected_of(case, field))
+    found, expected = float(field_of(result, field)), float(expected_of(case, field))
     return math.isclose(found, expected, abs_tol=abs, rel_tol=rel)
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
-    found = _field(result, field)
+    found = field_of(result, field)
     if isinstance(found, str):
         try:
             found = json.loads(found)
@@ -85,6 +73,7 @@ def node_runs(case: ScoredCase, result: CellResult) -> float:
 
 
 MEASURED = (latency, cost, tokens, node_runs)  # of what a cell takes, not of what it comes to
-BUILT_IN: Mapping[str, Callable[..., Any]] = {
-    fn.__name__: fn for fn in (exact_match, contains, regex, numeric_close, json_schema, *MEASURED)
-}
+_TEXTS = (exact_match, contains, texts.contains_any, regex, texts.edit_similarity, texts.rouge, texts.bleu, texts.chrf)
+_RECORDS = (numeric_close, json_schema, records.json_equal, records.sql_equal)
+_RANKINGS = (rankings.ndcg, rankings.average_precision, rankings.reciprocal_rank, rankings.recall, rankings.precision)
+BUILT_IN: Mapping[str, Callable[..., Any]] = {fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *MEASURED)}

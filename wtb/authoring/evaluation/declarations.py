@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from wtb.authoring.evaluation import regex_search
-from wtb.authoring.evaluation.built_in import BUILT_IN, MEASURED, expected_of, regex
+from wtb.authoring.evaluation.built_in import BUILT_IN, MEASURED, regex
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator, ScoredCase
+from wtb.authoring.evaluation.fields import expected_of
+from wtb.authoring.evaluation.options import check_built_in, check_options, takes
+from wtb.authoring.evaluation.requirements import check_installed
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.measure import Better, Compare
 from wtb.core.scoring.scales import PASS_OR_FAIL, failure_scores, returns_bool, scale_of
@@ -37,15 +38,16 @@ def make_evaluator(
     declared = {key: getattr(fn, f"wtb_{key}", None) for key in ("better", "compare", "timeout", "scale", "on_failure")}
     overridable = ["timeout", *(["on_failure"] if fn not in MEASURED else []), *(["scale"] if not is_built_in else [])]
     for key in overridable:
-        if key in options and not _takes(fn, key):
+        if key in options and not takes(fn, key):
             declared[key] = options[key]
             options = {option: value for option, value in options.items() if option != key}
     if "timeout" in options:  # the function's own option, which is its deadline, too
         declared["timeout"] = options["timeout"]
-    _check_options(name, fn, options)
+    check_options(name, fn, options)
+    check_installed(name, fn)
     pattern_of = None
     if is_built_in:
-        _check_built_in(name, options)
+        check_built_in(name, options)
         if fn is regex and options.get("pattern") is None:
             pattern_of = partial(_pattern_of, options["field"])
     given: Callable[..., Any] = partial(fn, **options) if options else fn
@@ -84,40 +86,6 @@ def _timeout(name: str, timeout: Any) -> float:
     return float(timeout)
 
 
-def _takes(fn: Callable[..., Any], option: str) -> bool:
-    try:
-        parameter = inspect.signature(fn).parameters.get(option)
-    except ValueError:
-        return False
-    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
-
-
-# What an option of a built-in evaluator may be, and that in words.
-_OPTIONS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    "field": (str, "the name of a key of the state"),
-    "ignore_case": (bool, "true or false"),
-    "text": ((str, list, tuple), "a text or a list of texts"),
-    "pattern": (str, "a regular expression"),
-    "abs": ((int, float), "a number from 0 on"),
-    "rel": ((int, float), "a number from 0 on"),
-}
-
-
-def _check_built_in(name: str, options: Mapping[str, Any]) -> None:
-    """Raises InputError for options of a built-in evaluator that can give no score."""
-    for option, value in options.items():
-        kind, expected = _OPTIONS.get(option, (object, ""))
-        fits = isinstance(value, kind)
-        if fits and isinstance(value, int | float) and option != "ignore_case":
-            fits = not isinstance(value, bool) and value >= 0
-        if value is not None and not fits:
-            raise InputError(f"evaluator {name!r}: {option!r} is {value!r:.50}; expected {expected}")
-    if (pattern := options.get("pattern")) is not None and (wrong := regex_search.pattern_problem(pattern)):
-        raise InputError(f"evaluator {name!r}: 'pattern' is {wrong}")
-    if "schema" in options:
-        _check_schema(name, options["schema"])
-
-
 def _direction(name: str, better: Any) -> Better | Mapping[str, Better] | None:
     """The direction that an evaluator declares, if any. Raises InputError."""
     if better is None:
@@ -136,29 +104,3 @@ def _comparison(name: str, compare: Any) -> Compare:
         raise InputError(f"evaluator {name!r}: compare is {compare!r:.50}; expected 'mean' or 'median'")
     found: Compare = compare
     return found
-
-
-def _check_schema(name: str, schema: Any) -> None:
-    from wtb.authoring.evaluation.json_schemas import check_schema  # which takes its time to import
-
-    try:
-        check_schema(schema)
-    except InputError as error:
-        raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
-
-
-def _check_options(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except ValueError:
-        return
-    known = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
-    for option in options:
-        if option not in known:
-            takes = ", ".join(known) or "no options"
-            raise InputError(
-                f"evaluator {name!r} takes no option {option!r}{did_you_mean(option, known)} (it takes: {takes})"
-            )
-    for parameter in known.values():
-        if parameter.default is parameter.empty and parameter.name not in options:
-            raise InputError(f"evaluator {name!r} needs the option {parameter.name!r}")

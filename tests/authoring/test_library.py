@@ -1,0 +1,177 @@
+"""The library of evaluators, held against other implementations, and what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
+from wtb.core.errors import InputError
+
+TEXTS = [
+    ("the cat sat on the mat", "the cat was sitting on the mat"),
+    ("police killed the gunman", "police kill the gunman"),
+    ("the gunman kill police", "police kill the gunman"),
+    ("It is 42.", "The answer is 42, of course."),
+    ("nothing alike", "completely different words here"),
+    ("short", "short"),
+]
+
+
+def score(name: str, found: Any, expected: Any, **options: Any) -> Any:
+    evaluator = make_evaluator(name, {"field": "a", **options}, str)
+    return evaluator.fn(ScoredCase("case", {}, expected), CellResult({"a": found}))
+
+
+@pytest.mark.parametrize(("found", "expected"), TEXTS)
+@pytest.mark.parametrize("variant", ["1", "2", "L"])
+def test_rouge_is_what_the_implementation_of_google_research_gives(found: str, expected: str, variant: str) -> None:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    theirs = RougeScorer([f"rouge{variant}"]).score(expected, found)[f"rouge{variant}"]
+    assert score("rouge", found, expected, variant=variant) == pytest.approx(theirs.fmeasure)
+    assert score("rouge", found, expected, variant=variant, figure="precision") == pytest.approx(theirs.precision)
+    assert score("rouge", found, expected, variant=variant, figure="recall") == pytest.approx(theirs.recall)
+
+
+def test_rouge_l_has_the_values_of_the_paper_by_lin() -> None:
+    assert score("rouge", "police kill the gunman", "police killed the gunman") == pytest.approx(3 / 4)
+    assert score("rouge", "the gunman kill police", "police killed the gunman") == pytest.approx(2 / 4)
+
+
+@pytest.mark.parametrize(("found", "expected"), TEXTS[:3])
+def test_bleu_and_chrf_are_what_nltk_gives(found: str, expected: str) -> None:
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+    from nltk.translate.chrf_score import sentence_chrf
+
+    # Method 3 of NLTK is the smoothing that sacrebleu has by default, exponential.
+    theirs = sentence_bleu([expected.split()], found.split(), smoothing_function=SmoothingFunction().method3)
+    assert score("bleu", found, expected) == pytest.approx(theirs)
+    close = sentence_chrf(expected, found, max_len=6, beta=2)  # which skips lengths that both texts lack
+    assert score("chrf", found, expected) == pytest.approx(close, abs=0.01)
+
+
+def test_a_text_that_is_right_scores_1_however_short_it_is_and_the_best_reference_counts() -> None:
+    for name in ("bleu", "chrf", "rouge", "edit_similarity"):
+        assert score(name, "yes", "yes") == pytest.approx(1)
+        assert score(name, "yes", ["no way", "yes"]) == pytest.approx(1), name
+    assert score("edit_similarity", "kitten", "sitting") == pytest.approx(1 - 3 / 7)
+    assert score("edit_similarity", "YES", "yes", ignore_case=True) == 1
+    assert score("contains_any", "it is blue", ["red", "blue"])
+    assert not score("contains_any", "it is blue", "ignored", text=["red", "green"])
+
+
+def test_rankings_are_what_trec_eval_gives() -> None:
+    import ir_measures
+    from ir_measures import AP, RR, P, R, nDCG
+
+    draw = random.Random(7)
+    ids = [f"d{number}" for number in range(12)]
+    for _ in range(40):
+        ranking = draw.sample(ids, draw.randint(1, 12))
+        grades = {one: draw.choice([0, 0, 1, 2, 3]) for one in ids} | {draw.choice(ids): 1}
+        run = {"q": {one: -float(rank) for rank, one in enumerate(ranking)}}
+        theirs = ir_measures.calc_aggregate([nDCG @ 5, AP, RR, R @ 3, P @ 5], {"q": grades}, run)
+        assert score("ndcg", ranking, grades, k=5) == pytest.approx(theirs[nDCG @ 5])
+        assert score("average_precision", ranking, grades) == pytest.approx(theirs[AP])
+        assert score("reciprocal_rank", ranking, grades) == pytest.approx(theirs[RR])
+        assert score("recall", ranking, grades, k=3) == pytest.approx(theirs[R @ 3])
+        assert score("precision", ranking, grades, k=5) == pytest.approx(theirs[P @ 5])
+
+
+def test_an_id_that_is_ranked_twice_counts_once() -> None:
+    assert score("precision", ["a", "a", "b"], ["a", "b"], k=2) == 1
+    assert score("ndcg", ["a", "a", "a"], ["a", "b"]) < 1
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "equal"),
+    [
+        ('{"x": 1, "y": [1, 2]}', {"y": [1, 2], "x": 1.0}, True),
+        ({"x": 1}, '{"x": 1}', True),
+        ({"x": True}, {"x": 1}, False),
+        ({"x": "1"}, {"x": 1}, False),
+        ([2, 1], [1, 2], False),
+        ("no JSON", {"x": 1}, False),
+    ],
+)
+def test_json_is_equal_if_it_says_the_same(found: Any, expected: Any, equal: bool) -> None:
+    assert score("json_equal", found, expected) is equal
+
+
+def test_the_order_of_lists_can_be_ignored() -> None:
+    assert score("json_equal", [{"y": 1}, {"x": [2, 1]}], [{"x": [1, 2]}, {"y": 1}], ignore_order=True)
+    assert not score("json_equal", [1, 1, 2], [1, 2, 2], ignore_order=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "equal"),
+    [
+        ("select a, B from T where x = 1 and y = 2", True),
+        ("SELECT a, b FROM t WHERE y = 2 AND x = 1;", True),
+        ("SELECT b, a FROM t WHERE x = 1 AND y = 2", False),
+        ("SELECT a, b FROM t WHERE x = 1 OR y = 2", False),
+        ("DROP TABLE (", False),
+        ("", False),
+    ],
+)
+def test_sql_is_equal_however_it_is_written(found: str, equal: bool) -> None:
+    assert score("sql_equal", found, "SELECT a, b FROM t WHERE x = 1 AND y = 2") is equal
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("ndcg", {"k": 0}, "'k' is 0; expected a whole number of at least 1"),
+        ("ndcg", {"k": True}, "'k' is True; expected a whole number"),
+        ("rouge", {"variant": "3"}, "'variant' is '3'; expected one of 1, 2, L"),
+        ("rouge", {"figure": "best"}, "expected one of f1, precision, recall"),
+        ("bleu", {"tokenize": "spm"}, "expected one of 13a"),
+        ("chrf", {"word_order": -1}, "'word_order' is -1"),
+        ("sql_equal", {"dialect": "postgers"}, "did you mean 'postgres'"),
+        ("edit_similarity", {"ignore_case": "yes"}, "expected true or false"),
+    ],
+)
+def test_options_are_refused_before_anything_runs(name: str, options: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make_evaluator(name, {"field": "a", **options}, str)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "expected", "words"),
+    [
+        ("rouge", 5, "five", "'a' of the final state is 5; expected text"),
+        ("rouge", "five", 5, "expected a text, or a list of texts"),
+        ("rouge", "five", [], "expected a text, or a list of texts"),
+        ("ndcg", "d1", ["d1"], "expected a list of ids"),
+        ("ndcg", ["d1"], {"d1": 0}, "has no relevant id"),
+        ("ndcg", ["d1"], {"d1": "high"}, "a grade in 'expected' of 'a' is 'high'"),
+        ("ndcg", ["d1"], None, "expected a list of relevant ids"),
+        ("sql_equal", "SELECT 1", "SELECT (", "is no SQL"),
+    ],
+)
+def test_what_cannot_be_scored_says_why(name: str, found: Any, expected: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        score(name, found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [("rouge", "rapidfuzz", "text"), ("bleu", "sacrebleu", "text"), ("sql_equal", "sqlglot", "sql")],
+)
+def test_an_evaluator_whose_package_is_missing_says_which_extra(
+    name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "wtb.authoring.evaluation.requirements.find_spec", lambda asked: None if asked == package else find(asked)
+    )
+    with pytest.raises(InputError) as refused:
+        make_evaluator(name, {"field": "a"}, str)
+    assert f"needs the package {package}" in str(refused.value)
+    assert f'pip install "workflow-test-bench[{extra}]"' in str(refused.value)

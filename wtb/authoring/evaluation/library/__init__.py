@@ -1,0 +1,1 @@
+"""Built-in evaluators by what they score: texts, records, rankings."""

@@ -1,0 +1,81 @@
+"""Evaluators of retrieval: a ranking of ids against the relevant ones, from 0 to 1, as trec_eval defines them.
+
+What is expected is a list of relevant ids, or a mapping from id to grade; a grade of 0 is not relevant. An id that is
+ranked twice counts where it is first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
+from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.core.errors import InputError, describe
+from wtb.core.scoring.scales import PASS_OR_FAIL
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def ndcg(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> float:
+    ranking, grades = _ranking(result, field), _grades(case, field)
+    return _discounted(grades.get(one, 0.0) for one in ranking[:k]) / _discounted(
+        sorted(grades.values(), reverse=True)[:k]
+    )
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def average_precision(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
+    ranking, relevant = _ranking(result, field)[:k], _grades(case, field)
+    hits = [rank for rank, one in enumerate(ranking, start=1) if one in relevant]
+    return sum(number / rank for number, rank in enumerate(hits, start=1)) / len(relevant)
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def reciprocal_rank(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
+    ranking, relevant = _ranking(result, field)[:k], _grades(case, field)
+    return next((1 / rank for rank, one in enumerate(ranking, start=1) if one in relevant), 0.0)
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def recall(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
+    relevant = _grades(case, field)
+    return len(relevant.keys() & set(_ranking(result, field)[:k])) / len(relevant)
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def precision(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> float:
+    return len(_grades(case, field).keys() & set(_ranking(result, field)[:k])) / k
+
+
+def _discounted(grades: Iterable[float]) -> float:
+    """Discounted cumulative gain with linear gains, as trec_eval has it (Järvelin and Kekäläinen, 2002)."""
+    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
+
+
+def _ranking(result: CellResult, field: str) -> list[str]:
+    found = field_of(result, field)
+    if not isinstance(found, list | tuple):
+        raise InputError(f"{field!r} of the final state is {describe(found)}; expected a list of ids, the best first")
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _grades(case: ScoredCase, field: str) -> dict[str, float]:
+    """The relevant ids, each with its grade. Raises InputError where there are none, since nothing can be found."""
+    expected = expected_of(case, field)
+    wanted = "expected a list of relevant ids, or a mapping from ids to grades, with one that is relevant"
+    if isinstance(expected, Mapping):
+        grades = {str(one): _grade(field, grade) for one, grade in expected.items()}
+    elif isinstance(expected, list | tuple):
+        grades = dict.fromkeys(map(str, expected), 1.0)
+    else:
+        raise InputError(f"'expected' of {field!r} is {describe(expected)}; {wanted}")
+    relevant = {one: grade for one, grade in grades.items() if grade > 0}
+    if not relevant:
+        raise InputError(f"'expected' of {field!r} has no relevant id; {wanted}")
+    return relevant
+
+
+def _grade(field: str, grade: object) -> float:
+    if isinstance(grade, bool) or not isinstance(grade, int | float) or not math.isfinite(grade):
+        raise InputError(f"a grade in 'expected' of {field!r} is {describe(grade)}; expected a finite number")
+    return float(grade)

@@ -1,0 +1,117 @@
+"""Options of evaluators: whether a function takes them, and what those of built-in ones may be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.authoring.evaluation import regex_search
+from wtb.core.errors import InputError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Option:
+    """What an option of a built-in evaluator may be.
+
+    kind: its types. expected: that in words. least: of a number. choices: all that it may be; none if that is open.
+    """
+
+    kind: type | tuple[type, ...]
+    expected: str
+    least: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def fits(self, value: object) -> bool:
+        """Return whether the option may have a value."""
+        if isinstance(value, bool) and self.kind is not bool:  # which is an int, too
+            return False
+        if not isinstance(value, self.kind):
+            return False
+        if isinstance(value, int | float) and self.least is not None and not value >= self.least:
+            return False
+        return not self.choices or value in self.choices
+
+
+def _one_of(*choices: str) -> Option:
+    return Option(str, f"one of {', '.join(choices)}", choices=choices)
+
+
+_YES_OR_NO = Option(bool, "true or false")
+_NOT_NEGATIVE = Option((int, float), "a number from 0 on", least=0)
+_OPTIONS: Mapping[str, Option] = {
+    "field": Option(str, "the name of a key of the state"),
+    "ignore_case": _YES_OR_NO,
+    "ignore_order": _YES_OR_NO,
+    "text": Option((str, list, tuple), "a text or a list of texts"),
+    "pattern": Option(str, "a regular expression"),
+    "abs": _NOT_NEGATIVE,
+    "rel": _NOT_NEGATIVE,
+    "k": Option(int, "a whole number of at least 1", least=1),
+    "variant": _one_of("1", "2", "L"),
+    "figure": _one_of("f1", "precision", "recall"),
+    "tokenize": _one_of("13a", "char", "intl", "zh", "none"),
+    "word_order": Option(int, "a whole number of at least 0", least=0),
+}
+
+
+def takes(fn: Callable[..., Any], option: str) -> bool:
+    """Return whether a function has a keyword-only argument of this name."""
+    try:
+        parameter = inspect.signature(fn).parameters.get(option)
+    except ValueError:
+        return False
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+
+
+def check_options(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that a function does not take, and the lack of those that it needs. Raises InputError."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:
+        return
+    known = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    for option in options:
+        if option not in known:
+            taken = ", ".join(known) or "no options"
+            raise InputError(
+                f"evaluator {name!r} takes no option {option!r}{did_you_mean(option, known)} (it takes: {taken})"
+            )
+    for parameter in known.values():
+        if parameter.default is parameter.empty and parameter.name not in options:
+            raise InputError(f"evaluator {name!r} needs the option {parameter.name!r}")
+
+
+def check_built_in(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of a built-in evaluator that can give no score. Raises InputError."""
+    for option, value in options.items():
+        rule = _OPTIONS.get(option)
+        if rule is not None and value is not None and not rule.fits(value):
+            raise InputError(f"evaluator {name!r}: {option!r} is {value!r:.50}; expected {rule.expected}")
+    if (pattern := options.get("pattern")) is not None and (wrong := regex_search.pattern_problem(pattern)):
+        raise InputError(f"evaluator {name!r}: 'pattern' is {wrong}")
+    if "schema" in options:
+        _check_schema(name, options["schema"])
+    if options.get("dialect"):
+        _check_dialect(name, options["dialect"])
+
+
+def _check_schema(name: str, schema: Any) -> None:
+    from wtb.authoring.evaluation.json_schemas import check_schema  # which takes its time to import
+
+    try:
+        check_schema(schema)
+    except InputError as error:
+        raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
+
+
+def _check_dialect(name: str, dialect: Any) -> None:
+    from sqlglot.dialects.dialect import Dialect, Dialects
+
+    known = [one.value for one in Dialects if one.value]
+    if not isinstance(dialect, str) or Dialect.get(dialect) is None:
+        near = did_you_mean(dialect, known) if isinstance(dialect, str) else ""
+        raise InputError(
+            f"evaluator {name!r}: 'dialect' is {dialect!r:.50}{near or '; expected one that sqlglot knows'}"
+        )
