@@ -177,7 +177,7 @@ def _evaluators(
         if evaluator.name in taken and "field" in ref.options:
             evaluator = replace(evaluator, name=f"{evaluator.name}:{ref.options['field']}")
         if evaluator.name in taken:
-            text = f"two evaluators are named {evaluator.name!r}; give one a name with @evaluator(name=...)"
+            text = f"two evaluators are named {evaluator.name!r}; give one another with the option 'name'"
             problems.append(spec.located.problem(("evaluate", number), text))
         made.append(evaluator)
     return made, problems

@@ -94,6 +94,8 @@ def _evaluator(item: object) -> object:
         return {"name": item}
     if isinstance(item, dict) and len(item) == 1:
         ((name, options),) = item.items()
+        if isinstance(options, list):  # such as `all_of: [...]`
+            options = {"of": options}
         return {"name": name, "options": {} if options is None else _options(name, options)}
     raise expected("a name, an import path 'pkg.mod:fn', or one name with a mapping of options")
 

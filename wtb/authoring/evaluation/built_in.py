@@ -10,7 +10,7 @@ from typing import Any
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import expected_of, field_of
-from wtb.authoring.evaluation.library import rankings, records, texts
+from wtb.authoring.evaluation.library import combining, rankings, records, texts
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
 
@@ -76,4 +76,13 @@ MEASURED = (latency, cost, tokens, node_runs)  # of what a cell takes, not of wh
 _TEXTS = (exact_match, contains, texts.contains_any, regex, texts.edit_similarity, texts.rouge, texts.bleu, texts.chrf)
 _RECORDS = (numeric_close, json_schema, records.json_equal, records.sql_equal)
 _RANKINGS = (rankings.ndcg, rankings.average_precision, rankings.reciprocal_rank, rankings.recall, rankings.precision)
-BUILT_IN: Mapping[str, Callable[..., Any]] = {fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *MEASURED)}
+COMBINING: Mapping[str, Callable[..., Any]] = {
+    "not": combining.not_,
+    "all_of": combining.all_of,
+    "any_of": combining.any_of,
+    "weighted_mean": combining.weighted_mean,
+}
+BUILT_IN: Mapping[str, Callable[..., Any]] = {
+    **{fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *MEASURED)},
+    **COMBINING,
+}

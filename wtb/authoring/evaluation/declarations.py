@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from wtb.authoring.evaluation.built_in import BUILT_IN, MEASURED, regex
+from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING, MEASURED, regex
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator, ScoredCase
 from wtb.authoring.evaluation.fields import expected_of
 from wtb.authoring.evaluation.options import check_built_in, check_options, takes
+from wtb.authoring.evaluation.parts import with_parts
 from wtb.authoring.evaluation.requirements import check_installed
+from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.measure import Better, Compare
 from wtb.core.scoring.scales import PASS_OR_FAIL, failure_scores, returns_bool, scale_of
 from wtb.core.units import LONGEST_S
+
+_DECLARED = ("name", "better", "compare", "timeout", "scale", "on_failure")
 
 
 def make_evaluator(
@@ -24,7 +28,8 @@ def make_evaluator(
 
     Args:
         name: That of a built-in one, or an import path.
-        options: Its own options, and `timeout`, `scale` and `on_failure`, which override what `@evaluator` says.
+        options: Its own options; `timeout`, `scale`, `on_failure` and `name`, which override what `@evaluator` says;
+            `at_least` and `at_most`, which make pass or fail of its score.
         resolve: Imports a path.
         fn: The function, if it is at hand.
 
@@ -35,14 +40,12 @@ def make_evaluator(
     if not callable(fn):
         raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
     is_built_in = any(fn is one for one in BUILT_IN.values())
-    declared = {key: getattr(fn, f"wtb_{key}", None) for key in ("better", "compare", "timeout", "scale", "on_failure")}
-    overridable = ["timeout", *(["on_failure"] if fn not in MEASURED else []), *(["scale"] if not is_built_in else [])]
-    for key in overridable:
-        if key in options and not takes(fn, key):
-            declared[key] = options[key]
-            options = {option: value for option, value in options.items() if option != key}
-    if "timeout" in options:  # the function's own option, which is its deadline, too
-        declared["timeout"] = options["timeout"]
+    threshold = read_threshold(name, fn, options)
+    declared, options = _declared(fn, options, is_built_in=is_built_in, passes_or_fails=threshold is not None)
+    if is_built_in and name in COMBINING:
+        options = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve))
+        if name == "not" and declared["name"] is None:  # which is a word of conditions, and can name nothing in them
+            declared["name"] = f"not_{options['of'][0].evaluator.name}"
     check_options(name, fn, options)
     check_installed(name, fn)
     pattern_of = None
@@ -52,18 +55,47 @@ def make_evaluator(
             pattern_of = partial(_pattern_of, options["field"])
     given: Callable[..., Any] = partial(fn, **options) if options else fn
     made = Evaluator(
-        str(getattr(fn, "wtb_name", None) or getattr(fn, "__name__", type(fn).__name__)),
+        _name(name, fn, declared["name"]),
         given,
         _direction(name, declared["better"]),
         _comparison(name, declared["compare"]),
         EVALUATION_S if declared["timeout"] is None else _timeout(name, declared["timeout"]),
         pattern_of,
-        scale_of(name, declared["scale"]) or (PASS_OR_FAIL if returns_bool(fn) else None),
+        scale_of(name, declared["scale"]) or (PASS_OR_FAIL if threshold or returns_bool(fn) else None),
         failure_scores(name, declared["on_failure"]),
         is_built_in,
+        threshold,
     )
     made.check_failure_scores()
     return made
+
+
+def _declared(
+    fn: Callable[..., Any], options: Mapping[str, Any], *, is_built_in: bool, passes_or_fails: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an evaluator declares, with what options override of it; and the options that are the function's own."""
+    declared = {key: getattr(fn, f"wtb_{key}", None) for key in _DECLARED}
+    if passes_or_fails:  # whatever its score is
+        declared |= {"better": "higher", "compare": "mean", "scale": None, "on_failure": None}
+    overridable = {"name", "timeout", *KEYS}
+    if fn not in MEASURED or passes_or_fails:
+        overridable.add("on_failure")
+    if not is_built_in:
+        overridable.add("scale")
+    taken = {key: options[key] for key in options if key in overridable and not takes(fn, key)}
+    declared |= {key: value for key, value in taken.items() if key in declared}
+    if "timeout" in options:  # its deadline, also where the function has the option
+        declared["timeout"] = options["timeout"]
+    return declared, {key: value for key, value in options.items() if key not in taken}
+
+
+def _name(name: str, fn: Callable[..., Any], declared: Any) -> str:
+    """What an evaluator is called. Raises InputError for a name that no condition could have."""
+    if declared is None:
+        return str(getattr(fn, "__name__", type(fn).__name__))
+    if declared != getattr(fn, "wtb_name", None) and not (isinstance(declared, str) and declared.isidentifier()):
+        raise InputError(f"evaluator {name!r}: 'name' is {declared!r:.50}; expected letters, digits and underscores")
+    return str(declared)
 
 
 def _function(name: str, resolve: Callable[[str], Any]) -> Any:

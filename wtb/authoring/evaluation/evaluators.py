@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.evaluation import regex_search
+from wtb.authoring.evaluation.thresholds import Threshold
 from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
@@ -173,7 +174,7 @@ class Evaluator:
 
     timeout: seconds that it may take for a cell. pattern_of: of the pattern that it takes from what is expected of a
     case, where it does. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one
-    that returns a dict.
+    that returns a dict. threshold: of scores that pass, where a score is nothing but pass or fail by it.
     """
 
     name: str
@@ -185,6 +186,15 @@ class Evaluator:
     scale: Scale | Mapping[str, Scale] | None = None
     on_failure: OnFailure | Mapping[str, OnFailure] | None = None
     is_built_in: bool = False
+    threshold: Threshold | None = None
+
+    def score_of(self, case: ScoredCase, result: CellResult) -> float:
+        """The score of a cell, of a built-in evaluator, which gives one number; 1 or 0 where it has a threshold."""
+        return self.judged(float(self.fn(case, result)))
+
+    def judged(self, number: float) -> float:
+        """A score as it counts: itself, or 1 or 0 by the threshold."""
+        return number if self.threshold is None else float(self.threshold.passes(number))
 
     def problem(self, expected: Any) -> str | None:
         """What is wrong with what a case says is expected, in words."""
@@ -332,6 +342,7 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
         return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, measure, f"returned {number}; a score must be finite")
+    number = scorer.judged(number)
     if measure.scale is None:
         return Score(metric, number, measure)
     on_scale = placed(number, *measure.scale)

@@ -1,0 +1,131 @@
+"""Evaluators of evaluators: `not`, `all_of`, `any_of`, weighted means, and thresholds of any score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import (
+    CellResult,
+    EvaluationTask,
+    Evaluator,
+    ScoredCase,
+    evaluate,
+    evaluator,
+)
+from wtb.core.errors import InputError
+from wtb.core.scoring.scales import LEFT_OUT
+from wtb.core.tree.checkpoints import Totals
+from wtb.planning.sweep_spec import read_evaluators
+
+
+def made(written: Any, fn: Any = None) -> Evaluator:
+    """The evaluator that stands so in a sweep file."""
+    (ref,) = read_evaluators([written])
+    return make_evaluator(ref.name, ref.options, str, fn)
+
+
+def score(written: Any, found: str = "it is blue", expected: str = "blue", **took: Any) -> float:
+    return made(written).score_of(ScoredCase("case", {}, expected), CellResult({"a": found}, **took))
+
+
+BLUE: Any = {"contains": {"field": "a", "text": "blue"}}
+RED: Any = {"contains": {"field": "a", "text": "red"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"not": RED}, 1),
+        ({"not": BLUE}, 0),
+        ({"not": [BLUE]}, 0),
+        ({"not": {"of": BLUE}}, 0),
+        ({"all_of": [BLUE, RED]}, 0),
+        ({"all_of": [BLUE, {"not": RED}]}, 1),
+        ({"any_of": [RED, BLUE]}, 1),
+        ({"any_of": [RED, {"all_of": [RED, BLUE]}]}, 0),
+        ({"weighted_mean": [RED, BLUE]}, 0.5),
+        ({"weighted_mean": [RED, {"contains": {"field": "a", "text": "blue", "weight": 3}}]}, 0.75),
+        ({"weighted_mean": {"of": [RED, BLUE], "at_least": 0.5}}, 1),
+        ({"edit_similarity": {"field": "a", "at_least": 0.9}}, 0),
+        ({"latency": {"at_most": 2}}, 1),
+        ({"all_of": [BLUE, {"latency": {"at_most": 1}}]}, 0),
+        ({"cost": {"at_least": 0.01, "at_most": 0.02}}, 1),
+    ],
+)
+def test_evaluators_are_combined_as_they_are_written(written: Any, expected: float) -> None:
+    assert score(written, duration_s=1.5, cost=0.02) == expected
+
+
+def test_what_has_a_threshold_passes_or_fails_whatever_its_score_was() -> None:
+    quick = made({"latency": {"at_most": 2, "name": "quick"}})
+    assert (quick.name, quick.better, quick.scale, quick.compare) == ("quick", "higher", (0.0, 1.0), "mean")
+    assert quick.on_failure is None, "a cell that fails counts as one that does not pass"
+    assert made({"latency": {"at_most": 2, "on_failure": LEFT_OUT}}).on_failure == LEFT_OUT
+
+
+def test_a_threshold_holds_for_scores_of_functions_of_your_own() -> None:
+    @evaluator(better="lower", scale=(0, 10))
+    def errors(case: Any, result: Any) -> Any:
+        return {"a": 3, "b": 7}
+
+    surroundings: Any = type("Here", (), {"own_process": True, "call": lambda self, fn, *args, timeout: fn(*args)})()
+    task = EvaluationTask("case", (), {}, None, {}, (), Totals())
+    scores = evaluate(task, [made({"m:errors": {"at_most": 5}}, errors)], surroundings)
+    assert [(one.metric, one.value, one.measure.better) for one in scores] == [
+        ("errors.a", 1.0, "higher"),
+        ("errors.b", 0.0, "higher"),
+    ]
+
+
+def test_names_say_what_is_scored_and_can_be_given() -> None:
+    assert made({"not": BLUE}).name == "not_contains", "'not' is a word of conditions"
+    assert made({"all_of": {"of": [BLUE], "name": "polite"}}).name == "polite"
+    assert made({"contains": {"field": "a", "name": "colour"}}).name == "colour"
+
+    def own(case: Any, result: Any, *, name: str) -> float:
+        return len(name)
+
+    assert made({"m:own": {"name": "any. text"}}, own).name == "own", "an option of the function's own stays its own"
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({"all_of": []}, "'of' is an empty list"),
+        ({"all_of": None}, "'of' is nothing"),
+        ({"not": {}}, "'of' is an empty mapping"),
+        ({"not": [BLUE, RED]}, "expected built-in evaluators"),
+        ({"not": {"of": BLUE, "field": "a"}}, "takes no option 'field' beside 'of'"),
+        ({"all_of": [5]}, "a part is 5"),
+        ({"all_of": [{"contains": {}, "regex": {}}]}, "a part is a mapping"),
+        ({"all_of": [{"rouge": {"field": "a"}}]}, "'rouge' gives a score, neither pass nor fail"),
+        ({"any_of": ["containz"]}, "did you mean 'contains'"),
+        ({"any_of": ["m:own"]}, "functions of your own are not combined"),
+        ({"any_of": ["contains"]}, "evaluator 'any_of': evaluator 'contains' needs the option 'field'"),
+        ({"all_of": [{"contains": {"field": "a", "timeout": 5}}]}, "expected it of 'all_of' itself"),
+        ({"weighted_mean": ["latency"]}, "'latency' has no scale"),
+        ({"weighted_mean": [{"contains": {"field": "a", "weight": 0}}]}, "'weight' is 0"),
+        ({"weighted_mean": [{"contains": {"field": "a", "weight": "much"}}]}, "'weight' is 'much'"),
+        ({"all_of": [{"contains": {"field": "a", "weight": 2}}]}, "takes no option 'weight'"),
+        ({"cost": {"at_most": "cheap"}}, "'at_most' is 'cheap'; expected a finite number"),
+        ({"cost": {"at_most": True}}, "'at_most' is True"),
+        ({"cost": {"at_least": 2, "at_most": 1}}, "expected the lower end first"),
+        ({"cost": {"at_most": 1, "scale": [0, 1]}}, "both 'scale' and 'at_most'"),
+        ({"cost": {"name": "per case"}}, "expected letters, digits and underscores"),
+        ({"cost": {"on_failure": 0}}, "takes no option 'on_failure'"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_before_anything_runs(written: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        made(written)
+
+
+def test_evaluators_in_evaluators_end_somewhere() -> None:
+    deep = BLUE
+    for _ in range(30):
+        deep = {"not": [deep]}
+    with pytest.raises(InputError, match="more than 20 deep"):
+        made(deep)
