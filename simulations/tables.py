@@ -38,6 +38,14 @@ OVERVIEW = (
     ),
     ("intervals of means cover", ("intervals of means cover",)),
     ("false alarms with skewed differences", ("a difference is seen between equal means",)),
+    (
+        "intervals of labels with judgements cover",
+        (
+            "intervals of labels with judgements cover",
+            "intervals of differences of labels with judgements cover",
+        ),
+    ),
+    ("intervals of agreement cover", ("intervals of agreement cover",)),
 )
 # The tables that a reader decides by: how many cases a sweep needs. The rest is in FIGURES.
 ON_THE_PAGE = (
