@@ -148,7 +148,7 @@ MADE_OF = {
     "cell": {"case", "choices", "repeat"},
     "policy": {"outputs", "superseded", "sweeps", "keep", "files"},
     "quota": {"disk", "node_runs", "usd", "tokens"},
-    "preview": {"sweep", "node", "question"},
+    "questions": {"sweep", "node", "question"},
 }
 PARTS = {"session change": {"limits": MADE_OF["quota"]}, "budget set": {"limits": {"usd", "tokens", "node_runs"}}}
 # Why a command and its operations differ by an argument.

@@ -45,7 +45,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "baseline": ("baseline",),
 }
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
-_PREPARED = {"prepared", "preview"}  # what a caller has made of its own things
+_PREPARED = {"prepared"}  # what a caller has made of its own things
 _NEW = {"project create", "session create", "token create", "schedule add"}  # where `name` is that of what is made
 
 

@@ -57,11 +57,11 @@ def server_url(db: str | None) -> str | None:
     return given or (os.environ.get(SERVER) or None if db is None else None)
 
 
-def open_backend(db: str | None, broker: str | None = None) -> Backend:
+def open_backend(db: str | None, broker: str | None = None, *, create: bool = False) -> Backend:
     """What carries operations out: a server if one is named, else the database, as `open_context` opens it."""
     server = server_url(db)
     if server is None:
-        return open_context(db, broker)
+        return open_context(db, broker, create=create)
     if broker is not None:
         raise InputError(f"--broker goes with a database; the server {server} has a broker of its own, if any")
     return _client(server)

@@ -163,7 +163,7 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
     headers = {scope: token_of(server, f"only-{scope}", "--scope", scope) for scope in Permission}
     for route in ROUTES:
         path = route.path
-        for name in ("ref", "before", "after", "a", "b", "name"):
+        for name in ("ref", "before", "after", "a", "b", "name", "case"):
             path = path.replace(f"{{{name}}}", "nothing")
         for scope, header in headers.items():
             status, answer = ask(server, route.method, path, header, {} if route.method == "POST" else None)

@@ -170,8 +170,8 @@ def test_what_is_refused_is_refused_with_the_same_words(served: Served, command:
 @pytest.mark.parametrize(
     "command",
     [
-        *("budget set --project search --usd 1", "session create bob", "token create bob", "delete first --yes"),
-        *("gc", "run sweep.yaml", "score first", "baseline set main first", "export first"),
+        *("gc", "run sweep.yaml", "score first", "baseline set main first --repeat 1", "export first"),
+        *("schedule add nightly sweep.yaml --cron @daily", "schedule run-now nightly", "backup copy"),
     ],
 )
 def test_what_works_beside_the_database_says_so_in_a_line(served: Served, command: str) -> None:

@@ -195,6 +195,76 @@ def test_failed_cells_are_tried_again(sending: Sending) -> None:
     assert done.json["cells"]["succeeded"] == 4
 
 
+def test_an_execution_is_forked_with_another_variant_and_state(sending: Sending) -> None:
+    origin = execution_of(sending, "reviewed", "--set", "x=5")
+    refused = sending.wtb("fork", origin, "--variant", "draft=triple", check=2)
+    assert "node 'draft' has no variant 'triple'" in refused.stderr
+    start = sending.wtb("history", origin, "--format", "json").json["checkpoints"][0]["id"]
+    given = ("--at", start, "--variant", "draft=double", "--set", "x=30", "--format", "json")
+    forked = sending.wtb("fork", origin, *given)
+    assert "is for the workers" in forked.stderr
+    until_it_is(sending, forked.json["execution"]["id"], "completed")
+    assert state_of(sending, forked.json["execution"]["id"])["x"] == 60
+    paused = sending.wtb("fork", origin, "--at", start, "--no-run", "--format", "json")
+    assert paused.json["execution"]["status"] == "paused"
+
+
+def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None:
+    sweep = sending.wtb("submit", "sweep.yaml").stdout.strip()
+    sending.cluster.wait_completed(sweep)
+    shown = sending.wtb("show", sweep, "--cells", "--case", "a", "--format", "json").json["cells"]
+    code = sending.wtb("fork", shown[0]["execution"], "--all-cases", "--variant", "C=os:getcwd", check=2)
+    assert "nothing is imported here" in code.stderr
+    given = ("--variant", "C={name: far, by: 7}", "--reason", "further", "--format", "json")
+    row = sending.wtb("fork", shown[0]["execution"], "--all-cases", *given).json
+    assert (row["choices"]["C"], row["cells"], row["queued"]) == ("far", 2, True)
+    sending.cluster.wait_completed(sweep)
+    assert len(sending.wtb("matrix", sweep, "--format", "json").json["rows"]) == CELLS / 2 + 1
+
+
+def test_many_questions_are_answered_at_once(sending: Sending) -> None:
+    executions = [execution_of(sending, "reviewed", "--set", f"x={number}") for number in (200, 201)]
+    refused = sending.wtb("answer", "--all", "maybe", "--yes", check=2)
+    assert "nothing was answered" in refused.stderr
+    given = sending.wtb("answer", "--all", "no", "--yes", "--format", "json").json
+    assert [one["choice"] for one in given["answers"]] == ["no", "no"]
+    for execution in executions:
+        until_it_is(sending, execution, "completed")
+        assert state_of(sending, execution)["answer"] == "no"
+
+
+def test_sweeps_are_kept_named_and_deleted(sending: Sending) -> None:
+    _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "kept"}, "part": {"limit": 1}})
+    sending.cluster.wait_completed(sent["sweep"])
+    assert sending.wtb("pin", "kept").stdout == f"pinned sweep kept ({sent['sweep']})\n"
+    assert sending.wtb("unpin", "kept").stdout == f"unpinned sweep kept ({sent['sweep']})\n"
+    assert sending.wtb("baseline", "set", "main", "kept").stdout == f"baseline main: sweep kept ({sent['sweep']})\n"
+    assert "is the baseline" in sending.wtb("delete", "kept", "--yes", check=2).stderr
+    assert "sweep" in sending.wtb("baseline", "remove", "main").stdout
+    assert sending.wtb("delete", "kept", "--yes").stdout.startswith(f"deleted sweep kept ({sent['sweep']}): 8 cells")
+    assert "kept" not in sending.wtb("list").stdout
+
+
+def test_who_administers_does_so_through_a_server(sending: Sending) -> None:
+    for command in (
+        *("project create search", "session create ann --project search --usd 5", "session change ann --usd 6"),
+        *("budget set --session ann --usd 4", "budget clear --session ann", "session archive ann"),
+        *("user create ann", "team create core", "team change core --add ann"),
+        *("access grant runner --user ann --project search", "token create nightly --project search"),
+    ):
+        sending.wtb(*command.split())
+    assert sending.wtb("project", "show", "search", "--format", "json").json["sessions"] == 1
+    assert "runner" in sending.wtb("access", "list").stdout
+    assert "core" in sending.wtb("team", "list").stdout
+    assert "ann" in sending.wtb("user", "list").stdout
+    for command in (
+        *("token revoke nightly", "access revoke --user ann --project search", "session delete ann --yes"),
+        "user remove ann",
+    ):
+        sending.wtb(*command.split())
+    assert "nobody has a role" in sending.wtb("access", "list").said
+
+
 def test_what_no_worker_runs_is_not_continued_by_a_server(sending: Sending) -> None:
     project = sending.cluster.project
     project.write({"own.yaml": json.dumps({**SWEEP, "sweep": "mine", "workflow": "flow:wf"})})

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put
+from wtb.cli.console import open_backend, put
 from wtb.cli.output import present_all
 from wtb.core.documents.administration import AccessDocument
 from wtb.core.texts import printable
@@ -28,7 +28,7 @@ def create_user(name: Name, db: options.Db = None) -> None:
 
     Examples: wtb user create ann@example.com  |  wtb access grant runner --user ann@example.com --project search
     """
-    put(f"user {printable(users.create_user(open_context(db, create=True), name)['name'])}: made")
+    put(f"user {printable(open_backend(db, create=True).call(users.create_user, name)['name'])}: made")
 
 
 def list_users(
@@ -41,7 +41,7 @@ def list_users(
     Example: wtb user list
     """
     nothing = "there are no users; `wtb user create NAME` makes one"
-    present_all("users", users.list_users(open_context(db)), text.listed_users, format, output, nothing)
+    present_all("users", open_backend(db).call(users.list_users), text.listed_users, format, output, nothing)
 
 
 def remove_user(name: Name, db: options.Db = None) -> None:
@@ -49,7 +49,7 @@ def remove_user(name: Name, db: options.Db = None) -> None:
 
     Example: wtb user remove ann@example.com
     """
-    put(f"user {printable(users.remove_user(open_context(db), name)['name'])}: removed")
+    put(f"user {printable(open_backend(db).call(users.remove_user, name)['name'])}: removed")
 
 
 def create_team(name: Name, db: options.Db = None) -> None:
@@ -57,7 +57,7 @@ def create_team(name: Name, db: options.Db = None) -> None:
 
     Examples: wtb team create core  |  wtb team change core --add ann@example.com
     """
-    put(f"team {printable(users.create_team(open_context(db, create=True), name)['name'])}: made")
+    put(f"team {printable(open_backend(db, create=True).call(users.create_team, name)['name'])}: made")
 
 
 def list_teams(
@@ -70,7 +70,7 @@ def list_teams(
     Example: wtb team list
     """
     nothing = "there are no teams; `wtb team create NAME` makes one"
-    present_all("teams", users.list_teams(open_context(db)), text.listed_teams, format, output, nothing)
+    present_all("teams", open_backend(db).call(users.list_teams), text.listed_teams, format, output, nothing)
 
 
 def change_team(name: Name, add: Add = None, remove: Remove = None, db: options.Db = None) -> None:
@@ -78,7 +78,7 @@ def change_team(name: Name, add: Add = None, remove: Remove = None, db: options.
 
     Example: wtb team change core --add ann@example.com --remove bob@example.com
     """
-    changed = users.change_team(open_context(db), name, add=add or (), remove=remove or ())
+    changed = open_backend(db).call(users.change_team, name, add=add or (), remove=remove or ())
     put(f"team {printable(changed['name'])}: {', '.join(map(printable, changed['members'])) or 'nobody'}")
 
 
@@ -98,8 +98,8 @@ def grant(
 
     Examples: wtb access grant runner --user ann --project search  |  wtb access grant admin --team core
     """
-    context = open_context(db, create=True)
-    put(_said(operations.grant_access(context, role, user=user, team=team, project=project)))
+    backend = open_backend(db, create=True)
+    put(_said(backend.call(operations.grant_access, role, user=user, team=team, project=project)))
 
 
 def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
@@ -110,7 +110,7 @@ def list_(db: options.Db = None, format: options.Show = options.Format.table, ou
     Example: wtb access list
     """
     nothing = "nobody has a role; `wtb access grant ROLE --user NAME --project NAME` gives one"
-    present_all("access", operations.list_access(open_context(db)), text.listed, format, output, nothing)
+    present_all("access", open_backend(db).call(operations.list_access), text.listed, format, output, nothing)
 
 
 def revoke(user: User = None, team: Team = None, project: Project = None, db: options.Db = None) -> None:
@@ -118,7 +118,7 @@ def revoke(user: User = None, team: Team = None, project: Project = None, db: op
 
     Example: wtb access revoke --user ann --project search
     """
-    taken = operations.revoke_access(open_context(db), user=user, team=team, project=project)
+    taken = open_backend(db).call(operations.revoke_access, user=user, team=team, project=project)
     put(f"{_said(taken)} no more")
 
 

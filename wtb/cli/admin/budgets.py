@@ -8,7 +8,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.admin.sessions import amount_of, count_of, read_amounts
-from wtb.cli.console import open_backend, open_context, put
+from wtb.cli.console import open_backend, put
 from wtb.cli.output import present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
@@ -51,8 +51,8 @@ def set_(
     limits = {name.replace("-", "_"): amount for name, amount in amounts.items()}
     if not limits:
         raise InputError("nothing to set; give --usd, --tokens or --node-runs (none: no limit)")
-    context = open_context(db, create=True)
-    budgets = operations.set_budgets(context, limits, project=project, session=session, token=token)
+    backend = open_backend(db, create=True)
+    budgets = backend.call(operations.set_budgets, limits, project=project, session=session, token=token)
     summary = ", ".join(
         f"{kind.replace('_', ' ')} {'no limit' if most is None else f'{most:g}'}" for kind, most in limits.items()
     )
@@ -66,7 +66,7 @@ def clear(project: Project = None, session: Session = None, token: Token = None,
 
     Examples: wtb budget clear --project search  |  wtb budget clear --session ann
     """
-    lifted = operations.clear_budgets(open_context(db), project=project, session=session, token=token)
+    lifted = open_backend(db).call(operations.clear_budgets, project=project, session=session, token=token)
     put(f"{_whose(lifted)}: no budgets")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_context, put, say
+from wtb.cli.console import confirm, open_backend, open_context, put, say
 from wtb.cli.output import present
 from wtb.config.keeping import retention_policy
 from wtb.core.documents.administration import CollectionDocument
@@ -82,7 +82,7 @@ def pin(
 
     Examples: wtb pin nightly  |  wtb pin CHECKPOINT --name before-the-change
     """
-    put(_text("pinned", pins.pin(open_context(db), ref, name=name)))
+    put(_text("pinned", open_backend(db).call(pins.pin, ref, name=name)))
 
 
 def unpin(ref: Pinned, db: options.Db = None) -> None:
@@ -92,7 +92,7 @@ def unpin(ref: Pinned, db: options.Db = None) -> None:
 
     Example: wtb unpin nightly
     """
-    put(_text("unpinned", pins.unpin(open_context(db), ref)))
+    put(_text("unpinned", open_backend(db).call(pins.unpin, ref)))
 
 
 def _text(done: str, pin: Pin) -> str:
@@ -114,15 +114,14 @@ def delete(
 
     Example: wtb delete nightly --yes
     """
-    context = open_context(db)
-    preview = deletion.preview_delete(context, ref)
-    row = preview.target.row
-    what = f"sweep {row.name} ({row.id}, {row.status}) with {preview.counts['cells']:,} cells"
+    backend = open_backend(db)
+    preview = backend.call(deletion.preview_delete, ref)
+    what = f"sweep {preview.name} ({preview.sweep}, {preview.status}) with {preview.counts['cells']:,} cells"
     if not yes and not confirm(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
-    deleted = deletion.delete(context, row.id)
+    deleted = backend.call(deletion.delete, preview.sweep)
     removed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in deleted.counts.items() if count)
-    put(f"deleted {deleted.target}: {removed}")
+    put(f"deleted sweep {deleted.name} ({deleted.sweep}): {removed}")
     if deleted.rows_left:
         say("it has many rows: what is left of them goes with the scheduler's rounds, or with `wtb gc`")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put
+from wtb.cli.console import open_backend, put
 from wtb.cli.output import present, present_all
 from wtb.core.texts import printable
 from wtb.display.text.admin import projects as text
@@ -23,7 +23,7 @@ def create(name: Name, db: options.Db = None) -> None:
 
     Examples: wtb project create search  |  wtb session create ann --project search
     """
-    made = operations.create_project(open_context(db, create=True), name)
+    made = open_backend(db, create=True).call(operations.create_project, name)
     put(f"project {printable(made['name'])}: made")
 
 
@@ -35,7 +35,7 @@ def list_(db: options.Db = None, format: options.Show = options.Format.table, ou
     Examples: wtb project list  |  wtb project list --format json
     """
     nothing = "there are no projects; `wtb project create NAME` makes one"
-    present_all("projects", operations.list_projects(open_context(db)), text.listed, format, output, nothing)
+    present_all("projects", open_backend(db).call(operations.list_projects), text.listed, format, output, nothing)
 
 
 def show(
@@ -47,7 +47,7 @@ def show(
 
     Example: wtb project show search
     """
-    present(operations.describe_project(open_context(db), name), text.one, format, output)
+    present(open_backend(db).call(operations.describe_project, name), text.one, format, output)
 
 
 PROJECT = {"create": create, "list": list_, "show": show}

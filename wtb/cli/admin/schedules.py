@@ -143,7 +143,7 @@ def remove(name: Name, db: options.Db = None) -> None:
 
     Example: wtb schedule remove nightly
     """
-    count = schedules.remove_schedule(open_context(db), name)
+    count = open_backend(db).call(schedules.remove_schedule, name)
     put(f"schedule {name}: removed, with {plural(count, 'fire')}; their sweeps stay")
 
 

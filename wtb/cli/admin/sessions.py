@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, existing_backend, open_backend, open_context, put, say
+from wtb.cli.console import confirm, existing_backend, open_backend, put, say
 from wtb.cli.output import present, present_all
 from wtb.core.documents.administration import Amounts
 from wtb.core.errors import InputError
@@ -54,7 +54,7 @@ def create(
     """
     store.check_name(name)
     quota = store.Quota.of(_limits(disk, node_runs, usd, tokens))
-    made = operations.create_session(open_context(db, create=True), name, quota, project=project)
+    made = open_backend(db, create=True).call(operations.create_session, name, quota, project=project)
     put(f"session {name}: made, {sessions.quota(made['session']['quota'])}")
     say(f"next: wtb run sweep.yaml --session {name}")
 
@@ -76,7 +76,7 @@ def change(
     limits = _limits(disk, node_runs, usd, tokens)
     if not limits:
         raise InputError("nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit)")
-    quota = operations.change_session(open_context(db), name, limits)
+    quota = open_backend(db).call(operations.change_session, name, limits)
     amounts: Amounts = {"disk": quota.disk, "node_runs": quota.node_runs, "usd": quota.usd, "tokens": quota.tokens}
     put(f"session {name}: {sessions.quota(amounts)}")
 
@@ -124,7 +124,7 @@ def archive(
 
     Examples: wtb session archive ann  |  wtb session archive ann --undo
     """
-    changed = operations.archive_session(open_context(db), name, undo=undo)
+    changed = open_backend(db).call(operations.archive_session, name, undo=undo)
     state = "not archived" if undo else "archived"
     put(f"session {name}: {state}" if changed else f"session {name}: {state} already")
 
@@ -140,14 +140,14 @@ def delete(
 
     Example: wtb session delete ann --yes
     """
-    context = open_context(db)
-    preview = operations.preview_delete_session(context, name)
+    backend = open_backend(db)
+    preview = backend.call(operations.preview_delete_session, name)
     what = f"session {name} with {plural(preview.sweeps, 'sweep')}, {plural(preview.cells, 'cell')}"
     what += f" and {bytes_of(preview.disk_bytes)} of files"
     if preview.sweeps and not yes and not confirm(f"Delete {what} for good?"):
         say("nothing was deleted")
         raise typer.Exit(1)
-    deleted = operations.delete_session(context, name)
+    deleted = backend.call(operations.delete_session, name)
     put(f"deleted session {name} with {plural(deleted.sweeps, 'sweep')} and {plural(deleted.cells, 'cell')}")
     if deleted.freed is not None:
         _report_freed(deleted.freed)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, open_context, put, put_json, say
+from wtb.cli.console import open_backend, put, put_json, say
 from wtb.cli.output import present_all
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
@@ -54,9 +54,15 @@ def create(
     Examples: wtb token create ann --project search  |  wtb token create nightly --scope submit --budget 20usd
     """
     may = [one.strip() for one in scopes.split(",")]
-    context, seconds = open_context(db, create=True), _seconds(expires_s)
-    made = operations.create_token(
-        context, name, scopes=may, project=project, user=user, budget=_amounts(budget), expires_s=seconds
+    backend, seconds = open_backend(db, create=True), _seconds(expires_s)
+    made = backend.call(
+        operations.create_token,
+        name,
+        scopes=may,
+        project=project,
+        user=user,
+        budget=_amounts(budget),
+        expires_s=seconds,
     )
     if format is options.Format.json:
         put_json(made)
@@ -84,7 +90,7 @@ def revoke(name: Name, db: options.Db = None) -> None:
 
     Example: wtb token revoke ann
     """
-    revoked = operations.revoke_token(open_context(db), name)
+    revoked = open_backend(db).call(operations.revoke_token, name)
     put(f"token {printable(revoked['name'])}: revoked")
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wtb.analysis import gates
 from wtb.cli import options
 from wtb.cli.console import put, read_pair, render_matrix, say
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
@@ -17,11 +16,13 @@ from wtb.config import yaml_reader
 from wtb.core.texts import plural
 from wtb.core.tree import combinations
 from wtb.display.json_text import as_json
+from wtb.operations import context as contexts
+from wtb.operations.results import matrix as results
 from wtb.operations.running import local
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
-    from wtb.operations.context import Context
+    from wtb.operations.context import Backend
     from wtb.operations.control.added_rows import AddedRow, Variant
 
 
@@ -35,7 +36,7 @@ def read_variants(texts: Iterable[str]) -> dict[str, Variant]:
     return found
 
 
-def present_row(context: Context, added: AddedRow, format: options.Format, output: Path | None) -> None:
+def present_row(backend: Backend, added: AddedRow, format: options.Format, output: Path | None) -> None:
     """Show a row that was added: as JSON, else by the matrix, or by its number where it has not run here.
 
     Raises:
@@ -48,9 +49,9 @@ def present_row(context: Context, added: AddedRow, format: options.Format, outpu
         say(_who_runs(added))
         put(as_json(row) if is_json else str(added.combination), output)
         return
-    sweep = queries.find_sweep(context.database, added.sweep)
-    say_how_it_ended(local.Ran(sweep, added.ended))
-    matrix = gates.judged(context.database, sweep)
+    assert isinstance(backend, contexts.Context), "through a server nothing runs here"
+    say_how_it_ended(local.Ran(queries.find_sweep(backend.database, added.sweep), added.ended))
+    matrix = backend.call(results.matrix, added.sweep)
     put(as_json(row) if is_json else render_matrix(matrix, options.MatrixFormat.table, output), output)
     raise typer.Exit(exit_code(matrix, added.ended))
 

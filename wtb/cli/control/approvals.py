@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_backend, open_context, prints_to_stderr, say
+from wtb.cli.console import confirm, open_backend, prints_to_stderr, say
 from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present, put_as
 from wtb.cli.run.event_printer import show_events
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wtb.core.documents.questions import AnswerDocument, AnswersDocument, QuestionsDocument
-    from wtb.operations.context import Context
+    from wtb.operations.context import Backend, Context
     from wtb.operations.control.answers import Answered, Preview
     from wtb.operations.control.continuation import Continuation
 
@@ -138,9 +138,9 @@ def answer(
             what = "--set changes the state of one" if set else f"{ref!r} {action!r}: an action alone is expected"
             raise InputError(f"--all: {what}; choose the questions with --question, --node and --sweep")
         action = ref or (None if given.value is ... else "approve")
-        context = open_context(db, broker)
-        preview = answers.preview_answers(context, action, sweep=sweep, node=node, question=question)
-        _answer_all(context, preview, given, yes, partial(put_as, format=format, output=output))
+        backend = open_backend(db, broker)
+        preview = backend.call(answers.preview_answers, action, sweep=sweep, node=node, question=question)
+        _answer_all(backend, preview, given, yes, partial(put_as, format=format, output=output))
         return
     if sweep or node or question or yes:
         raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
@@ -206,13 +206,20 @@ def _confirmed(preview: Preview, choice: str | None) -> bool:
 
 
 def _answer_all(
-    context: Context, preview: Preview, given: _Given, confirmed: bool, put: Callable[[AnswersDocument, str], None]
+    backend: Backend, preview: Preview, given: _Given, confirmed: bool, put: Callable[[AnswersDocument, str], None]
 ) -> None:
     """Answer all questions of a preview; exit with 1 if nobody confirms it, or somebody else was quicker with some."""
     if not confirmed and not _confirmed(preview, given.choice):
         say("nothing was answered")
         raise typer.Exit(1)
-    done = answers.answer_all(context, preview, choice=given.choice, feedback=given.feedback, value=given.value)
+    done = backend.call(
+        answers.answer_all,
+        preview.action,
+        preview.ids,
+        choice=given.choice,
+        feedback=given.feedback,
+        value=given.value,
+    )
     document: AnswersDocument = {
         "answers": [_document(one) for one in done.answers],
         "conflicts": [{"approval": one.approval, "because": one.because} for one in done.conflicts],

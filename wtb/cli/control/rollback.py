@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, open_context, prints_to_stderr, read_pair, say
+from wtb.cli.console import open_backend, prints_to_stderr, read_pair, say
 from wtb.cli.control.all_cases import present_row, read_variants
 from wtb.cli.output import put_as
 from wtb.cli.progress import progress_display
 from wtb.cli.run.executions import status_lines
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
-from wtb.display.views import executions
+from wtb.operations import context as contexts
 from wtb.operations.control import added_rows, continuation, forks, state_edits
 from wtb.operations.control import rollback as operations
+from wtb.operations.inspection import sweeps
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
@@ -101,24 +103,28 @@ def fork(
     if all_cases:
         if set:
             raise InputError("--set with --all-cases: a value that a person types holds for one case only")
-        here, forms = open_context(db), read_variants(variants or ())
-        with prints_to_stderr(), progress_display(False) as show:
-            added = added_rows.add_row(here, ref, at=at, variants=forms, reason=reason, run=not no_run, progress=show)
-        present_row(here, added, format, output)
+        backend, forms = open_backend(db), read_variants(variants or ())
+        shows = progress_display(False) if isinstance(backend, contexts.Context) else nullcontext()
+        with prints_to_stderr(), shows as show:
+            added = backend.call(
+                added_rows.add_row, ref, at=at, variants=forms, reason=reason, run=not no_run, progress=show
+            )
+        present_row(backend, added, format, output)
         return
-    context, changes = open_context(db), state_edits.parse_changes(set or ())
+    backend, changes = open_backend(db), state_edits.parse_changes(set or ())
     written = state_edits.as_written(set or ())
     chosen = dict(read_pair("--variant", text) for text in variants or ())
     with prints_to_stderr():
-        forked = forks.fork(
-            context, ref, at=at, set=changes, written=written, variants=chosen, reason=reason, run=not no_run
+        forked = backend.call(
+            forks.fork, ref, at=at, set=changes, written=written, variants=chosen, reason=reason, run=not no_run
         )
     say(_outcome(forked, no_run))
-    row = queries.find_execution(context.database, forked.execution)
-    put_as(executions.execution_document(context.database, row), forked.execution, format, output)
+    put_as(backend.call(sweeps.show, forked.execution), forked.execution, format, output)
     if no_run or forked.status in ("completed", "forked", "pending", "running"):
         return
-    for line in status_lines(context.database, row, None):
+    assert isinstance(backend, contexts.Context), "through a server nothing runs here"
+    row = queries.find_execution(backend.database, forked.execution)
+    for line in status_lines(backend.database, row, None):
         say(line)
     raise typer.Exit(1)
 

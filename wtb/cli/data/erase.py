@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_context, say
+from wtb.cli.console import confirm, open_backend, say
 from wtb.cli.output import put_as
 from wtb.core.texts import plural
 from wtb.operations.housekeeping import erase as erasing
@@ -40,13 +40,13 @@ def erase(
 
     Examples: wtb erase ticket-4711  |  wtb erase ticket-4711 --sweep nightly --reason "asked to" --yes
     """
-    context = open_context(db)
-    preview = erasing.preview_erase(context, case, sweep=sweep, project=project)
+    backend = open_backend(db)
+    preview = backend.call(erasing.preview_erase, case, sweep=sweep, project=project)
     what = f"case {case} from {plural(len(preview.found), 'sweep')}: {_counted(preview)}"
     if not yes and not confirm(f"Erase {what} for good?"):
         say("nothing was erased")
         raise typer.Exit(1)
-    erased = erasing.erase(context, case, sweep=sweep, project=project, reason=reason)
+    erased = backend.call(erasing.erase, case, sweep=sweep, project=project, reason=reason)
     more = f"{plural(erased.values, 'value')} and {plural(erased.files, 'file')} that nothing else has"
     put_as(_document(erased), f"erased {what}, {more}", format)
     for note in erased.notes:

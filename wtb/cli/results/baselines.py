@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -39,15 +40,17 @@ def set_(
 
     Example: wtb baseline set main nightly
     """
-    context = open_context(db)
-    with prints_to_stderr(), progress_display(quiet) as show:
-        done = operations.set_baseline(context, name, ref, anyway=anyway, repeat=repeat, progress=show)
+    backend = open_context(db) if repeat else open_backend(db)
+    shows = progress_display(quiet) if repeat else nullcontext()
+    with prints_to_stderr(), shows as show:
+        done = backend.call(operations.set_baseline, name, ref, anyway=anyway, repeat=repeat, progress=show)
     if done.unfinished is not None:
         ran = done.unfinished
         say_how_it_ended(ran)
         say(f"repeat {ran.sweep.id} is {ran.sweep.status}, so no baseline was set")
         raise typer.Exit(130 if ran.interrupted else 1)
-    put(f"baseline {name}: {done.sweep}{'' if done.before is None else f'; it was sweep {done.before}'}")
+    before = "" if done.before is None else f"; it was sweep {done.before}"
+    put(f"baseline {name}: sweep {done.name} ({done.sweep}){before}")
     if done.noise_floor is not None:
         put(baselines.floor_in_words(done.noise_floor))
 
@@ -92,7 +95,7 @@ def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
 
     Example: wtb baseline remove main
     """
-    sweep = operations.remove_baseline(open_context(db), name, session=session)
+    sweep = open_backend(db).call(operations.remove_baseline, name, session=session)
     put(f"removed baseline {name}; sweep {sweep} stays")
 
 

@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 from wtb.hosting.client.methods import async_method, method
-from wtb.operations.administration.budgets import list_budgets
-from wtb.operations.administration.sessions import describe_session, list_sessions
-from wtb.operations.administration.tokens import list_tokens
-from wtb.operations.control.answers import answer
+from wtb.operations.administration.access import grant_access, list_access, revoke_access
+from wtb.operations.administration.budgets import clear_budgets, list_budgets, set_budgets
+from wtb.operations.administration.projects import create_project, describe_project, list_projects
+from wtb.operations.administration.sessions import (
+    archive_session,
+    change_session,
+    create_session,
+    delete_session,
+    describe_session,
+    list_sessions,
+    preview_delete_session,
+)
+from wtb.operations.administration.tokens import create_token, list_tokens, revoke_token
+from wtb.operations.administration.users import (
+    change_team,
+    create_team,
+    create_user,
+    list_teams,
+    list_users,
+    remove_user,
+)
+from wtb.operations.control.added_rows import add_row
+from wtb.operations.control.answers import answer, answer_all, preview_answers
 from wtb.operations.control.breakpoints import set_breakpoints
+from wtb.operations.control.forks import fork
 from wtb.operations.control.pause_cancel import cancel, pause
 from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import rollback, undo_rollback
+from wtb.operations.housekeeping.delete import delete, preview_delete
+from wtb.operations.housekeeping.erase import erase, preview_erase
+from wtb.operations.housekeeping.pins import pin, unpin
 from wtb.operations.inspection.executions import diff, history, tree
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
-from wtb.operations.results.baselines import list_baselines, show_baseline
+from wtb.operations.results.baselines import list_baselines, remove_baseline, set_baseline, show_baseline
 from wtb.operations.results.comparing import compare
 from wtb.operations.results.costs import costs
 from wtb.operations.results.matrix import matrix, report
 from wtb.operations.results.series import series
 from wtb.operations.running.continuing import resume, retry
 from wtb.operations.running.published import plan_published, start_published, submit_published
+from wtb.operations.schedules.history import check_schedule
 from wtb.operations.schedules.history import history as schedule_history
-from wtb.operations.schedules.schedules import list_schedules, pause_schedule, resume_schedule, show_schedule
+from wtb.operations.schedules.schedules import (
+    list_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    show_schedule,
+)
 
 
 class Operations:
@@ -68,6 +98,41 @@ class Operations:
     session = method(describe_session)
     budgets = method(list_budgets)
     tokens = method(list_tokens)
+    answer_all = method(answer_all)
+    preview_answers = method(preview_answers)
+    fork = method(fork)
+    fork_all_cases = method(add_row)
+    pin = method(pin)
+    unpin = method(unpin)
+    delete = method(delete)
+    preview_delete = method(preview_delete)
+    erase = method(erase)
+    preview_erase = method(preview_erase)
+    set_baseline = method(set_baseline)
+    remove_baseline = method(remove_baseline)
+    remove_schedule = method(remove_schedule)
+    check_schedule = method(check_schedule)
+    create_session = method(create_session)
+    change_session = method(change_session)
+    archive_session = method(archive_session)
+    delete_session = method(delete_session)
+    preview_delete_session = method(preview_delete_session)
+    create_project = method(create_project)
+    projects = method(list_projects)
+    project = method(describe_project)
+    create_user = method(create_user)
+    users = method(list_users)
+    remove_user = method(remove_user)
+    create_team = method(create_team)
+    teams = method(list_teams)
+    change_team = method(change_team)
+    grant_access = method(grant_access)
+    access = method(list_access)
+    revoke_access = method(revoke_access)
+    set_budgets = method(set_budgets)
+    clear_budgets = method(clear_budgets)
+    create_token = method(create_token)
+    revoke_token = method(revoke_token)
 
 
 class AsyncOperations:
@@ -112,3 +177,38 @@ class AsyncOperations:
     session = async_method(describe_session)
     budgets = async_method(list_budgets)
     tokens = async_method(list_tokens)
+    answer_all = async_method(answer_all)
+    preview_answers = async_method(preview_answers)
+    fork = async_method(fork)
+    fork_all_cases = async_method(add_row)
+    pin = async_method(pin)
+    unpin = async_method(unpin)
+    delete = async_method(delete)
+    preview_delete = async_method(preview_delete)
+    erase = async_method(erase)
+    preview_erase = async_method(preview_erase)
+    set_baseline = async_method(set_baseline)
+    remove_baseline = async_method(remove_baseline)
+    remove_schedule = async_method(remove_schedule)
+    check_schedule = async_method(check_schedule)
+    create_session = async_method(create_session)
+    change_session = async_method(change_session)
+    archive_session = async_method(archive_session)
+    delete_session = async_method(delete_session)
+    preview_delete_session = async_method(preview_delete_session)
+    create_project = async_method(create_project)
+    projects = async_method(list_projects)
+    project = async_method(describe_project)
+    create_user = async_method(create_user)
+    users = async_method(list_users)
+    remove_user = async_method(remove_user)
+    create_team = async_method(create_team)
+    teams = async_method(list_teams)
+    change_team = async_method(change_team)
+    grant_access = async_method(grant_access)
+    access = async_method(list_access)
+    revoke_access = async_method(revoke_access)
+    set_budgets = async_method(set_budgets)
+    clear_budgets = async_method(clear_budgets)
+    create_token = async_method(create_token)
+    revoke_token = async_method(revoke_token)

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from wtb.hosting.api.routes import Route
 from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
+from wtb.operations.results.baselines import BaselineSet
 
 CELLS = "show --cells"
 LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
@@ -63,14 +64,24 @@ def _questions(document: Any) -> Questions:
     return Questions(None, document["approvals"], document["groups"], document["more"], document["more_groups"])
 
 
+def _baseline_set(document: Any) -> BaselineSet:
+    """Read it without a repeat, of which a server runs none."""
+    return BaselineSet(document["sweep"], document["name"], document["before"], document["noise_floor"])
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "list": _under("sweeps"),
     "log --summary": _under("events"),
     "approvals": _questions,
+    "baseline set": _baseline_set,
     "baseline list": _under("baselines"),
     "schedule list": _under("schedules"),
     "schedule show": _under("schedule"),
     "session list": _under("sessions"),
     "budget list": _under("budgets"),
     "token list": _under("tokens"),
+    "project list": _under("projects"),
+    "user list": _under("users"),
+    "team list": _under("teams"),
+    "access list": _under("access"),
 }

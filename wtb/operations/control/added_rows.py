@@ -22,7 +22,8 @@ from wtb.operations.context import Context
 from wtb.operations.control.rollback import find_checkpoint
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
-from wtb.planning.binding import Bound, bind
+from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
+from wtb.planning.binding import Bound
 from wtb.planning.checks import check_pool
 from wtb.planning.prepare import MAX_CELLS, stored_spec
 from wtb.planning.sweep_spec import SweepSpec
@@ -115,7 +116,7 @@ def add_row(
     variants: Mapping[str, Variant] | None = None,
     reason: Reason | None = None,
     run: bool = True,
-    code: Code = bind,
+    code: Code | None = None,
     progress: ShowProgress | None = None,
 ) -> AddedRow:
     """Run what differs in a fork for every case, as another row of its sweep.
@@ -131,7 +132,7 @@ def add_row(
         variants: Node -> variant; those of a fork are taken from there.
         reason: A reason for people.
         run: Run it here until it ends, unless workers do; else it is left to whoever resumes the sweep.
-        code: Binds a sweep to its code; else that is imported.
+        code: Binds a sweep to its code; by default what its import path names.
         progress: Called several times a second with how far a run here is.
 
     Returns:
@@ -151,6 +152,9 @@ def add_row(
     origin = _origin(database, execution, at, named)
     every = queries.choices(database, sweep.id)
     _check_size(sweep, every)
+    if run:
+        check_runs_elsewhere(context, sweep)
+    code = code or partial(bind_stored, context)
     present = code(stored_spec(sweep))
     draft = _draft(origin, every, present)
     _check_way(draft, present)

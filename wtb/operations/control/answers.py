@@ -21,7 +21,8 @@ from wtb.operations.control.continuation import Continuation, RunBy, check_runs_
 from wtb.operations.control.questions import find_question
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import RunHere
-from wtb.planning.binding import Bound, bind
+from wtb.operations.running.preparing import bind_stored
+from wtb.planning.binding import Bound
 from wtb.planning.prepare import stored_spec
 from wtb.store.control import approvals, questions
 from wtb.store.read.queries import find_sweep
@@ -29,7 +30,6 @@ from wtb.store.rows import ListedQuestion, SameQuestion
 
 FEEDBACK = 100_000  # characters
 VALUE = 1_000_000  # bytes of JSON
-_Asked = ListedQuestion | SameQuestion
 
 MOST_NAMED = 5  # of questions that an answer does not fit
 
@@ -134,7 +134,7 @@ class _Reply:
     feedback: str | None
     value: Any
 
-    def to(self, row: _Asked) -> _Reply:
+    def to(self, row: ListedQuestion) -> _Reply:
         """Return it as the reply to a question: an option by itself approves."""
         if self.action not in ACTIONS and self.choice is None and self.action in (row.options or ()):
             return replace(self, action="approve", choice=self.action)
@@ -155,7 +155,7 @@ def _record(
     encoded = None if reply.value is ... else _encoded(reply.value)
     changes = {}
     if set:
-        bound = bound or bind(stored_spec(find_sweep(database, row.sweep_id)), code=context.code)
+        bound = bound or bind_stored(context, stored_spec(find_sweep(database, row.sweep_id)))
         changes = checked_changes(bound, set, written)
         check_reach(database, bound, row.checkpoint_id, changes)
     redactor = redactor_of(find_sweep(database, row.sweep_id).spec.get("redact"))
@@ -193,6 +193,11 @@ class Preview:
 
     action: str
     rows: Sequence[SameQuestion]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the questions."""
+        return [row.id for row in self.rows]
 
     @property
     def texts(self) -> list[str]:
@@ -280,7 +285,8 @@ def _common_ways(rows: Sequence[SameQuestion]) -> str:
 @audited
 def answer_all(
     context: Context,
-    preview: Preview,
+    action: str,
+    questions: Sequence[str],
     *,
     choice: str | None = None,
     feedback: AnyText | None = None,
@@ -291,7 +297,8 @@ def answer_all(
 
     Args:
         context: Where they are, and who answers.
-        preview: The action and the questions, of `preview_answers`.
+        action: `approve`, `reject` or `modify`, or one of their options.
+        questions: Their ids, such as those that `preview_answers` returns.
         choice: One of the options.
         feedback: Text for the nodes.
         value: What the nodes are given; `...` for nothing.
@@ -304,15 +311,15 @@ def answer_all(
         InputError: If the answer does not fit one of them, or code that would run is not there; none is answered then.
         ConflictError: If code that would run has changed; none is answered then.
     """
-    reply = _Reply(preview.action, choice, feedback, value)
-    _check_all(preview.rows, reply)
-    for sweep_id in dict.fromkeys(row.sweep_id for row in preview.rows if run is not None):
+    reply = _Reply(action, choice, feedback, value)
+    rows = [find_question(context.database, id) for id in dict.fromkeys(questions)]
+    _check_all([row for row in rows if row.status == "open"], reply)
+    for sweep_id in dict.fromkeys(row.sweep_id for row in rows if run is not None):
         check_runs_here(context, sweep_id, None)
     answers, conflicts = [], []
-    for row in preview.rows:
+    for row in rows:
         try:
-            asked = find_question(context.database, row.id)
-            answers.append(_record(context, asked, reply, {}))
+            answers.append(_record(context, row, reply, {}))
         except ConflictError as error:
             conflicts.append(Conflict(row.id, str(error)))
     woken: dict[str, list[str]] = {}
@@ -323,7 +330,7 @@ def answer_all(
     return AnsweredMany(tuple(answers), tuple(conflicts), going)
 
 
-def _check_all(rows: Sequence[SameQuestion], reply: _Reply) -> None:
+def _check_all(rows: Sequence[ListedQuestion], reply: _Reply) -> None:
     problems: list[str] = []
     for row in rows:
         try:
@@ -335,7 +342,7 @@ def _check_all(rows: Sequence[SameQuestion], reply: _Reply) -> None:
         raise InputError("nothing was answered", *problems[:MOST_NAMED], *more)
 
 
-def _check(row: _Asked, reply: _Reply, changes: bool = False) -> None:
+def _check(row: ListedQuestion, reply: _Reply, changes: bool = False) -> None:
     """Raise InputError if an answer does not fit the question."""
     action, choice, options = reply.action, reply.choice, row.options or []
     if action in options and choice is not None:
@@ -366,7 +373,7 @@ def _check(row: _Asked, reply: _Reply, changes: bool = False) -> None:
         _check_valued(row, action)
 
 
-def _check_valued(row: _Asked, action: str) -> None:
+def _check_valued(row: ListedQuestion, action: str) -> None:
     """Raise InputError if an answer cannot have a value, since nothing would read it."""
     if action == "reject":
         raise InputError("a value cannot be given and the question rejected at once; reject with feedback, or approve")

@@ -381,7 +381,9 @@ class Bench(Administration, Published, Schedules):
         """
         preview = preview_answers(self._context, action, sweep=sweep, node=node, question=question)
         how = run_in_background if run else None
-        return answer_all(self._context, preview, choice=choice, feedback=feedback, value=value, run=how)
+        return answer_all(
+            self._context, preview.action, preview.ids, choice=choice, feedback=feedback, value=value, run=how
+        )
 
     @documented_by(preview_answers)
     def preview_answers(

@@ -24,12 +24,16 @@ class Deleted:
     """What `delete` removed, or would remove.
 
     Attributes:
-        target: The sweep, as it was.
+        sweep: The id of the sweep.
+        name: Its name.
+        status: Its status before.
         counts: How many of each kind belonged to it: cells, executions, checkpoints, node_runs, scores, events.
         rows_left: Whether rows of it are still to go, which the scheduler or a garbage collection removes.
     """
 
-    target: SweepTarget
+    sweep: str
+    name: str
+    status: str
     counts: Mapping[str, int]
     rows_left: bool = False
 
@@ -42,7 +46,7 @@ def preview_delete(context: Context, ref: str) -> Deleted:
         if process_identity.may_live(owner, expired=owner.expired):
             where = f"process {owner.pid} on {owner.host}"
             raise ConflictError(f"{target}: {where} is running it; stop that process first")
-    return Deleted(target, details.belongings(context.database, target.id))
+    return Deleted(target.id, target.row.name, target.row.status, details.belongings(context.database, target.id))
 
 
 @checked
@@ -66,5 +70,5 @@ def delete(context: Context, ref: str) -> Deleted:
     """
     deleted = preview_delete(context, ref)
     end = time.monotonic() + AT_ONCE_S
-    all_gone = deletion.delete_sweep(context.database, deleted.target.id, lambda: time.monotonic() > end)
+    all_gone = deletion.delete_sweep(context.database, deleted.sweep, lambda: time.monotonic() > end)
     return replace(deleted, rows_left=not all_gone)

@@ -37,13 +37,15 @@ class BaselineSet:
     """What `set_baseline` did.
 
     Attributes:
-        sweep: The sweep that is the baseline now.
+        sweep: The id of the sweep that is the baseline now.
+        name: The name of that sweep.
         before: The id of another sweep that was it until now; None if there was none.
         noise_floor: What repeats of it differ by, if they were run now.
         unfinished: The repeat that did not come to its end, so that no baseline was set; None if all did.
     """
 
-    sweep: SweepTarget
+    sweep: str
+    name: str
     before: str | None = None
     noise_floor: NoiseFloorDocument | None = None
     unfinished: Ran | None = None
@@ -97,10 +99,10 @@ def set_baseline(
     if repeat:
         repeats = _repeat(context, sweep.row, repeat, progress)
         if (last := repeats[-1]).sweep.status != "completed":
-            return BaselineSet(sweep, unfinished=last)
+            return BaselineSet(sweep.id, sweep.row.name, unfinished=last)
         floor = noise_floor(context.database, sweep.row, [ran.sweep.id for ran in repeats])
     before = store.set_baseline(context.database, name, sweep.id, floor)
-    return BaselineSet(sweep, None if before == sweep.id else before, floor)
+    return BaselineSet(sweep.id, sweep.row.name, None if before == sweep.id else before, floor)
 
 
 def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress | None) -> list[Ran]:

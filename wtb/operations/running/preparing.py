@@ -140,6 +140,26 @@ def import_path_of(workflow: Any) -> str:
     return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
 
 
+def bind_stored(context: Context, spec: SweepSpec) -> Bound:
+    """Bind what was submitted to its code, wherever that is.
+
+    Args:
+        context: Where; it says whether code is imported.
+        spec: The sweep.
+
+    Returns:
+        The code. Where nothing is imported it is as workers publish it, without evaluators, which score where it runs.
+
+    Raises:
+        InputError: If it is not there.
+    """
+    if context.imports:
+        return bind(spec)
+    unscored = spec.model_copy(update={"evaluate": []})
+    unscored._located = spec.located
+    return bind(unscored, code=context.code)
+
+
 def rebind(context: Context, sweep: SweepRow) -> Bound:
     """Find the code of a stored sweep as it is now.
 
@@ -148,12 +168,12 @@ def rebind(context: Context, sweep: SweepRow) -> Bound:
         sweep: Its row.
 
     Returns:
-        The code. Where nothing is imported it is described only, and whether it fits its pool is for who runs it.
+        The code, as `bind_stored` finds it. Where nothing is imported, whether it fits its pool is for who runs it.
 
     Raises:
         InputError: If it is not there, or does not fit its pool.
     """
-    bound = bind(stored_spec(sweep), code=context.code)
+    bound = bind_stored(context, stored_spec(sweep))
     if context.imports:
         check_pool(bound)
     return bound
