@@ -44,7 +44,7 @@ NAVIGATION = {
         "docs/access",
         "docs/client",
     ],
-    "Read results": ["docs/results", "docs/statistics", "docs/report", "docs/pages"],
+    "Read results": ["docs/results", "docs/statistics", "docs/judges", "docs/report", "docs/pages"],
     "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],
     "Steer executions": ["docs/control", "docs/rollback", "docs/archive", "docs/data"],
     "See examples": ["examples/retrieval/README", "examples/langgraph/README", "examples/ci/README"],

@@ -67,6 +67,7 @@ OTHERS: Mapping[str, Any] = {
     "ref": "first",
     "a": "first",
     "b": "first",
+    "labels": "labels.csv",
 }
 
 

@@ -76,6 +76,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "matrix": Entry("results.matrix"),
         "report": Entry("results.report"),
         "score": Entry("results.matrix"),
+        "judge": Entry("results.judge", "Hold judges against labels of people."),
         "compare": Entry("results.compare"),
         "baseline": Entry("results.baselines", "Name the sweeps that later ones are compared with."),
         "regress": Entry("results.compare"),

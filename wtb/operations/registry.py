@@ -409,6 +409,11 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         long=True,
     ),
+    "judge check": Operation(
+        "results.judging:check_judge",
+        "Hold the scores of a metric against labels of people.",
+        ("SweepHandle.check_judge",),
+    ),
     "compare": Operation(
         "results.comparing:compare",
         "Show which results got worse or better between two sweeps.",

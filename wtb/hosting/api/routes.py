@@ -229,7 +229,18 @@ WITHOUT_ROUTE: Mapping[str, str] = {
     ),
     **dict.fromkeys(("submit --wait",), _WAITS),
     **dict.fromkeys(
-        ("files", "files PATH", "files --export", "files --diff", "export", "import", "backup", "restore"), _FILES
+        (
+            "files",
+            "files PATH",
+            "files --export",
+            "files --diff",
+            "export",
+            "import",
+            "backup",
+            "restore",
+            "judge check",
+        ),
+        _FILES,
     ),
     **dict.fromkeys(("gc", "audit prune"), _KEEPS),
 }

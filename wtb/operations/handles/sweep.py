@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
+from wtb.analysis.judges import JudgeCheck
+from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.config.distribution import pip_install
 from wtb.core.arguments.checking import as_path
 from wtb.core.documents.comparison import ComparisonDocument
@@ -27,6 +29,7 @@ from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
 from wtb.operations.results.baselines import BaselineSet, set_baseline
 from wtb.operations.results.comparing import compare
+from wtb.operations.results.judging import check_judge
 from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
@@ -223,6 +226,11 @@ class SweepHandle(TargetHandle):
     def score(self, evaluate: Sequence[str | Mapping[str, Any]] = (), *, file: str | Path | None = None) -> Scored:
         """Score every succeeded cell again, without running a node. Scores of the same name are replaced."""
         return score(self._context, self.id, evaluate=evaluate, file=None if file is None else as_path("file", file))
+
+    @documented_by(check_judge)
+    def check_judge(self, labels: str | Path, *, metric: str | None = None, scale: Scale = "ordinal") -> JudgeCheck:
+        """Hold the scores of a metric against labels of people."""
+        return check_judge(self._context, self.id, labels=as_path("labels", labels), metric=metric, scale=scale)
 
     @documented_by(compare)
     def compare(

@@ -1,0 +1,128 @@
+"""`wtb judge check`: the scores of a judge held against labels, all of which this test has drawn and no person gave."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import wtb
+from wtb.analysis.statistics.raters.agreement import cohens_kappa
+from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
+
+if TYPE_CHECKING:
+    from tests.support.project import Project
+
+FLOW = """
+from wtb import END, Workflow
+
+wf = Workflow("judged")
+
+
+@wf.node
+def answer(state, *, better: int = 0):
+    if state["x"] == 39:
+        raise ValueError("no answer")
+    return {"x": state["x"] + better}
+
+
+answer.variant("long", better=1)
+wf.entry(answer)
+wf.edge(answer, END)
+
+
+def helpful(case, result) -> bool:
+    return result.state["x"] % 3 != 0
+"""
+CASES = 40
+SWEEP = f"""
+sweep: nightly
+workflow: judged:wf
+cases: [{", ".join(f"{{id: c{number}, input: {{x: {number}}}}}" for number in range(CASES))}]
+vary: {{answer: all}}
+evaluate: ["judged:helpful"]
+run: {{pool: thread}}
+"""
+LABELS = [(number, float(number % 3 != 0) if number % 5 else 1.0) for number in range(0, 30, 2)]
+HEADER = "case,answer,rater,label\n"
+
+
+@pytest.fixture(scope="module")
+def judged(shared_project: Project) -> Project:
+    labels = HEADER + "".join(f"c{number},default,ana,{label}\n" for number, label in LABELS)
+    shared_project.write({"judged.py": FLOW, "sweep.yaml": SWEEP, "labels.csv": labels})
+    shared_project.inside("run", "sweep.yaml", "-q")
+    return shared_project
+
+
+def test_a_judge_is_held_against_labels_of_some_cases(judged: Project) -> None:
+    found = json.loads(
+        judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json", check=0).stdout
+    )
+    numbers = np.array([number for number, _ in LABELS])
+    people = np.array([label for _, label in LABELS])
+    judge = np.array([float(number % 3 != 0) for number in range(CASES - 1)])  # the last has failed
+    assert found["kappa"]["value"] == pytest.approx(cohens_kappa(judge[numbers], people).value)
+    assert found["bias"]["value"] == pytest.approx((judge[numbers] - people).mean())
+    assert (found["labels"], found["raters"], found["alpha"]["value"]) == (15, ["ana"], None)
+    (row,) = found["rows"]
+    known = np.full(CASES - 1, np.nan)
+    known[numbers] = people
+    expected = labelled_mean(known, judge)
+    assert row["combination"] == {"answer": "default"}
+    assert row["people"]["value"] == pytest.approx(expected.mean)
+    assert row["people"]["interval"] == pytest.approx(expected.interval)
+    assert (row["labels"], row["cases"], row["has_few_labels"]) == (15, CASES - 1, True)
+
+
+def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
+    said = judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
+    assert said.startswith("helpful against 15 labels of 1 rater")
+    assert "Agreement among raters (Krippendorff's alpha): unknown" in said
+    assert "fewer than 100 labels" in said
+
+
+def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv(judged: Project) -> None:
+    lines = [
+        json.dumps({"case": f"c{number}", "answer": "long", "rater": rater, "label": label == (rater == "ana")})
+        for number, label in LABELS
+        for rater in ("ana", "ben")
+    ]
+    judged.write({"labels.jsonl": "\n".join(lines)})
+    bench = wtb.open(judged.url or f"sqlite:///{judged.file}")
+    found = bench.sweep("nightly").check_judge(judged.folder / "labels.jsonl", metric="helpful", scale="nominal")
+    assert found.raters == ("ana", "ben")
+    assert found.alpha.value is not None
+    assert found.alpha.value < 0, "they always say the opposite"
+    assert found.rows[0].people.value is not None
+    bench.close()
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("", "no labels"),
+        (HEADER, "no labels"),
+        ("case,label\nc1,1\n", "no 'answer'; expected the variant of each node"),
+        (HEADER + "c1,default,ana,good\n", "bad.csv:2: 'label' is 'good'; expected a number"),
+        (HEADER + "c1,default,ana,nan\n", "'label' is 'nan'"),
+        (HEADER + "c99,default,ana,1\n", "the sweep has no case 'c99'"),
+        (HEADER + "c1,longer,ana,1\n", "the sweep has no row answer=longer"),
+        (HEADER + "c1,default,ana,1\nc1,default,ana,0\n", "bad.csv:3: 'ana' labels the cell a second time"),
+        ("case,answer,labels\nc1,default,1\n", "unknown column 'labels'; did you mean 'label'?"),
+        ("case,answer,repeat,label\nc1,default,-1,1\n", "'repeat' is '-1'"),
+        (HEADER + "c39,default,ana,1\n", "no label is of a cell that has a score of 'helpful'"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused_with_their_line(judged: Project, labels: str, words: str) -> None:
+    judged.write({"bad.csv": labels})
+    assert words in judged.inside("judge", "check", "nightly", "--labels", "bad.csv", check=2).said
+
+
+def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None:
+    check = ("judge", "check", "nightly", "--labels")
+    assert "cannot be read" in judged.inside(*check, "nowhere.csv", check=2).said
+    said = judged.inside(*check, "labels.csv", "--metric", "helpfull", check=2).said
+    assert "no metric 'helpfull'; did you mean 'helpful'?" in said

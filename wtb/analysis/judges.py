@@ -1,0 +1,179 @@
+"""A judge held against people: how far its scores agree with their labels, and what both together say of each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.scores import Scores, stacked
+from wtb.analysis.statistics import Floats, Interval
+from wtb.analysis.statistics.intervals import intervals
+from wtb.analysis.statistics.raters.agreement import Agreement, Scale, cohens_kappa, krippendorffs_alpha
+from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
+from wtb.core.errors import InputError
+from wtb.store.database import Database
+from wtb.store.read import aggregates, outcomes
+from wtb.store.rows import SweepRow
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a person said of a cell: its combination and case by number, and its repeat."""
+
+    combination: int
+    case: int
+    repeat: int
+    rater: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and its interval of 95%; None where it is not known."""
+
+    value: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class LabelledRow:
+    """What people would say of a row, of the labels of some of its cases and the judge's scores of all.
+
+    Attributes:
+        combination: The variant of each varied node.
+        labels: How many of its cases have a label.
+        cases: How many have a score of the judge.
+        judge: The mean of these scores, as a matrix has it.
+        people: The mean label over all cases, estimated (PPI++).
+        weight: How far the judge is believed for it, from 0 to 1.
+        has_few_labels: Whether there are too few for the interval to hold what it promises.
+    """
+
+    combination: dict[str, str]
+    labels: int
+    cases: int
+    judge: float | None
+    people: Figure
+    weight: float
+    has_few_labels: bool
+
+
+@dataclass(frozen=True)
+class JudgeCheck:
+    """A judge held against labels.
+
+    Attributes:
+        sweep: The id of the sweep.
+        metric: The judge's scores.
+        labels: How many labels are of cells that it scored.
+        unjudged: How many are of cells without a score of it.
+        raters: Who gave labels.
+        kappa: Cohen's kappa between the judge and the labels.
+        alpha: Krippendorff's alpha among the raters; no value where no cell has two labels.
+        bias: The mean of the judge's score less the label, by case.
+        rows: Of the combinations that have labels.
+    """
+
+    sweep: str
+    metric: str
+    labels: int
+    unjudged: int
+    raters: tuple[str, ...]
+    kappa: Figure
+    alpha: Figure
+    bias: Figure
+    rows: tuple[LabelledRow, ...]
+
+
+def check(database: Database, sweep: SweepRow, metric: str, labels: Sequence[Label], scale: Scale) -> JudgeCheck:
+    """Hold the scores of a metric against labels. Cells that failed, or were edited, have neither.
+
+    Raises:
+        InputError: No label is of a cell that has a score.
+    """
+    scores = stacked(aggregates.scores_by_repeat(database, sweep.id, metric), 4)
+    by_cell = {(int(row), int(case), int(repeat)): score for row, case, repeat, score in scores.tolist()}
+    judged = [one for one in labels if (one.combination, one.case, one.repeat) in by_cell]
+    if not judged:
+        raise InputError(
+            f"no label is of a cell that has a score of {metric!r}; expected labels of cells that have one"
+        )
+    judge = np.array([by_cell[one.combination, one.case, one.repeat] for one in judged])
+    people = np.array([one.value for one in judged])
+    cases = np.array([one.case for one in judged], dtype=np.int64)
+    clustered = outcomes.clusters(database, sweep.id)
+    choices = Scores(database, sweep).choices
+    return JudgeCheck(
+        sweep.id,
+        metric,
+        len(judged),
+        len(labels) - len(judged),
+        tuple(sorted({one.rater for one in labels})),
+        _agreed(cohens_kappa(judge, people, scale, cases)),
+        _agreed(_among_raters(labels, scale)),
+        _bias(judge - people, cases),
+        tuple(
+            _row(choices[number], scores[scores[:, 0] == number], labels, number, has_clusters=bool(clustered))
+            for number in sorted({one.combination for one in judged})
+        ),
+    )
+
+
+def _among_raters(labels: Sequence[Label], scale: Scale) -> Agreement:
+    cells = {
+        place: n for n, place in enumerate(dict.fromkeys((one.combination, one.case, one.repeat) for one in labels))
+    }
+    raters = {rater: n for n, rater in enumerate(sorted({one.rater for one in labels}))}
+    ratings = np.full((len(raters), len(cells)), np.nan)
+    for one in labels:
+        ratings[raters[one.rater], cells[one.combination, one.case, one.repeat]] = one.value
+    return krippendorffs_alpha(ratings, scale, np.array([case for _, case, _ in cells], dtype=np.int64))
+
+
+def _bias(differences: Floats, cases: NDArray[np.int64]) -> Figure:
+    means = np.array([differences[cases == case].mean() for case in np.unique(cases)])
+    return _figure(float(means.mean()), _ends(intervals(means[None, :])[0]))
+
+
+def _row(
+    combination: dict[str, str], scores: Floats, labels: Sequence[Label], number: int, *, has_clusters: bool
+) -> LabelledRow:
+    """One row, over its cases: repeats and raters are averaged within the case first."""
+    mine = [one for one in labels if one.combination == number]
+    cases = sorted({int(case) for case in scores[:, 1]} | {one.case for one in mine})
+    judge, people = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
+    for place, case in enumerate(cases):
+        found = scores[scores[:, 1] == case, 3]
+        said = [one.value for one in mine if one.case == case]
+        judge[place] = found.mean() if len(found) else math.nan
+        people[place] = float(np.mean(said)) if said else math.nan
+    found = labelled_mean(people, judge)
+    known = judge[np.isfinite(judge)]
+    # Cases of one cluster resemble each other: an interval that takes them for independent would be too short.
+    interval = (math.nan, math.nan) if has_clusters else found.interval
+    return LabelledRow(
+        combination,
+        found.labels,
+        len(known),
+        float(known.mean()) if len(known) else None,
+        _figure(found.mean, interval),
+        found.weight,
+        found.has_few_labels,
+    )
+
+
+def _ends(row: Floats) -> Interval:
+    return float(row[0]), float(row[1])
+
+
+def _agreed(found: Agreement) -> Figure:
+    return _figure(found.value, found.interval)
+
+
+def _figure(value: float, interval: Interval) -> Figure:
+    known = math.isfinite(value)
+    return Figure(value if known else None, interval if known and math.isfinite(interval[0]) else None)

@@ -1,0 +1,120 @@
+"""Labels of people as files: CSV or JSON lines, one label a line, which names its cell and who gave it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wtb.analysis.judges import Label
+from wtb.core.errors import InputError, describe, did_you_mean
+
+MOST_BYTES = 100_000_000
+_OWN = ("case", "repeat", "rater", "label")
+SOMEBODY = "rater"  # where a file names nobody
+
+
+def read_labels(file: Path, choices: Sequence[Mapping[str, str]], cases: Mapping[str, int]) -> list[Label]:
+    """Read labels: `case` and `label`, `repeat` (0) and `rater`, and the variant of each node by which rows differ.
+
+    Args:
+        file: `.jsonl`, or CSV with a header.
+        choices: The sweep's combinations, by number.
+        cases: The numbers of its cases.
+
+    Raises:
+        InputError: The file cannot be read, or a line names no cell, a cell twice by one rater, or gives no number.
+    """
+    nodes = [node for node in choices[0] if len({row[node] for row in choices}) > 1] if choices else []
+    labels: dict[tuple[int, int, int, str], Label] = {}
+    problems: list[str] = []
+    for line, row in _lines(file):
+        try:
+            label = _label(row, choices, cases, nodes)
+            key = (label.combination, label.case, label.repeat, label.rater)
+            if key in labels:
+                raise InputError(f"{label.rater!r} labels the cell a second time; expected one label of each")
+            labels[key] = label
+        except InputError as error:
+            problems += [f"{file}:{line}: {text}" for text in error.problems]
+    if problems:
+        raise InputError(*problems)
+    if not labels:
+        raise InputError(f"{file}: no labels; expected at least one")
+    return list(labels.values())
+
+
+def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines of a file with their numbers. Raises InputError."""
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise InputError(f"{file}: more than {MOST_BYTES:,} bytes; expected a smaller file")
+        text = file.read_text("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); expected a file of labels") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not UTF-8; expected text in UTF-8") from None
+    if file.suffix != ".jsonl":
+        yield from enumerate(csv.DictReader(text.splitlines(), restkey=""), start=2)
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            yield number, _object(file, number, line)
+
+
+def _object(file: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError(f"{file}:{number}: not JSON; expected one object a line") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{file}:{number}: {describe(found)}; expected an object such as {{'case': ..., 'label': 1}}")
+    return found
+
+
+def _label(
+    row: Mapping[str, Any], choices: Sequence[Mapping[str, str]], cases: Mapping[str, int], nodes: Sequence[str]
+) -> Label:
+    known = [*_OWN, *(choices[0] if choices else ())]
+    if unknown := [key for key in row if key not in known]:
+        raise InputError(f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    case = str(row.get("case") or "")
+    if case not in cases:
+        raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, cases)}")
+    return Label(
+        _combination(row, choices, nodes),
+        cases[case],
+        _repeat(row.get("repeat")),
+        str(row.get("rater") or SOMEBODY),
+        _value(row.get("label")),
+    )
+
+
+def _combination(row: Mapping[str, Any], choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> int:
+    if missing := [node for node in nodes if not row.get(node)]:
+        raise InputError(f"no {missing[0]!r}; expected the variant of each node by which rows differ")
+    chosen = {node: str(row[node]) for node in choices[0] if row.get(node)}
+    for number, one in enumerate(choices):
+        if chosen.items() <= one.items():
+            return number
+    raise InputError(f"the sweep has no row {', '.join(f'{node}={variant}' for node, variant in chosen.items())}")
+
+
+def _repeat(given: object) -> int:
+    text = "0" if given in (None, "") else str(given)
+    if not text.isdecimal() or len(text) > 9:
+        raise InputError(f"'repeat' is {describe(given)}; expected a whole number of at least 0")
+    return int(text)
+
+
+def _value(given: object) -> float:
+    try:
+        value = float(str(given)) if not isinstance(given, bool) else float(given)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"'label' is {describe(given)}; expected a number on the scale of the metric")
+    return value
