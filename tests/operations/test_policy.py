@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.support.bench import Bench, make_bench
 from tests.support.project import FLOW, Project
 from wtb import END, Workflow
 from wtb import Context as NodeContext
 from wtb.core.errors import AccessDenied, InputError
+from wtb.hosting.api.app import make_app
+from wtb.operations.administration.audit import list_audit
 from wtb.operations.context import Context
-from wtb.operations.control.answers import answer
+from wtb.operations.control.answers import answer, answer_all
 from wtb.operations.control.pause_cancel import cancel
 from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.inspection.columns import cell_columns
@@ -139,8 +142,11 @@ def test_who_may_answer_which_questions(place: Context, folder: Path) -> None:
     (question,) = made.rows(approvals)
     with pytest.raises(AccessDenied, match="policy answers-of-support forbids it"):
         answer(place, question["id"], "approve", bound=made.prepared.bound)
+    with pytest.raises(AccessDenied, match="policy answers-of-support forbids it"):
+        answer_all(place, "approve", [question["id"]])
     answer(replace(place, by="cleo"), question["id"], "approve", bound=made.prepared.bound)
     assert [(one["by"], one["allowed"], one["rules"]) for one in decided(made)] == [
+        ("ana", False, ["answers-of-support"]),
         ("ana", False, ["answers-of-support"]),
         ("cleo", True, ["answers.cedar #1"]),
     ]
@@ -252,3 +258,15 @@ def test_commands_check_and_explain(project: Project) -> None:
     assert allowed.stdout == "allowed: policy money.cedar #1 permits it\n"
     refused = project.inside("policy", "explain", "sumbit", check=2)
     assert "did you mean 'submit'" in refused.said
+
+
+def test_what_a_policy_forbids_is_forbidden_over_http_and_in_the_audit_log(place: Context, folder: Path) -> None:
+    (folder / "no.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"pause", resource);\n')
+    ran(place)
+    token = "a-token-of-the-tests-own"
+    client = TestClient(make_app(place, token=token, hosts=["testserver"]))
+    asked = client.post("/api/v1/sweeps/nightly/pause", json={}, headers={"Authorization": f"Bearer {token}"})
+    assert (asked.status_code, asked.json()["error"]) == (403, "AccessDenied")
+    (noted,) = list_audit(place, command="pause")
+    assert (noted["outcome"], noted["via"]) == ("failed", "POST /api/v1/sweeps/{ref}/pause")
+    assert "policy no.cedar" in str(noted["error"])

@@ -146,6 +146,18 @@ def noting(context: Context, event: str, **arguments: str | None) -> Iterator[No
         yield
 
 
+def note_refusal(context: Context, event: str, error: WTBError) -> None:
+    """Note that somebody was refused before an operation began; what an operation under way does is noted with that.
+
+    Args:
+        context: Who asked, and where.
+        event: What for: the name of an operation, or `sign-in`.
+        error: Why not.
+    """
+    if _current.get() is None:
+        _Call(context, event, {}).end(error)
+
+
 @cache
 def _names() -> Mapping[str, str]:
     """The first name in the registry of each function."""

@@ -117,6 +117,11 @@ def test_the_code_that_is_printed_signs_the_operator_in_once(server: Server, vis
     assert visitor.ask("GET", "/sign-in")[1]["name"] is None
     assert visitor.ask("GET", "/tokens")[0] == 200
     assert Visitor(server).ask("POST", "/sign-in", {"code": code})[0] == 401
+    audit = server.project.inside("audit", "list", "--by", "unknown", "--format", "json", check=0).json["audit"]
+    assert {(one["operation"], one["outcome"], one["via"]) for one in audit} >= {
+        ("sign-in", "failed", f"POST {PREFIX}/sign-in")
+    }
+    assert code[:-1] not in str(audit)
 
 
 def test_who_is_signed_in_by_a_token_may_do_what_it_says_and_the_cookie_is_kept_by_its_digest(

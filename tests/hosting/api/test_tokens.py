@@ -174,6 +174,18 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
                 assert f"may {scope}; this takes the scope {route.needs}" in answer["detail"]
     status, _ = ask(server, "GET", "/sweeps/first/events", headers[Permission.steer])
     assert status == 403
+    audit = server.project.inside("audit", "list", "--by", "only-read", "--format", "json", check=0).json["audit"]
+    refused = {one["operation"]: (one["outcome"], one["token"], one["error"]) for one in audit}
+    assert refused.keys() == {route.name for route in ROUTES if route.needs is not Permission.read}
+    assert refused["pause"][:2] == ("failed", "only-read")
+    assert "this takes the scope steer" in refused["pause"][2]
+
+
+def test_a_token_of_no_use_is_in_the_audit_log(server: Server) -> None:
+    assert ask(server, "GET", "/sweeps", {"Authorization": "Bearer wtb_made-up"})[0] == 401
+    audit = server.project.inside("audit", "list", "--by", "unknown", "--format", "json", check=0).json["audit"]
+    assert (audit[0]["operation"], audit[0]["outcome"], audit[0]["address"]) == ("sign-in", "failed", "127.0.0.1")
+    assert "made-up" not in str(audit)
 
 
 def test_events_name_the_token_by_which_something_was_done(server: Server) -> None:

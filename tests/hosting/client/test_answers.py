@@ -27,6 +27,10 @@ TREE = sorted(
 )
 
 
+def test_what_a_policy_forbids_is_forbidden() -> None:
+    assert problem_of(AccessDenied("ana may not answer")).status_code == 403
+
+
 @pytest.mark.parametrize("kind", TREE)
 def test_an_error_is_raised_again_with_its_class_and_its_words(kind: type[WTBError]) -> None:
     texts = ["one thing is wrong", "and another"] if issubclass(kind, InputError) else ["one thing is wrong"]

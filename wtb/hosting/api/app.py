@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError, ValidationException, WebS
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
-from wtb.core.errors import WTBError
+from wtb.core.errors import AccessDenied, WTBError
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
@@ -27,6 +27,7 @@ from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import page_routes
+from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Origin
 from wtb.operations.registry import arguments_of
 
@@ -94,7 +95,7 @@ def make_app(
             tags=[route.path.split("/")[1]],
             operation_id=_id_of(route),
             response_model=None,
-            dependencies=[_permission(route)],
+            dependencies=[_permission(route, context)],
         )
     app.include_router(sign_in.router(identities, doors))
     if doors.provider is not None:
@@ -114,13 +115,20 @@ def _id_of(route: Route) -> str:
     return f"{route.method} {route.path}".lower().translate(str.maketrans("/ -", "___", "{}"))
 
 
-def _permission(route: Route) -> Any:
+def _via(route: Route) -> str:
+    """Return what the audit log calls a route."""
+    return f"{route.method} {PREFIX}{route.path}"
+
+
+def _permission(route: Route, context: Context) -> Any:
     """Return what refuses those who may not ask this, before what they sent is looked at."""
 
     def check(request: Request) -> None:
         identity: Identity = request.state.identity
         refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
         if refusal is not None:
+            origin = Origin(_via(route), address_of(request.scope), identity.token)
+            note_refusal(context.noting_for(identity.name, origin), route.name, AccessDenied(refusal))
             raise HTTPException(HTTPStatus.FORBIDDEN, refusal)
 
     return Depends(check)
@@ -129,12 +137,16 @@ def _permission(route: Route) -> Any:
 def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.function
-    via = f"{route.method} {PREFIX}{route.path}"
 
     def answer(request: Request, **arguments: Any) -> Response:
         identity: Identity = request.state.identity
-        origin = Origin(via, address_of(request.scope), identity.token)
-        found = route.present(function(context.acting_as(identity, route.needs, origin), **arguments))
+        origin = Origin(_via(route), address_of(request.scope), identity.token)
+        acting = context.acting_as(identity, route.needs, origin)
+        try:
+            found = route.present(function(acting, **arguments))
+        except AccessDenied as error:  # by a policy
+            note_refusal(acting, route.name, error)
+            raise
         if isinstance(found, Lines):
             return StreamingResponse(found.pieces, media_type=found.media_type)
         if route.location is None:

@@ -90,17 +90,19 @@ class Guard:
         except WTBError as error:
             return problem_of(error)
         if identity is None:
-            return self._refused(scope, has_tried="authorization" in headers or cookie is not None)
+            return await self._refused(scope, has_tried="authorization" in headers or cookie is not None)
         scope.setdefault("state", {})["identity"] = identity
         who = identity.name or identity.digest
         if who is None:  # the operator has the database itself
             return None
         return too_often(self._doors.requests.take(who), f"{identity.name or 'the operator'} asks")
 
-    def _refused(self, scope: Scope, *, has_tried: bool) -> Problem:
+    async def _refused(self, scope: Scope, *, has_tried: bool) -> Problem:
         """Return what somebody is told who is nobody; who fails too often learns no more than that."""
-        if has_tried and (often := failed_too_often(self._doors.failures, scope)):
-            return often
+        if has_tried:
+            if often := failed_too_often(self._doors.failures, scope):
+                return often
+            await self._identities.note_failure(f"{scope.get('method', 'GET')} {PREFIX}", address_of(scope))
         detail = "the token is missing or of no use; expected the header `Authorization: Bearer TOKEN`"
         return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
 

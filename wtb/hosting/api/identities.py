@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from starlette.types import Scope
 
+from wtb.core.errors import AccessDenied
 from wtb.hosting.access.settings import Person
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.administration.access import identity_of_user, narrowed
 from wtb.operations.administration.tokens import digest_of
-from wtb.operations.auditing import noting
+from wtb.operations.auditing import note_refusal, noting
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission
@@ -112,6 +113,16 @@ class Identities:
         new = NewSignIn("provider", digest_of(cookie), person.subject, address, person.name, scopes)
         await run_quickly(_add, self._context.noting_for(person.name, Origin(via, address)), new)
         return cookie
+
+    async def note_failure(self, via: str, address: str | None) -> None:
+        """Note that somebody showed a code, a token or a cookie that is of no use.
+
+        Args:
+            via: How.
+            address: From where.
+        """
+        context = self._context.noting_for("unknown", Origin(via, address))
+        await run_quickly(note_refusal, context, "sign-in", AccessDenied("what was shown is of no use"))
 
     async def sign_out(self, cookie: str, via: str, address: str | None) -> None:
         """Let a cookie be of no more use.

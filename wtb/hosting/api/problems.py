@@ -11,10 +11,11 @@ from typing import NotRequired, TypedDict
 
 from starlette.responses import JSONResponse
 
-from wtb.core.errors import BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
+from wtb.core.errors import AccessDenied, BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
 
 _STATUSES: Sequence[tuple[type[WTBError], HTTPStatus]] = (
     (NotFound, HTTPStatus.NOT_FOUND),
+    (AccessDenied, HTTPStatus.FORBIDDEN),
     (InputError, HTTPStatus.BAD_REQUEST),
     (ConflictError, HTTPStatus.CONFLICT),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),

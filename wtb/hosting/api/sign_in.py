@@ -77,7 +77,8 @@ def router(identities: Identities, doors: Doors) -> APIRouter:
         identity = await _shown(identities, doors.code, code, token)
         if identity is None:
             detail = f"the {'code' if token is None else 'token'} is of no use: it is wrong, or of no more use"
-            return failed_too_often(doors.failures, request.scope) or Problem(HTTPStatus.UNAUTHORIZED, detail)
+            often = failed_too_often(doors.failures, request.scope)
+            return often or await _failed(identities, _via(request), address, detail)
         cookie = await identities.sign_in(identity, _via(request), address)
         response = _signed_in(identity, cookie, doors.provider)
         response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
@@ -136,6 +137,12 @@ def provider_router(identities: Identities, provider: Provider) -> APIRouter:
         return response
 
     return routes
+
+
+async def _failed(identities: Identities, via: str, address: str | None, detail: str) -> Problem:
+    """Return what somebody is told who could not show who they are; the audit log has it."""
+    await identities.note_failure(via, address)
+    return Problem(HTTPStatus.UNAUTHORIZED, detail)
 
 
 async def _shown(identities: Identities, known: OneTimeCode, code: str | None, token: str | None) -> Identity | None:

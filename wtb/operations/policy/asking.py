@@ -104,8 +104,8 @@ def _answers(
     if name == "answer":
         asked, action = _asked(database, str(given["ref"])), given.get("action") or "approve"
     else:
-        asked = [(row.sweep_id, row.node) for row in given["preview"].rows]
-        action = given["preview"].action
+        asked = [one for ref in given["questions"] for one in _asked(database, str(ref))]
+        action = given["action"]
     for sweep_id, node in dict.fromkeys(asked):
         sweep = find_sweep(database, sweep_id)
         facts = {**_facts(database, sweep), "answer": str(action), **({} if node is None else {"node": node})}
