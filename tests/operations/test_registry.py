@@ -163,6 +163,7 @@ DIFFERENCES = {
     ("workflow show", "name"): "is `workflow`",
     ("run", "strict"): "an exit code",
     ("compare", "strict"): "an exit code",
+    ("compare", "ref"): "is `before`, with --row",
     ("run", "concurrency"): "of what is prepared; elsewhere it is not this command's: a pilot, workers, a comparison",
     ("log", "cases"): "tables show them, documents do not",
     ("log", "summary"): "asks for another operation",

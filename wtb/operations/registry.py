@@ -419,6 +419,11 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show which results got worse or better between two sweeps.",
         ("Bench.compare", "SweepHandle.compare"),
     ),
+    "compare --row": Operation(
+        "results.comparing:compare_rows",
+        "Show which of two rows of a sweep wins in which cases, and by how much.",
+        ("SweepHandle.compare_rows",),
+    ),
     "baseline set": Operation(
         "results.baselines:set_baseline",
         "Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.",

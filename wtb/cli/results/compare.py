@@ -16,7 +16,7 @@ from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.display.report import junit as report
-from wtb.display.text import comparisons
+from wtb.display.text import comparisons, row_comparison
 from wtb.operations.results import comparing
 
 if TYPE_CHECKING:
@@ -49,7 +49,20 @@ def compare(
     before: Annotated[
         str, typer.Argument(metavar="BEFORE", help="A baseline, or a sweep: id, beginning of it, or name.")
     ],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, of the same or another workflow.")],
+    after: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="AFTER", help="Another one, of the same or another workflow. Not with --row.", show_default=False
+        ),
+    ] = None,
+    row: Annotated[
+        int | None, typer.Option("--row", metavar="N", help="Within one sweep: a row, by its number in the matrix.")
+    ] = None,
+    other: Annotated[int, typer.Option("--other", metavar="N", help="With --row: the row it is compared with.")] = 0,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="With --row: by which metric \\[default: the one that decides].")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="With --row: at most this many cases.")] = 20,
     margin: Margin = None,
     strict: Strict = False,
     looked_into: Cells = 20,
@@ -64,8 +77,22 @@ def compare(
 
     See also: `wtb diff` compares two executions; `wtb regress` runs a sweep and compares it.
 
-    Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02
+    With --row two rows of one sweep are compared over all cases: which wins where, by how much, and whether that may
+    be chance.
+
+    Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02  |  wtb compare nightly
+    --row 3 --other 0
     """
+    if row is not None:
+        if after is not None:
+            raise InputError("--row compares two rows of one sweep; expected no other sweep")
+        if format not in (ComparisonFormat.table, ComparisonFormat.json):
+            raise InputError(f"--format {format.value} is for two sweeps; two rows have table or json")
+        pair = open_backend(db).call(comparing.compare_rows, before, row, other, metric=metric, limit=limit)
+        put(as_json(pair) if format is ComparisonFormat.json else row_comparison.two_rows(pair, width()), output)
+        return
+    if after is None:
+        raise InputError("what to compare with is missing: another sweep, or --row for two rows of this one")
     found = open_backend(db).call(comparing.compare, before, after, margin=read_margin(margin), looked_into=looked_into)
     if format is ComparisonFormat.table:
         put(comparisons.comparison(found, width(), in_color(output), looked_into), output)

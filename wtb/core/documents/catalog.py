@@ -87,6 +87,7 @@ DOCUMENTS: dict[str, Document] = {
     "costs": Document(costs.CostsDocument, ("costs",)),
     "evidence": Document(report.EvidenceDocument, ("report",)),
     "comparison": Document(comparison.ComparisonDocument, ("compare",), version=2),
+    "row-comparison": Document(comparison.RowComparisonDocument, ("compare --row",)),
     "baselines": Document(comparison.BaselinesDocument, ("baseline list",)),
     "baseline": Document(comparison.BaselineMatrixDocument, ("baseline show",)),
     "regression": Document(comparison.RegressionDocument, ("regress",), version=2),

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Combination, Interval, SweepHeading, SweepStatus
+from wtb.core.documents.common import Better, Combination, Interval, SweepHeading, SweepStatus
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, Verdict
 
 
@@ -221,6 +221,55 @@ class RegressionDocument(ComparisonDocument):
 
     baseline: str | None
     gates: list[GateDocument]
+
+
+class PairedRow(TypedDict):
+    """One of two rows that are compared; `mean` is over the cases that both have."""
+
+    combination: int
+    choices: dict[str, str]
+    mean: float | None
+    exploratory: bool
+
+
+class CasePair(TypedDict):
+    """A case under two rows; `gain` is positive where the first one is better, whichever way the metric goes."""
+
+    case: str
+    row: float
+    other: float
+    gain: float
+    executions: list[str | None]
+
+
+class PairedTest(TypedDict):
+    """A paired test of a difference, in the metric's unit; null where it is not defined, and while a sweep runs."""
+
+    ci: list[float] | None
+    p: float | None
+    effect: float | None
+    detectable: float | None
+
+
+class RowComparisonDocument(PairedTest):
+    """Two rows of a sweep over all cases: `delta` is row less other; the cases that tell most are first."""
+
+    version: Literal[1]
+    sweep: SweepHeading
+    metric: str
+    better: Better
+    compare: Literal["mean", "median"]
+    row: PairedRow
+    other: PairedRow
+    n_pairs: int
+    unpaired: int
+    wins: int
+    losses: int
+    ties: int
+    delta: float | None
+    because: str | None
+    cases: list[CasePair]
+    more: int
 
 
 class BaselineSweep(TypedDict):

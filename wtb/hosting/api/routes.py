@@ -147,6 +147,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/event-counts", "log --summary", _under("events")),
     Route("GET", "/sweeps/{ref}/matrix", "matrix"),
     Route("GET", "/sweeps/{ref}/report", "report"),
+    Route("GET", "/sweeps/{ref}/compare", "compare --row"),
     Route("GET", "/sweeps/{before}/compare/{after}", "compare", left_out=frozenset({"margin"})),
     Route("GET", "/executions/{ref}/history", "history"),
     Route("GET", "/executions/{a}/diff/{b}", "diff"),

@@ -39,7 +39,7 @@ from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.results.baselines import list_baselines, remove_baseline, set_baseline, show_baseline
-from wtb.operations.results.comparing import compare
+from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.costs import costs
 from wtb.operations.results.matrix import matrix, report
 from wtb.operations.results.series import series
@@ -76,6 +76,7 @@ class Operations:
     matrix = method(matrix)
     report = method(report)
     compare = method(compare)
+    compare_rows = method(compare_rows)
     series = method(series)
     costs = method(costs)
     baselines = method(list_baselines)
@@ -155,6 +156,7 @@ class AsyncOperations:
     matrix = async_method(matrix)
     report = async_method(report)
     compare = async_method(compare)
+    compare_rows = async_method(compare_rows)
     series = async_method(series)
     costs = async_method(costs)
     baselines = async_method(list_baselines)

@@ -147,6 +147,13 @@ class DeletedSession:
 def preview_delete_session(context: Context, name: str) -> DeletedSession:
     """Return what `delete_session` would remove, for who has to confirm it.
 
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        How many sweeps and cells it has, and how much of the disk.
+
     Raises:
         InputError: If there is no such session.
         ConflictError: For the default session.

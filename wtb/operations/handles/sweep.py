@@ -12,7 +12,7 @@ from wtb.analysis.judges import JudgeCheck
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.config.distribution import pip_install
 from wtb.core.arguments.checking import as_path
-from wtb.core.documents.comparison import ComparisonDocument
+from wtb.core.documents.comparison import ComparisonDocument, RowComparisonDocument
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument
@@ -28,7 +28,7 @@ from wtb.operations.handles.target import TargetHandle
 from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
 from wtb.operations.results.baselines import BaselineSet, set_baseline
-from wtb.operations.results.comparing import compare
+from wtb.operations.results.comparing import TELLING, compare, compare_rows
 from wtb.operations.results.judging import check_judge
 from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.scoring import Scored, score
@@ -252,6 +252,13 @@ class SweepHandle(TargetHandle):
             margin=margin,
             looked_into=looked_into,
         )
+
+    @documented_by(compare_rows)
+    def compare_rows(
+        self, row: int, other: int, *, metric: str | None = None, limit: int = TELLING
+    ) -> RowComparisonDocument:
+        """Compare two rows over all cases: which wins where, by how much, and whether that may be chance."""
+        return compare_rows(self._context, self.id, row, other, metric=metric, limit=limit)
 
     @documented_by(set_baseline)
     def set_baseline(

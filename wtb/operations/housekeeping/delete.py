@@ -40,7 +40,19 @@ class Deleted:
 
 @checked
 def preview_delete(context: Context, ref: str) -> Deleted:
-    """Return what `delete` would remove, for who has to confirm it. Raises as `delete` does."""
+    """Return what `delete` would remove, for who has to confirm it.
+
+    Args:
+        context: Where it is.
+        ref: Its id, the beginning of it, or its name.
+
+    Returns:
+        The sweep, and how many of each kind belong to it.
+
+    Raises:
+        InputError: If there is no such sweep.
+        ConflictError: If a process may be running it.
+    """
     target = SweepTarget(queries.find_sweep(context.database, ref))
     for owner in leases.owners(context.database, target.id):
         if process_identity.may_live(owner, expired=owner.expired):

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_sweeps
+from wtb.analysis.comparison.row_pairs import compare_two_rows
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.analysis.gates import judged
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import AtLeastZero, FromZero
-from wtb.core.documents.comparison import ComparisonDocument, RegressionDocument
+from wtb.core.arguments.kinds import AtLeastZero, Count, FromZero
+from wtb.core.documents.comparison import ComparisonDocument, RegressionDocument, RowComparisonDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.operations.auditing import audited
@@ -21,6 +22,8 @@ from wtb.planning.prepare import Only, Prepared
 from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows import SweepRow
+
+TELLING = 20  # cases of two rows that are returned
 
 
 @checked
@@ -53,6 +56,39 @@ def compare(
     )
     check_margin(database, first, second, margin or {})
     return compare_sweeps(database, first, second, margin, looked_into=looked_into)
+
+
+@checked
+def compare_rows(
+    context: Context,
+    ref: str,
+    row: FromZero,
+    other: FromZero,
+    *,
+    metric: str | None = None,
+    limit: Count = TELLING,
+) -> RowComparisonDocument:
+    """Compare two rows of a sweep over all cases: which wins where, by how much, and whether that may be chance.
+
+    The test is of these two alone: whoever looks at many pairs finds small p by chance. While the sweep runs there is
+    none.
+
+    Args:
+        context: Where it is.
+        ref: A sweep: its id, the beginning of it, or its name.
+        row: The number of a combination, as the matrix has it.
+        other: That of the other one.
+        metric: By which metric; None for the one that decides.
+        limit: How many cases to return, those that differ most first.
+
+    Returns:
+        Wins, losses and ties of the first one, the difference with its paired test, and cases.
+
+    Raises:
+        InputError: If there is no such sweep, row or metric.
+    """
+    sweep = find_sweep(context.database, ref)
+    return compare_two_rows(context.database, sweep, row, other, metric, limit=limit)
 
 
 def is_well(verdict: str, *, strict: bool = False) -> bool:

@@ -118,6 +118,13 @@ class ScheduleCheck:
 def check_schedule(context: Context, name: str) -> ScheduleCheck:
     """Check whether the last fire of a schedule ended well, and whether the next ones are on their way.
 
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        What is wrong, if anything is.
+
     Raises:
         InputError: If there is no such schedule.
     """

@@ -188,6 +188,10 @@ def resume_schedule(context: Context, name: str) -> ScheduleStatus:
 def remove_schedule(context: Context, name: str) -> int:
     """Remove a schedule with its history; the sweeps of its fires stay.
 
+    Args:
+        context: Where it is.
+        name: Its name.
+
     Returns:
         How many fires it had.
 

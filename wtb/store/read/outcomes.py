@@ -56,6 +56,19 @@ def tags(database: Database, sweep_id: str) -> dict[int, list[str]]:
     return {int(number): found for number, found in database.tuples(query) if found}
 
 
+def executions_of(
+    database: Database, sweep_id: str, combinations: Sequence[int], case_numbers: Sequence[int]
+) -> dict[tuple[int, int], str]:
+    """(combination, case number) -> the execution of its first cell."""
+    query = (
+        sa.select(cells.c.combination, cells.c.case_number, sa.func.min(cells.c.execution_id))
+        .where(cells.c.sweep_id == sweep_id, cells.c.combination.in_(combinations))
+        .where(cells.c.case_number.in_(case_numbers))
+        .group_by(cells.c.combination, cells.c.case_number)
+    )
+    return {(int(row), int(case)): str(execution) for row, case, execution in database.tuples(query)}
+
+
 def outcomes(database: Database, sweep_id: str) -> Rows:
     """(combination, case number, repeats that succeeded, that failed, execution of one: of a failed one if any)."""
     has_failed = cells.c.status.in_(FAILED)

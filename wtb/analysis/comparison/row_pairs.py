@@ -1,0 +1,146 @@
+"""Two rows of one sweep, case beside case: which wins where, by how much, and whether that may be chance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis import interim
+from wtb.analysis.scores import Scores
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
+from wtb.core.errors import InputError, did_you_mean
+from wtb.core.serialization.plain_json import iso
+from wtb.store.database import Database
+from wtb.store.read import outcomes, queries
+from wtb.store.rows import SweepRow
+
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import CasePair, PairedRow, PairedTest, RowComparisonDocument
+
+VERSION: Final = 1
+
+
+class _Paired(NamedTuple):
+    """The numbers of cases that both rows have, their scores (2 x cases), and by how much the first row is better."""
+
+    cases: NDArray[np.int64]
+    scores: Floats
+    gains: Floats
+
+
+def compare_two_rows(
+    database: Database, sweep: SweepRow, row: int, other: int, metric: str | None, *, limit: int
+) -> RowComparisonDocument:
+    """Compare two rows over the cases that both have a score of.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row, as `find_sweep` gives it.
+        row: The number of one combination.
+        other: That of the other one.
+        metric: By which; None for the one that decides.
+        limit: How many cases are returned, those that differ most first.
+
+    Raises:
+        InputError: If there is no such row or metric.
+    """
+    scores = Scores(database, sweep)
+    metric = _metric(scores, metric)
+    _check_rows(scores, row, other)
+    measure, table = scores.measures[metric], scores.table(metric)
+    pair = table.part([row, other])
+    differences = subtract(pair.scores[:1], pair.scores[1:])
+    both = np.isfinite(differences[0])
+    why = interim.because(database, sweep)
+    tested = None
+    if why is None:
+        rates = bool(np.isin(pair.scores[:, both], (0, 1)).all()) and measure.compare == "mean"
+        (tested,) = paired_tests(differences, seed=scores.seed, rates=rates, compare=measure.compare, units=pair.units)
+    gains = differences[0, both] * (1.0 if measure.better == "higher" else -1.0)
+    middle = np.median if measure.compare == "median" else np.mean
+    return {
+        "version": VERSION,
+        "sweep": {
+            "id": sweep.id,
+            "name": sweep.name,
+            "status": sweep.status,
+            "started_at": iso(sweep.started_at),
+            "finished_at": iso(sweep.finished_at),
+        },
+        "metric": metric,
+        "better": measure.better,
+        "compare": measure.compare,
+        "row": _side(scores, row, pair.scores[0, both]),
+        "other": _side(scores, other, pair.scores[1, both]),
+        "n_pairs": int(both.sum()),
+        "unpaired": int((np.isfinite(pair.scores).any(axis=0) & ~both).sum()),
+        "wins": int((gains > 0).sum()),
+        "losses": int((gains < 0).sum()),
+        "ties": int((gains == 0).sum()),
+        "delta": float(middle(differences[0, both])) if both.any() else None,
+        **_figures(tested),
+        "because": None if why is None else f"{why}; the test is made at the end",
+        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], pair.scores[:, both], gains), limit),
+        "more": max(0, int(both.sum()) - limit),
+    }
+
+
+def _metric(scores: Scores, metric: str | None) -> str:
+    found = scores.primary if metric is None else metric
+    if found is None:
+        raise InputError("nothing is scored yet, so no rows can be compared", argument="metric")
+    if found not in scores.measures:
+        known = did_you_mean(found, scores.measures) or f"; scored are {', '.join(scores.measures) or 'no metrics'}"
+        raise InputError(f"the sweep is not scored by {found!r}{known}", argument="metric")
+    return found
+
+
+def _check_rows(scores: Scores, row: int, other: int) -> None:
+    count = len(scores.choices)
+    for name, number in (("row", row), ("other", other)):
+        if number >= count:
+            raise InputError(f"{name} {number}: the sweep has the rows 0 to {count - 1}", argument=name)
+    if row == other:
+        raise InputError(f"row {row} cannot be compared with itself; expected two rows", argument="other")
+
+
+def _side(scores: Scores, number: int, found: Floats) -> PairedRow:
+    return {
+        "combination": number,
+        "choices": dict(scores.choices[number]),
+        "mean": float(found.mean()) if found.size else None,
+        "exploratory": number >= scores.planned,
+    }
+
+
+def _figures(tested: Tested | None) -> PairedTest:
+    """What the paired test found; nothing while the sweep runs."""
+    if tested is None:
+        return {"ci": None, "p": None, "effect": None, "detectable": None}
+    return {
+        "ci": None if tested.ci is None else list(tested.ci),
+        "p": tested.p,
+        "effect": tested.effect,
+        "detectable": tested.detectable,
+    }
+
+
+def _cases(database: Database, sweep: SweepRow, rows: tuple[int, int], pairs: _Paired, limit: int) -> list[CasePair]:
+    """Return the cases that tell most: by how far apart the two are, then in their order."""
+    telling = np.argsort(-np.abs(pairs.gains), kind="stable")[:limit]
+    numbers = [int(number) for number in pairs.cases[telling]]
+    named = queries.case_rows(database, sweep.id, numbers)
+    executions = outcomes.executions_of(database, sweep.id, rows, numbers)
+    return [
+        {
+            "case": named[number].id,
+            "row": float(pairs.scores[0, place]),
+            "other": float(pairs.scores[1, place]),
+            "gain": float(pairs.gains[place]),
+            "executions": [executions.get((row, number)) for row in rows],
+        }
+        for number, place in zip(numbers, telling, strict=True)
+    ]
