@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import jsonschema_rs
 import pytest
 from jsonschema.exceptions import best_match
 
@@ -20,10 +21,28 @@ LINES = ("watch", "log")  # commands that print a document a line
 
 
 @functools.cache
+def closed_schema(name: str) -> dict[str, Any]:
+    """The schema of a document of a name, with no room for keys that it does not name."""
+    found: dict[str, Any] = closed(json.loads((SCHEMAS / f"{name}.json").read_text("utf-8")))
+    return found
+
+
+@functools.cache
 def validator(name: str) -> jsonschema.Draft202012Validator:
-    """What validates a document of a name, or an event of a kind."""
-    schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
-    return jsonschema.Draft202012Validator(closed(schema))
+    """What says why a document of a name does not fit."""
+    return jsonschema.Draft202012Validator(closed_schema(name))
+
+
+@functools.cache
+def quick_validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    """What says whether it fits, a hundred times as fast: events may be of seventy kinds."""
+    return jsonschema_rs.Draft202012Validator(closed_schema(name))
+
+
+def check(name: str, document: Any) -> None:
+    """Hold a document, or an event, against its schema. Raises ValidationError."""
+    if not quick_validator(name).is_valid(document):
+        validator(name).validate(document)
 
 
 def closed(schema: Any) -> Any:
@@ -68,11 +87,11 @@ def _names(args: Sequence[str]) -> list[str]:
 
 
 def _check(names: Sequence[str], document: Any, args: Sequence[str]) -> None:
+    if any(quick_validator(name).is_valid(document) for name in names):
+        return
     problems = []
     for name in names:
         errors = list(validator(name).iter_errors(document))
-        if not errors:
-            return
         worst = best_match(errors)
         where = "/".join(map(str, worst.absolute_path))
         problems.append((len(errors), f"{name}: {where}: {worst.message}"))

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 
-from tests.support.documents import validator
+from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project, Running
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.api.guard import Guard, Limits
@@ -133,7 +133,7 @@ def test_a_path_gives_the_document_of_its_command(served: Served, path: str, com
     shown = served.project.inside(*args, "--format", "json").json
     answer = served.get(path.format(**names))
     assert (answer.status, answer.type) == (200, "application/json")
-    validator(document).validate(answer.json)
+    check(document, answer.json)
     assert answer.json == shown
 
 

@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 
 from tests.hosting.api.serving import HEADERS, Server, messages_of
 from tests.support.bench import Bench
-from tests.support.documents import validator
+from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
@@ -416,7 +416,7 @@ def test_both_doors_carry_the_same_messages(server: Server) -> None:
                 break
         assert [event for message in sent for event in message["events"]] == log
         for event in log:
-            validator(f"event-{event['kind']}").validate(event)
+            check(f"event-{event['kind']}", event)
         url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
         with connect(url, additional_headers=HEADERS) as socket:
             over_socket: list[Any] = []

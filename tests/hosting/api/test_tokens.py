@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.hosting.api.serving import Server, messages_of
-from tests.support.documents import validator
+from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
 from wtb.core.errors import ConflictError, InputError
 from wtb.hosting.api.identities import Identities
@@ -146,7 +146,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def token_of(server: Server, name: str, *options: str) -> dict[str, str]:
     """Make a token by the command, and return the header that sends it."""
     made = server.project.inside("token", "create", name, *options, "--format", "json", check=0).json
-    validator("token").validate(made)
+    check("token", made)
     return {"Authorization": f"Bearer {made['token']}"}
 
 
@@ -227,7 +227,7 @@ def test_a_token_that_expires_is_of_no_more_use(server: Server) -> None:
 def test_tokens_are_listed_without_themselves(server: Server) -> None:
     header = token_of(server, "listed")
     listed = server.project.inside("token", "list", "--format", "json", check=0).json
-    validator("tokens").validate(listed)
+    check("tokens", listed)
     assert "wtb_" not in json.dumps(listed)
     assert listed["tokens"][0]["name"] == "listed"
     over_http = ask(server, "GET", "/tokens", header)[1]["tokens"]
