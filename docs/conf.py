@@ -33,6 +33,7 @@ NAVIGATION = {
     "Write workflows": ["docs/authoring", "docs/langgraph", "docs/models", "docs/long-runs", "docs/people"],
     "Run sweeps": [
         "docs/sweep-file",
+        "docs/evaluators",
         "docs/isolation",
         "docs/costs",
         "docs/workers",

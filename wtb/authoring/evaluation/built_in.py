@@ -10,7 +10,15 @@ from typing import Any
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import expected_of, field_of
-from wtb.authoring.evaluation.library import combining, rankings, records, texts
+from wtb.authoring.evaluation.library import (
+    combining,
+    quantities,
+    rankings,
+    records,
+    safety,
+    texts,
+    trajectories,
+)
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
 
@@ -74,8 +82,17 @@ def node_runs(case: ScoredCase, result: CellResult) -> float:
 
 MEASURED = (latency, cost, tokens, node_runs)  # of what a cell takes, not of what it comes to
 _TEXTS = (exact_match, contains, texts.contains_any, regex, texts.edit_similarity, texts.rouge, texts.bleu, texts.chrf)
-_RECORDS = (numeric_close, json_schema, records.json_equal, records.sql_equal)
+_RECORDS = (numeric_close, quantities.quantity_close, json_schema, records.json_equal, records.sql_equal)
 _RANKINGS = (rankings.ndcg, rankings.average_precision, rankings.reciprocal_rank, rankings.recall, rankings.precision)
+_TRAJECTORIES = (
+    trajectories.tools_called,
+    trajectories.tools_avoided,
+    trajectories.tool_arguments,
+    trajectories.tool_calls,
+    trajectories.repeated_tool_calls,
+    trajectories.nodes_visited,
+)
+_SAFETY = (safety.no_secrets, safety.no_personal_data)
 COMBINING: Mapping[str, Callable[..., Any]] = {
     "not": combining.not_,
     "all_of": combining.all_of,
@@ -83,6 +100,6 @@ COMBINING: Mapping[str, Callable[..., Any]] = {
     "weighted_mean": combining.weighted_mean,
 }
 BUILT_IN: Mapping[str, Callable[..., Any]] = {
-    **{fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *MEASURED)},
+    **{fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *_TRAJECTORIES, *_SAFETY, *MEASURED)},
     **COMBINING,
 }

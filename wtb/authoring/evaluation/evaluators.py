@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.evaluation import regex_search
-from wtb.authoring.evaluation.thresholds import Threshold
 from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
@@ -26,6 +25,7 @@ from wtb.core.scoring.scales import (
     Scale,
     placed,
 )
+from wtb.core.scoring.threshold import Threshold
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import storable
 from wtb.core.stop import Stopped

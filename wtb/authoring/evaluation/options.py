@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation import regex_search
+from wtb.authoring.evaluation.library.safety import KINDS
 from wtb.core.errors import InputError, did_you_mean
 
 
@@ -15,13 +16,15 @@ from wtb.core.errors import InputError, did_you_mean
 class Option:
     """What an option of a built-in evaluator may be.
 
-    kind: its types. expected: that in words. least: of a number. choices: all that it may be; none if that is open.
+    kind: its types. expected: that in words. least: of a number. choices: all that it may be, or that its items may
+    be; none if that is open. of_names: it is a list of texts, and not an empty one.
     """
 
     kind: type | tuple[type, ...]
     expected: str
     least: float | None = None
     choices: tuple[str, ...] = ()
+    of_names: bool = False
 
     def fits(self, value: object) -> bool:
         """Return whether the option may have a value."""
@@ -29,13 +32,23 @@ class Option:
             return False
         if not isinstance(value, self.kind):
             return False
-        if isinstance(value, int | float) and self.least is not None and not value >= self.least:
-            return False
+        if isinstance(value, int | float):
+            return self.least is None or value >= self.least
+        if self.of_names:
+            return self._has_names(value)
         return not self.choices or value in self.choices
+
+    def _has_names(self, names: Any) -> bool:
+        every = all(isinstance(one, str) and (not self.choices or one in self.choices) for one in names)
+        return bool(names) and every
 
 
 def _one_of(*choices: str) -> Option:
     return Option(str, f"one of {', '.join(choices)}", choices=choices)
+
+
+def _names(expected: str, *choices: str) -> Option:
+    return Option((list, tuple), f"a list of {expected}", choices=choices, of_names=True)
 
 
 _YES_OR_NO = Option(bool, "true or false")
@@ -52,6 +65,10 @@ _OPTIONS: Mapping[str, Option] = {
     "variant": _one_of("1", "2", "L"),
     "figure": _one_of("f1", "precision", "recall"),
     "tokenize": _one_of("13a", "char", "intl", "zh", "none"),
+    "order": _one_of("any", "in_order", "exact"),
+    "tools": _names("names of tools"),
+    "nodes": _names("names of nodes"),
+    "kinds": _names(", ".join(KINDS), *KINDS),
     "word_order": Option(int, "a whole number of at least 0", least=0),
 }
 

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation.options import takes
 from wtb.core.errors import InputError
+from wtb.core.scoring.threshold import Threshold
 
 KEYS = ("at_least", "at_most")
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """The scores that pass: from the lower end to the upper one, both included."""
-
-    at_least: float = -math.inf
-    at_most: float = math.inf
-
-    def passes(self, score: float) -> bool:
-        """Return whether a score passes."""
-        return self.at_least <= score <= self.at_most
 
 
 def read_threshold(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> Threshold | None:

@@ -1,0 +1,18 @@
+"""Thresholds: which scores pass."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The scores that pass: from the lower end to the upper one, both included."""
+
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+    def passes(self, score: float) -> bool:
+        """Return whether a score passes."""
+        return self.at_least <= score <= self.at_most
