@@ -27,10 +27,11 @@ def made(written: Any, fn: Any = None) -> Evaluator:
     return make_evaluator(ref.name, ref.options, str, fn)
 
 
-def score(written: Any, found: str = "it is blue", expected: str = "blue", **took: Any) -> float:
+def score(written: Any, found: str = "it is blue", expected: Any = "blue", **took: Any) -> float:
     return made(written).score_of(ScoredCase("case", {}, expected), CellResult({"a": found}, **took))
 
 
+EXACT: Any = {"exact_match": {"field": "a"}}
 BLUE: Any = {"contains": {"field": "a", "text": "blue"}}
 RED: Any = {"contains": {"field": "a", "text": "red"}}
 
@@ -129,3 +130,36 @@ def test_evaluators_in_evaluators_end_somewhere() -> None:
         deep = {"not": [deep]}
     with pytest.raises(InputError, match="more than 20 deep"):
         made(deep)
+
+
+ASSERTED: Any = {"assert": [BLUE, {"contains": {"field": "a", "text": "red", "weight": 3}}], "a": "it is blue"}
+
+
+def test_a_case_asserts_for_itself() -> None:
+    assert score("assertions", expected=ASSERTED) == 0.25
+    assert score({"assertions": {"at_least": 0.2}}, expected=ASSERTED) == 1
+    assert score("assertions", expected={"assert": [EXACT], "a": "it is blue"}) == 1
+    assert made("assertions").fn(ScoredCase("case", {}, "blue"), CellResult({"a": "x"})) == {}, "it has no score"
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ([{"rogue": {"field": "a"}}], "did you mean 'rouge'"),
+        ([{"contains": {}}], "needs the option 'field'"),
+        ([{"regex": {"field": "a", "pattern": "("}}], "not a regular expression"),
+        (["assertions"], "'assertions' is no built-in evaluator"),
+        ([5], "a part is 5"),
+        (["latency"], "no scale from 0 to 1"),
+    ],
+)
+def test_assertions_that_can_give_no_score_are_told_of_the_case(written: Any, words: str) -> None:
+    problem = made("assertions").problem({"assert": written})
+    assert problem is not None
+    assert words in problem
+    assert made("assertions").problem("blue") is None
+
+
+def test_assertions_take_no_parts_of_the_sweep() -> None:
+    with pytest.raises(InputError, match="takes no option 'of'"):
+        made({"assertions": [BLUE]})

@@ -355,3 +355,16 @@ def test_an_unknown_key_among_many_is_told_at_once(folder: Path) -> None:
     row = {"input": {}} | {f"k{i}": 0 for i in range(60_000)}
     (problem,) = refusals(source(folder, "c.jsonl", json.dumps(row)))
     assert problem.startswith("c.jsonl:1: key 'k0' of a case is not known")
+
+
+def test_assertions_of_a_case_stand_with_what_it_expects(folder: Path) -> None:
+    rows = '{"input": {}, "assert": ["latency"]}\n{"input": {}, "expected": {"a": 1}, "assert": [{"cost": {}}]}\n'
+    first, second = source(folder, "c.jsonl", rows)
+    assert first.expected == {"assert": ["latency"]}
+    assert second.expected == {"a": 1, "assert": [{"cost": {}}]}
+    for wrong, words in (
+        ('{"input": {}, "assert": "latency"}', "'assert' is 'latency'; expected a list of evaluators"),
+        ('{"input": {}, "assert": []}', "'assert' is an empty list"),
+        ('{"input": {}, "expected": "x", "assert": ["latency"]}', "beside 'expected', which is 'x'"),
+    ):
+        assert words in refusals(source(folder, "bad.jsonl", wrong + "\n"))[0]

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wtb.authoring.code.import_paths import own_frames
+from wtb.authoring.evaluation.library.combining import ASSERT
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.serialization.object_tags import is_model
@@ -24,7 +25,7 @@ from wtb.core.serialization.storable import wrong_text
 from wtb.planning.case_files import READERS, Row, Wrong
 
 MAX_PROBLEMS = 10
-KEYS = ("id", "input", "expected", "tags", "cluster", "files")
+KEYS = ("id", "input", "assert", "expected", "tags", "cluster", "files")
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
     return Case(
         id=_read_id(row.get("id"), position),
         input=dict(given),
-        expected=row.get("expected"),
+        expected=_read_expected(row),
         tags=_read_tags(row.get("tags")),
         files=_read_files(row.get("files"), folder),
         cluster=_read_cluster(row.get("cluster")),
@@ -233,6 +234,18 @@ def _read_id(given: object, position: int) -> str:
     if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
         return given
     raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
+
+
+def _read_expected(row: Mapping[str, Any]) -> Any:
+    """What is expected of a case, with its assertions in it, where evaluators find them. Raises Wrong."""
+    expected, assertions = row.get("expected"), row.get(ASSERT)
+    if assertions is None:
+        return expected
+    if not isinstance(assertions, list | tuple) or not assertions:
+        raise Wrong(f"'assert' is {describe(assertions)}; expected a list of evaluators, as of a sweep")
+    if expected is not None and (not isinstance(expected, Mapping) or ASSERT in expected):
+        raise Wrong(f"'assert' beside 'expected', which is {describe(expected)}; expected a mapping by field beside it")
+    return {**(expected or {}), ASSERT: list(assertions)}
 
 
 def _read_tags(given: object) -> tuple[str, ...]:

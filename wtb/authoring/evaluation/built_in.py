@@ -98,6 +98,7 @@ COMBINING: Mapping[str, Callable[..., Any]] = {
     "all_of": combining.all_of,
     "any_of": combining.any_of,
     "weighted_mean": combining.weighted_mean,
+    "assertions": combining.assertions,
 }
 BUILT_IN: Mapping[str, Callable[..., Any]] = {
     **{fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *_TRAJECTORIES, *_SAFETY, *MEASURED)},

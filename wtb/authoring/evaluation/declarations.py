@@ -9,8 +9,10 @@ from typing import Any
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING, MEASURED, regex
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator, ScoredCase
 from wtb.authoring.evaluation.fields import expected_of
+from wtb.authoring.evaluation.library.combining import assertions
 from wtb.authoring.evaluation.options import check_built_in, check_options, takes
-from wtb.authoring.evaluation.parts import with_parts
+from wtb.authoring.evaluation.parts import problem_of_assertions, with_parts
+from wtb.authoring.evaluation.regex_search import pattern_problem
 from wtb.authoring.evaluation.requirements import check_installed
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, did_you_mean
@@ -48,11 +50,13 @@ def make_evaluator(
             declared["name"] = f"not_{options['of'][0].evaluator.name}"
     check_options(name, fn, options)
     check_installed(name, fn)
-    pattern_of = None
+    problem_of: Callable[[Any], str | None] | None = None
     if is_built_in:
         check_built_in(name, options)
         if fn is regex and options.get("pattern") is None:
-            pattern_of = partial(_pattern_of, options["field"])
+            problem_of = partial(_pattern_problem, options["field"])
+        elif name == assertions.__name__:
+            problem_of = partial(problem_of_assertions, options)
     given: Callable[..., Any] = partial(fn, **options) if options else fn
     made = Evaluator(
         _name(name, fn, declared["name"]),
@@ -60,7 +64,7 @@ def make_evaluator(
         _direction(name, declared["better"]),
         _comparison(name, declared["compare"]),
         EVALUATION_S if declared["timeout"] is None else _timeout(name, declared["timeout"]),
-        pattern_of,
+        problem_of,
         scale_of(name, declared["scale"]) or (PASS_OR_FAIL if threshold or returns_bool(fn) else None),
         failure_scores(name, declared["on_failure"]),
         is_built_in,
@@ -107,8 +111,11 @@ def _function(name: str, resolve: Callable[[str], Any]) -> Any:
     raise InputError(f"there is no evaluator {name!r}{did_you_mean(name, BUILT_IN) or known}")
 
 
-def _pattern_of(field: str, expected: Any) -> Any:
-    return expected_of(ScoredCase("", {}, expected), field)
+def _pattern_problem(field: str, expected: Any) -> str | None:
+    """What is wrong with the pattern that a case expects, in words."""
+    pattern = expected_of(ScoredCase("", {}, expected), field)
+    wrong = pattern_problem(pattern) if isinstance(pattern, str) else None
+    return None if wrong is None else f"its pattern is taken from 'expected': {wrong}"
 
 
 def _timeout(name: str, timeout: Any) -> float:

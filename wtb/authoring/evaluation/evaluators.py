@@ -172,9 +172,9 @@ def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
 class Evaluator:
     """A named scoring function. better: None if it is not declared; then higher counts as better.
 
-    timeout: seconds that it may take for a cell. pattern_of: of the pattern that it takes from what is expected of a
-    case, where it does. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one
-    that returns a dict. threshold: of scores that pass, where a score is nothing but pass or fail by it.
+    timeout: seconds that it may take for a cell. problem_of: what is wrong with what is expected of a case, where that
+    can be. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one that returns a
+    dict. threshold: of scores that pass, where a score is nothing but pass or fail by it.
     """
 
     name: str
@@ -182,7 +182,7 @@ class Evaluator:
     better: Better | Mapping[str, Better] | None = None
     compare: Compare = "mean"
     timeout: float = EVALUATION_S
-    pattern_of: Callable[[Any], Any] | None = None
+    problem_of: Callable[[Any], str | None] | None = None
     scale: Scale | Mapping[str, Scale] | None = None
     on_failure: OnFailure | Mapping[str, OnFailure] | None = None
     is_built_in: bool = False
@@ -198,9 +198,8 @@ class Evaluator:
 
     def problem(self, expected: Any) -> str | None:
         """What is wrong with what a case says is expected, in words."""
-        pattern = None if self.pattern_of is None else self.pattern_of(expected)
-        wrong = regex_search.pattern_problem(pattern) if isinstance(pattern, str) else None
-        return None if wrong is None else f"evaluator {self.name!r} takes its pattern from 'expected': {wrong}"
+        wrong = None if self.problem_of is None else self.problem_of(expected)
+        return None if wrong is None else f"evaluator {self.name!r}: {wrong}"
 
     def check_failure_scores(self, of_sweep: OnFailure | None = None) -> None:
         """Refuse scores of failed cells that lie outside a declared scale. Raises InputError.

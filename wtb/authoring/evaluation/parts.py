@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
 from wtb.authoring.evaluation.evaluators import Evaluator
-from wtb.authoring.evaluation.library.combining import Part, weighted_mean
+from wtb.authoring.evaluation.library.combining import Part, assertions, assertions_of, weighted_mean
 from wtb.authoring.evaluation.thresholds import KEYS
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.scales import PASS_OR_FAIL, returns_bool
@@ -17,14 +18,15 @@ MakeEvaluator = Callable[[str, Mapping[str, Any]], Evaluator]
 _OF_THE_WHOLE = ("name", "timeout", "on_failure")
 _FORM = "expected built-in evaluators, such as [contains: {field: answer, text: yes}]"
 _DEEPEST = 20
+_WEIGHTED = (weighted_mean.__name__, assertions.__name__)
 
 
 def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator) -> dict[str, Any]:
     """The options of a combined evaluator with its parts made.
 
     Args:
-        name: That of a combined evaluator: `not`, `all_of`, `any_of` or `weighted_mean`.
-        options: With the parts in `of`; those of `not` may stand there without it.
+        name: That of a combined evaluator: one of `COMBINING`.
+        options: With the parts in `of`; those of `not` may stand there without it, those of `assertions` are in cases.
         make: Makes an evaluator of its name and options.
 
     Raises:
@@ -32,15 +34,34 @@ def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator) -> di
     """
     whole = {key: value for key, value in options.items() if key in (*_OF_THE_WHOLE, *KEYS)}
     rest = {key: value for key, value in options.items() if key not in whole}
+    if name == assertions.__name__:
+        if rest:
+            raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r}; cases have what it scores by")
+        return {**whole, "read": partial(_parts, name, make=make)}
     given = rest if name == "not" and "of" not in rest else rest.pop("of", None)
     if given is not rest and rest:
         raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r} beside 'of'")
+    return {**whole, "of": _parts(name, given, make)}
+
+
+def problem_of_assertions(options: Mapping[str, Any], expected: object) -> str | None:
+    """What is wrong with the assertions of a case, in words, by the options that `with_parts` gave."""
+    written = assertions_of(expected)
+    try:
+        if written is not None:
+            options["read"](written)
+    except InputError as error:
+        return "; ".join(error.problems)
+    return None
+
+
+def _parts(name: str, given: object, make: MakeEvaluator) -> list[Part]:
     items = [given] if isinstance(given, Mapping | str) and given else given
     if not isinstance(items, list | tuple) or not items or (name == "not" and len(items) > 1):
         raise InputError(f"evaluator {name!r}: 'of' is {describe(given)}; {_FORM}")
     if _depth(items) > _DEEPEST:
         raise InputError(f"evaluator {name!r}: evaluators in evaluators, more than {_DEEPEST} deep")
-    return {**whole, "of": [_part(name, item, make) for item in items]}
+    return [_part(name, item, make) for item in items]
 
 
 def _depth(value: object) -> int:
@@ -51,13 +72,13 @@ def _depth(value: object) -> int:
 
 def _part(whole: str, item: object, make: MakeEvaluator) -> Part:
     name, options = _name_and_options(whole, item)
-    if name not in BUILT_IN:
+    if name not in BUILT_IN or name == assertions.__name__:
         near = did_you_mean(name, BUILT_IN) or "; functions of your own are not combined"
         raise InputError(f"evaluator {whole!r}: {name!r} is no built-in evaluator{near}")
     for key in _OF_THE_WHOLE:
         if key in options:
             raise InputError(f"evaluator {whole!r}: {key!r} of its part {name!r}; expected it of {whole!r} itself")
-    weight = _weight(name, options.pop("weight")) if whole == weighted_mean.__name__ and "weight" in options else 1.0
+    weight = _weight(name, options.pop("weight")) if whole in _WEIGHTED and "weight" in options else 1.0
     try:
         made = make(name, options)
     except InputError as error:
@@ -80,7 +101,7 @@ def _name_and_options(whole: str, item: object) -> tuple[str, dict[str, Any]]:
 
 def _check_combinable(whole: str, name: str, made: Evaluator) -> None:
     """Refuse a part whose score says neither pass nor fail where it must, or is not on the scale of the others."""
-    if whole == weighted_mean.__name__:
+    if whole in _WEIGHTED:
         if made.scale != PASS_OR_FAIL:
             raise InputError(
                 f"evaluator {whole!r}: {name!r} has no scale from 0 to 1; expected 'at_least' or 'at_most' of it"

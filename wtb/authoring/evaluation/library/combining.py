@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase, evaluator
 from wtb.core.scoring.scales import PASS_OR_FAIL
+
+ASSERT = "assert"  # the key of what is expected that holds a case's own evaluators
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,16 @@ def any_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> bool:
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def weighted_mean(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> float:
     return sum(part.weight * part.evaluator.score_of(case, result) for part in of) / sum(part.weight for part in of)
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def assertions(
+    case: ScoredCase, result: CellResult, *, read: Callable[[object], Sequence[Part]]
+) -> float | dict[str, float]:
+    written = assertions_of(case.expected)
+    return weighted_mean(case, result, of=read(written)) if written else {}  # a case without any has no score
+
+
+def assertions_of(expected: object) -> object:
+    """The evaluators of a case, as they are written; None where it has none."""
+    return expected.get(ASSERT) if isinstance(expected, Mapping) else None
