@@ -91,9 +91,12 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "baseline set --repeat": {"repeat": 1},
     "session change": {"usd": 1},
     "cancel": {"ref": "asking", "yes": True},
+    "compare": {"after": "first"},
+    "compare --row": {"row": 1, "other": 0},
 }
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("submit", "priority"): "it needs PostgreSQL, which is checked first",
+    ("answer --all", "action"): "the first argument of the command, where others have the question",
     ("costs", "by"): "names in one text, which the command reads",
     ("score", "evaluate"): "YAML, which the command reads",
     ("import", "max_bytes"): "a size such as 4GB, which the command reads",
@@ -176,7 +179,7 @@ def refusal(call: Callable[[], Any]) -> str:
     return str(refused.value)
 
 
-def from_python(doors: Doors, path: str, argument: str, bad: Any) -> str | None:
+def from_python(doors: Doors, path: str, name: str, argument: str, bad: Any) -> str | None:
     """The refusal of a method of the Python API; None if it does not take the argument."""
     method = doors.method(path)
     if method is None:
@@ -184,7 +187,8 @@ def from_python(doors: Doors, path: str, argument: str, bad: Any) -> str | None:
     parameters = inspect.signature(method).parameters
     by_keyword = {name for name, one in parameters.items() if one.kind is one.VAR_KEYWORD}
     needed = {name for name, one in parameters.items() if one.default is one.empty} - by_keyword
-    given = {name: OTHERS[name] for name in needed if name in OTHERS}
+    others = {**OTHERS, **EXTRA.get(name, {})}
+    given = {one: others[one] for one in needed if one in others}
     if argument in parameters or (argument in MONEY and by_keyword):
         return refusal(lambda: method(**given | {argument: bad}))
     if argument in MONEY:
@@ -213,7 +217,7 @@ def from_command(name: str, argument: str, bad: Any) -> str | None:
 
 @pytest.mark.parametrize(("name", "argument", "bad"), ROWS)
 def test_a_bad_argument_is_refused_with_the_same_words(doors: Doors, name: str, argument: str, bad: Any) -> None:
-    found = [from_python(doors, path, argument, bad) for path in OPERATIONS[name].python]
+    found = [from_python(doors, path, name, argument, bad) for path in OPERATIONS[name].python]
     texts = {text for text in [*found, from_command(name, argument, bad)] if text is not None}
     assert len(texts) <= 1
     assert all(argument in text for text in texts)
