@@ -82,8 +82,10 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending) -> None
         page = context.new_page()
         page.goto(url)
         page.get_by_role("link", name="New sweep").click()
+        page.get_by_role("combobox", name="Workflow").select_option("shop")
         page.get_by_label("Name").fill("by form")
         nodes = page.get_by_role("group", name="A", exact=True)
+        nodes.wait_for()
         for box in nodes.get_by_role("checkbox").all():
             box.check()
         page.get_by_role("group", name="Evaluators").get_by_role("checkbox").first.check()
