@@ -63,7 +63,7 @@ test: .venv/rewritten chromium ## Run all tests, those on a real PostgreSQL incl
 test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 10: what passes then depends on how busy a machine is, and is named
 	@$(BIN)/python -m tests.again
 
-test-all: .venv/rewritten chromium ## Run all tests, with those that repeat others (on another pool, with another seed) or measure time
+test-all: .venv/rewritten chromium ## Run all tests, with those that repeat others (on the other database, another pool or seed), wait for long or measure time
 	@$(COMPILED)
 	TEST_ALL=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 

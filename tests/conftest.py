@@ -7,9 +7,9 @@ them), workers/ and repository/ what else is installed and what the repository i
 
 Fixtures that everybody may ask for, each in its file of support/:
 
-    databases.py  a database of the test's own (`database_url`, empty; `prepared_url`, with the tables): the test runs
-                  on SQLite and on PostgreSQL (where a module is not about SQL, the mark `repeats_on_postgres` leaves
-                  the latter to `make test-all`); `fresh_postgres_url` and `prepared_postgres_url` on that alone
+    databases.py  a database of the test's own (`database_url`, empty; `prepared_url`, with the tables): SQLite and
+                  PostgreSQL, the tests of store/ on both, others on one that their name draws, and on the other one
+                  in `make test-all`; `fresh_postgres_url` and `prepared_postgres_url` on that alone
     bench.py      sweeps in the test's process, and their rows: `bench`, `run_sweep`, `memory_bench`
     project.py    a user's folder and the command `wtb` in it: `project`, `shared_project`, `empty_project`
     crew.py       a worker and a scheduler that the tests of a module share: `crew`
@@ -28,6 +28,7 @@ import json
 import os
 import signal
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ from wtb.config import credentials
 
 # What is imported and collected stays until the end: looking through it for garbage took a fifth of the collection.
 gc.disable()
+
+DATABASES = ("sqlite", "postgresql")
 
 pytest_plugins = [f"tests.support.{name}" for name in ("deadlines", "databases", "bench", "project", "cluster", "crew")]
 
@@ -65,11 +68,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-all` what repeats a test on the other database, but in store/, which is about them."""
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        on_postgres = "postgresql" in (params.get("prepared_url"), params.get("database_url"))
-        if on_postgres and item.get_closest_marker("repeats_on_postgres"):
-            item.add_marker(pytest.mark.slow)
+        kind = params.get("prepared_url") or params.get("database_url")
+        if kind and "store" not in item.path.parts:
+            drawn = DATABASES[zlib.crc32(item.nodeid.replace(kind, "").encode()) % len(DATABASES)]
+            if kind != drawn:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -80,6 +80,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.close()
 
 
+@pytest.mark.slow
 def test_github_holds_a_pull_request_against_main_and_reports_either_way(desk: Desk) -> None:
     assert desk.job("main") == 0
     assert desk.job("pull-request") == 0

@@ -304,6 +304,7 @@ def required(*wanted: str) -> set[str]:
     return {name for name, _ in found}
 
 
+@pytest.mark.slow
 def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
     _, *others = installed()
     extras = [one for extra in ("workers", "server", "oidc") for one in PROJECT["optional-dependencies"][extra]]

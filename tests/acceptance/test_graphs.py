@@ -451,6 +451,7 @@ class TestElsewhere:
         project.write({"renamed.py": RENAMED})
         project.inside("resume", kind, "--limits", "node_runs=9", check=0)
 
+    @pytest.mark.slow
     def test_a_graph_of_a_script_runs_on_threads(self, project: Project) -> None:
         project.write({"script.py": SCRIPT})
         done = subprocess.run(

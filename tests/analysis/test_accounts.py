@@ -24,8 +24,6 @@ from wtb.display.views.execution_status import standing_document
 from wtb.display.views.sweeps import status_document
 from wtb.store.control.rescore import scored_executions, write_scores
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Any]
 Given = dict[str, Any]
 

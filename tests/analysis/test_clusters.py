@@ -17,8 +17,6 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 State = dict[str, Any]
 
 

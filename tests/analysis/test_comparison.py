@@ -25,8 +25,6 @@ from wtb.store.limits import sessions
 from wtb.store.read import baselines
 from wtb.store.read.queries import find_sweep
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Any]
 Given = dict[str, Any]
 

@@ -19,8 +19,6 @@ from wtb.core.errors import InputError
 from wtb.display.report.evidence.hard_cases import worst
 from wtb.store.read.queries import find_sweep
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}, "expected": {"y": 1}} for x in range(40)]
 EXACT = [{"exact_match": {"field": "y"}}]

@@ -16,8 +16,6 @@ from wtb.planning.prepare import Only, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 KEPT = [case["id"] for case in CASES if is_held_out(0.3, 0, str(case["id"]), None)]
 
 

@@ -34,8 +34,6 @@ from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import cells, sweeps
 from wtb_scheduler.rounds import run_round
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Any]
 
 

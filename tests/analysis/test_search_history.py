@@ -14,8 +14,6 @@ from wtb.analysis.statistics import Design, compare
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(40)]
 

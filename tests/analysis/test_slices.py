@@ -17,8 +17,6 @@ from wtb.display.matrix import sentences, table
 from wtb.display.report.html.page import section
 from wtb.store.database import Database
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 State = dict[str, Any]
 
 

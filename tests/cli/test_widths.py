@@ -177,7 +177,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("width", [60, pytest.param(80, marks=pytest.mark.slow), 100])
+@pytest.mark.parametrize("width", [60, *(pytest.param(width, marks=pytest.mark.slow) for width in (80, 100))])
 def test_no_line_of_any_command_is_wider_than_the_terminal(wide: Wide, width: int) -> None:
     given = {"EXECUTION": wide.execution, "OTHER": wide.other, "SINGLE": wide.single}
     found = []

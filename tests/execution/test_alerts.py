@@ -22,8 +22,6 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store import alerts as store
 from wtb.store.tables.schema import alerts, executions, sweeps
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Bench]
 PATIENCE_S = 60.0
 

@@ -18,8 +18,6 @@ from wtb.store.control import executions as steering
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints, executions
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Bench]
 
 

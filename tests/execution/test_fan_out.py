@@ -30,8 +30,6 @@ from wtb.store.rows import ExecutionRow
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints, values
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Bench]
 
 CASES = [{"id": "one", "input": {"items": [1, 2, 3], "scrap": "gone"}}]

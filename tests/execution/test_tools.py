@@ -17,8 +17,6 @@ from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
 from wtb.store.tables.schema import approvals, invocations
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Bench]
 
 TOOLS = """

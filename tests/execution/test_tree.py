@@ -22,8 +22,6 @@ from wtb.store.limits import node_limits
 from wtb.store.read import details, queries
 from wtb.store.tables.schema import attempts, calls, checkpoints, decisions, events, limited_nodes, values
 
-pytestmark = pytest.mark.repeats_on_postgres
-
 Make = Callable[..., Any]
 FINISHED = {"succeeded", "failed"}
 CLOCK_S = 0.001  # to which SQLite knows the time

@@ -376,6 +376,7 @@ def test_a_stream_without_usage_counts_nothing_and_says_so_once(clients: Clients
     assert "include_usage" in warning
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_left_is_recorded_as_far_as_it_came(clients: Clients) -> None:
     client = clients.anthropic()
 

@@ -231,6 +231,7 @@ def test_side_by_side_a_sweep_runs_once(folder: Folder) -> None:
     assert result.stdout.str().count("first.sweep.yaml: sweep") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_sweep_so_that_it_can_go_on(folder: Folder) -> None:
     slow = FLOW.replace("    return {", "    import signal\n    signal.raise_signal(signal.SIGINT)\n    return {", 1)
     (folder.path / "flow.py").write_text(slow, "utf-8")

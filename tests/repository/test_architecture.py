@@ -43,6 +43,17 @@ CHANGES = {
     "another host's name in `wtb status`": ("wtb status", "wtb/display/views/sweeps.py", "status_document"),
     "RabbitMQ as a broker": ("brokers", "wtb/config/broker.py", "Broker"),
     "`wtb pause` of all sweeps at once": ("a verb", "wtb/operations/registry.py", "OPERATIONS"),
+    "`wtb compare` tells of five cases": ("wtb compare", "wtb/cli/results/compare.py", "compare"),
+    "access tokens end after 30 days": ("expiry", "wtb/operations/administration/tokens.py", "create_token"),
+    "an export without the inputs of cases": ("wtb export", "wtb/operations/archive/exporter.py", "_write"),
+    "bootstrapped intervals": ("interval of a mean", "wtb/analysis/statistics/intervals.py", "intervals"),
+    "another class of channel of LangGraph": (
+        "channels of LangGraph",
+        "wtb/integrations/langgraph/engine/frames.py",
+        "channel_value",
+    ),
+    "a pattern that is always redacted": ("patterns", "wtb/config/keeping/redaction.py", "Redact"),
+    "the audit log tells who read a report": ("audit log notes", "wtb/operations/auditing.py", "audited"),
     "one more server in `wtb up`": ("what `wtb up` starts", "wtb/hosting/stack/up.py", "run_stack"),
 }
 

@@ -288,6 +288,7 @@ def test_a_node_without_limit_and_rate_asks_the_database_nothing(database: Datab
 # The line
 
 
+@pytest.mark.slow
 def test_no_runner_is_passed_over_in_a_hundred_turns(database: Database) -> None:
     order = contended = list[str]()
     for _ in range(5):  # on a busy machine one of them may be through before another has begun
@@ -341,6 +342,7 @@ def test_a_killed_holder_of_this_machine_gives_back_its_permit_at_once(database:
     waiting.thread.join(20)
 
 
+@pytest.mark.slow
 def test_a_killed_holder_of_another_machine_gives_back_its_permit_when_its_lease_has_ended(database: Database) -> None:
     lease = {"WTB_LEASE_S": "1.5"}
     with at_once(database, 1, lease, limit=1, hold=True, inside_s=600, runner=ELSEWHERE) as (holder,):

@@ -221,6 +221,7 @@ def answer_of(address: str, path: str, auth: str | None, method: str = "GET") ->
 
 
 class TestASecondStack:  # before parts of the first are killed
+    @pytest.mark.slow
     def test_upgrades_an_older_database(self, second: Second) -> None:
         assert f"database upgraded from version {LAST} to {REVISION}" in second.printed
         assert second.project.inside("db", "version", check=0).stdout == f"{REVISION}\n"
@@ -244,6 +245,7 @@ class TestASecondStack:  # before parts of the first are killed
                 assert len(json.loads(answer.read())["sweeps"]) > 0, "those of the older database"
         assert answer_of(address, "/api/v1/sweeps", "wtb:guessed") == 401
 
+    @pytest.mark.slow
     def test_lives_beside_the_first_and_ends_without_it(self, shared: Project, second: Second) -> None:
         one, other = second.project, shared
         stacks = stack_of(one), stack_of(other)

@@ -127,7 +127,6 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
 MANY = "".join(f'{{"id": "c{n}", "input": {{"question": "rain {n}"}}}}\n' for n in range(6))
 
 
-@pytest.mark.repeats_on_postgres
 def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, database_url: str) -> None:
     letters.url = database_url
     letters.write({"cases.jsonl": MANY})
@@ -147,7 +146,6 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
 
 
-@pytest.mark.repeats_on_postgres
 def test_many_questions_are_answered_at_once(letters: Project, database_url: str) -> None:
     letters.url = database_url
     letters.write({"cases.jsonl": MANY})

@@ -249,7 +249,6 @@ def longest(case: Any, result: Any) -> float:
     return float(len(result.state["said"]) + int(case.id[1:]))
 
 
-@pytest.mark.repeats_on_postgres
 def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_url: str) -> None:
     database = Database(database_url)
     database.prepare()
@@ -366,7 +365,6 @@ def test_what_hostile_names_say_is_shown_and_not_obeyed(written: Written, look: 
     assert page.locator(".heatmap td", has_text="</script><script>alert(1)</script>").count()
 
 
-@pytest.mark.repeats_on_postgres
 def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database_url: str) -> None:
     database = Database(database_url)
     try:

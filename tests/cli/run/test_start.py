@@ -122,7 +122,6 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
 
 
 @pytest.mark.parametrize("failing", [False, True], ids=["as it began", "tried again"])
-@pytest.mark.repeats_on_postgres
 def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_url: str, failing: bool) -> None:
     flow.url = database_url
     x = "x=200" if failing else "x=1"

@@ -147,6 +147,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_room_and_resume_goes_on(
     invariants_hold(project, {"succeeded": 2 * CASES})
 
 
+@pytest.mark.slow
 def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_no_room(
     cluster: Cluster, small_disk: MountDisk
 ) -> None:

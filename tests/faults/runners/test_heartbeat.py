@@ -20,7 +20,7 @@ from tests.support.project import Project
 PAUSED = "its heartbeat ended"
 
 
-@pytest.mark.parametrize("moment", ["in the middle of nodes", "between nodes"])
+@pytest.mark.parametrize("moment", ["in the middle of nodes", pytest.param("between nodes", marks=pytest.mark.slow)])
 def test_a_runner_without_a_heartbeat_ends_its_nodes_and_pauses(project: Project, moment: str) -> None:
     hold = "hold: [b c1, c c1], " if moment == "in the middle of nodes" else ""
     write_trail(project, 4, params=f"{{{hold}seconds: 0.1}}")

@@ -59,6 +59,7 @@ def test_every_named_fault_point_is_tested() -> None:
     assert {*IN_TURN, "submit.written", "submit.batch", *OF_DELETIONS} == set(POINTS)
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_runner_is_killed_at_every_fault_point_in_turn_completes(project: Project) -> None:
     write_trail(project, CASES)
     done: list[Before] = []

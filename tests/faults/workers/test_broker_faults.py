@@ -135,6 +135,7 @@ def test_a_broker_that_hangs_delays_nobody_for_long(cluster: Cluster) -> None:
     each_ran(cluster.project, 2, CASES)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(cluster: Cluster) -> None:
     """Fault 10: while the broker hangs, an answer of which would be waited for longer than this test has patience."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
@@ -156,6 +157,7 @@ def test_a_scheduler_that_rings_in_vain_takes_back_what_a_killed_worker_held(clu
     cluster.ends_well({"succeeded": 2 * CASES * CELLS}, patience=AGAIN_S)
 
 
+@pytest.mark.slow
 def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     """Fault 11: what runs goes on, what is submitted is kept and said to wait, and begins when there is room."""
     write_trail(cluster.project, CASES, params="{hold: [a c0]}")
@@ -175,6 +177,7 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
     each_ran(cluster.project, 2, CASES)
 
 
+@pytest.mark.slow
 def test_a_sweep_without_workers_waits_and_nobody_rings_in_vain(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     cluster.submit("sweep.yaml", "--anyway")

@@ -127,6 +127,7 @@ def test_a_worker_in_a_folder_without_the_module_says_so_and_does_other_work(cod
     assert made(coded, sweep) == {'"first"'}
 
 
+@pytest.mark.slow
 def test_a_worker_takes_code_that_was_changed_after_it_had_imported_it(coded: Cluster) -> None:
     """Of nodes, a new variant, and an evaluator alone."""
     coded.project.write({"sweep.yaml": SWEEP + 'evaluate: ["judging:judge"]\n', "judging.py": JUDGE % "old"})

@@ -30,6 +30,7 @@ def one_good_sweep(project: Project) -> None:
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 2)]
 
 
+@pytest.mark.slow
 def test_a_fire_whose_processes_are_killed_is_gone_on_with_by_the_next_scheduler(sqlite_project: Project) -> None:
     """Before its sweep is submitted, after that, and at the end of its run."""
     scheduled(sqlite_project)

@@ -51,6 +51,7 @@ def test_a_sweep_completes_while_its_database_crashes_again_and_again(make_clust
     files_are_whole(cluster.project)
 
 
+@pytest.mark.slow
 def test_parts_that_start_while_the_servers_are_away_wait_and_go_on_when_they_are_back(
     make_cluster: MakeCluster,
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_node_process_killed_among_sent_tasks_costs_that_task_an_attempt(sqlit
     assert dict(tried) == {"grade|0": 1, "grade|1": 2}
 
 
+@pytest.mark.slow
 def test_a_run_interrupted_among_sent_tasks_and_killed_in_a_graph_within_goes_on(sqlite_project: Project) -> None:
     project = sqlite_project
     write(project, "x2b", "write-X1A")

@@ -7,6 +7,8 @@ import json
 import random
 from collections import Counter
 
+import pytest
+
 from tests.support.cluster import Cluster
 from tests.support.invariants import CELLS, GATED, expected_trails, noted, trail_is_complete, write_trail
 from tests.support.project import Project
@@ -41,6 +43,7 @@ def each_ran(project: Project, times: int, cases: int) -> None:
     assert ran == Counter(dict.fromkeys(expected_trails(cases), times))
 
 
+@pytest.mark.slow
 def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_change_nothing(cluster: Cluster) -> None:
     """Fault 7."""
     dice = random.Random(7)
@@ -119,6 +122,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.slow
 def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     worker = cluster.start_worker(concurrency=2)

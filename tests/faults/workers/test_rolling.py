@@ -31,6 +31,7 @@ QUICK_S = 2.0  # which a second signal takes at most on a quiet machine
 BUSY_S = 10.0
 
 
+@pytest.mark.slow
 def test_workers_that_are_replaced_one_after_the_other_lose_and_double_nothing(cluster: Cluster) -> None:
     write_trail(cluster.project, 12, params="{seconds: 0.5}")
     cluster.take_time()  # what is not given back waits for longer than this test does
@@ -125,6 +126,7 @@ def test_a_sweep_that_is_paused_in_the_middle_goes_on_where_it_was(cluster: Clus
     nothing_committed_ran_again(cluster.project, before)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster) -> None:
     """The later it is cancelled the more of it is there; what has an outcome keeps it."""
     dice = random.Random(28)

@@ -99,6 +99,7 @@ def no_connections(cluster: Cluster) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_database_without_connections_is_said_by_all_and_the_sweep_ends_when_there_are_some(
     make_cluster: MakeCluster,
 ) -> None:

@@ -114,6 +114,7 @@ def two_workers(cluster: Cluster) -> None:
     cluster.wait_ready()
 
 
+@pytest.mark.slow
 def test_a_node_is_run_by_a_worker_of_its_queue_and_no_other(cluster: Cluster) -> None:
     """Executions move to the worker of `gpu` and back, and that one takes nothing else."""
     write_flow(cluster, [("a", {}), ("b", {"queue": "gpu"}), ("c", {})])
@@ -142,6 +143,7 @@ def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Clu
     assert noted(cluster, "ended", "two")[-1].at < noted(cluster, "ended", "one")[-1].at
 
 
+@pytest.mark.slow
 def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.start_worker(ready=False)
@@ -158,6 +160,7 @@ def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
     assert begin <= 10, "what a slot had claimed before is at most half of it"
 
 
+@pytest.mark.slow
 def test_the_quota_of_node_runs_of_a_session_holds_across_workers(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.wtb("session", "create", "small", "--concurrency", "2", check=0)
@@ -183,6 +186,7 @@ def test_a_limit_of_node_runs_is_exact_across_workers(cluster: Cluster) -> None:
     assert len(noted(cluster)) == 20
 
 
+@pytest.mark.slow
 def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +221,7 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     assert cluster.cells() == {"pending": 1, "running": 1}
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_lent_to_a_parallel_node_claims_nothing_which_would_wait_for_it(cluster: Cluster) -> None:
     """Two parallel nodes take both slots of a worker: what is submitted then is another worker's to run."""
     trail.write_trail(cluster.project, 1, params="{hold: [b c0, c c0]}")

@@ -123,6 +123,7 @@ def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
     return {**rows, "attempts": cluster.query(attempts, sweep=sweep)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["20ms", pytest.param("sync", marks=SLOW)])
 def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_identity(
     cluster: Cluster, durability: str
@@ -151,6 +152,7 @@ def test_a_worker_whose_heartbeat_ends_lets_go_and_comes_back_under_another_iden
     trail_ends_well(cluster, 1)
 
 
+@pytest.mark.slow
 def test_a_process_stopped_in_the_middle_of_a_commit_keeps_no_lock_for_long(cluster: Cluster) -> None:
     """No timeout of PostgreSQL's ends a session that is silent within a pipeline."""
     write_trail(cluster.project, 1, params=HOLD)

@@ -77,6 +77,7 @@ def followed(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foll
     made.server.kill()
 
 
+@pytest.mark.slow
 def test_nothing_is_missed_where_the_server_is_killed_and_a_proxy_cuts(followed: Followed) -> None:
     proxy = CuttingProxy(followed.server.port, blocks=2)
     seen, ended = [], 0

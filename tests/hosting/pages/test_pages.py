@@ -373,7 +373,7 @@ def test_what_a_report_has_is_there_before_one_is_written(site: Site, finished: 
 PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere-known")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
 def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished: Project, dark: bool) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
