@@ -30,6 +30,7 @@ TABLES: dict[type, sa.Table] = {
     rows.TokenRow: schema.tokens,
     rows.AccessRow: schema.access,
     rows.SignInRow: schema.sign_ins,
+    rows.IdempotencyKeyRow: schema.idempotency_keys,
     rows.AuditRow: schema.audit,
     rows.TallyRow: schema.tallies,
     rows.PublicationRow: schema.publications,

@@ -77,11 +77,13 @@ class Joined:
     """What is to be written with a change that is yet to come.
 
     Attributes:
+        around: What else is, by whoever called.
         is_committed: Whether it was, and the change with it.
     """
 
     engine: sa.Engine
     write: Callable[[sa.Connection], None]
+    around: Joined | None = None
     is_committed: bool = False
 
 
@@ -137,10 +139,10 @@ class Database:
                 self._give_time(connection, long)
                 self._limit(connection)
                 yield connection
-                joined = self._joined()
-                if joined is not None:
+                all_joined = self._joined()
+                for joined in all_joined:
                     joined.write(connection)
-            if joined is not None:
+            for joined in all_joined:
                 joined.is_committed = True
 
     @contextmanager
@@ -148,21 +150,26 @@ class Database:
         """Have something be written with the first change that this thread commits inside the block: both or neither.
 
         Args:
-            write: Called as the last thing in its transaction.
+            write: Called as the last thing in its transaction; of blocks within each other that of the inner one.
 
         Yields:
             What says whether it was.
         """
-        joined = Joined(self.engine, write)
+        joined = Joined(self.engine, write, _joined.get())
         reset = _joined.set(joined)
         try:
             yield joined
         finally:
             _joined.reset(reset)
 
-    def _joined(self) -> Joined | None:
-        joined = _joined.get()
-        return joined if joined is not None and joined.engine is self.engine and not joined.is_committed else None
+    def _joined(self) -> list[Joined]:
+        """Return what is to be written with the next change, that of the outermost block first."""
+        found, joined = list[Joined](), _joined.get()
+        while joined is not None:
+            if joined.engine is self.engine and not joined.is_committed:
+                found.insert(0, joined)
+            joined = joined.around
+        return found
 
     @contextmanager
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:

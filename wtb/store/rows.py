@@ -851,6 +851,25 @@ class AccessRow:
 
 
 @dataclass(frozen=True, slots=True)
+class IdempotencyKeyRow:
+    """A key of a request that changed something.
+
+    Attributes:
+        digest: Of who asks and the key.
+        request: Digest of what was asked for.
+        status: Of the answer; None until there is one.
+        body: Of the answer, JSON.
+    """
+
+    digest: str
+    request: str
+    created_at: float
+    status: int | None
+    location: str | None
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SignInRow:
     """A browser that somebody signed in from, by the digest of what it sends.
 

@@ -77,10 +77,13 @@ class Sending:
         given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN}
         return self.laptop.inside(*args, env=given, check=check)
 
-    def post(self, path: str, body: Any) -> tuple[int, str | None, Any]:
+    def post(
+        self, path: str, body: Any, *, key: str | None = None, server: Server | None = None
+    ) -> tuple[int, str | None, Any]:
         """Status, location and document of the answer to a request."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
-            sent = {**HEADERS, "Content-Type": "application/json"}
+        port = (server or self.server).port
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            sent = {**HEADERS, "Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
             connection.request("POST", PREFIX + path, json.dumps(body), sent)
             with connection.getresponse() as response:
                 return response.status, response.headers.get("Location"), json.load(response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -102,6 +103,34 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending) -> None
         sweep = page.url.rsplit("/", 1)[1]
     sending.cluster.wait_completed(sweep)
     assert sending.wtb("show", sweep, "--format", "json").json["cells"]["succeeded"] == CELLS / 2
+
+
+def test_a_request_that_is_repeated_at_two_servers_makes_one_sweep_and_has_one_answer(sending: Sending) -> None:
+    other = Server(sending.cluster.project)
+    other.start(sending.cluster.env)
+    body = {"keys": {**SWEEP, "sweep": "repeated"}}
+    counted = "SELECT count(*) FROM sweeps WHERE name = 'repeated'"
+    try:
+        with ThreadPoolExecutor(50) as pool:
+            servers = [sending.server, other] * 25
+            asked = [pool.submit(sending.post, "/sweeps", body, key="k-1", server=server) for server in servers]
+            answers = [one.result() for one in asked]
+        assert answers[0][0] == 201
+        assert [answer for answer in answers if answer != answers[0]] == []
+        assert sending.cluster.one(counted) == 1
+        status, _, problem = sending.post("/sweeps", {"keys": SWEEP}, key="k-1", server=other)
+        assert (status, "another request" in problem["detail"]) == (422, True)
+        assert sending.post("/sweeps", body, key="k-2")[2]["sweep"] != answers[0][2]["sweep"]
+        assert sending.cluster.one(counted) == 2
+    finally:
+        other.kill()
+
+
+def test_an_answer_is_kept_for_a_day(sending: Sending) -> None:
+    sending.post("/sweeps", {"keys": SWEEP}, key="old")
+    sending.cluster.project.change("UPDATE idempotency_keys SET created_at = created_at - 86401")
+    sending.post("/sweeps", {"keys": SWEEP}, key="new")
+    assert sending.cluster.one("SELECT count(*) FROM idempotency_keys") == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -21,6 +21,7 @@ from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
+from wtb.hosting.api.idempotency import answered_once
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
@@ -107,8 +108,8 @@ def make_app(
     return app
 
 
-def _health() -> Mapping[str, str]:
-    return {"status": "ok", "version": __version__}
+def _health() -> Mapping[str, str | bool]:
+    return {"status": "ok", "version": __version__, "idempotency": True}
 
 
 def _id_of(route: Route) -> str:
@@ -143,10 +144,13 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
         origin = Origin(_via(route), address_of(request.scope), identity.token)
         acting = context.acting_as(identity, route.needs, origin)
         try:
-            found = route.present(function(acting, **arguments))
-        except AccessDenied as error:  # by a policy
+            return answered_once(context.database, request, lambda: carry_out(acting, arguments))
+        except AccessDenied as error:  # by a policy; noted here, since what was begun is rolled back
             note_refusal(acting, route.name, error)
             raise
+
+    def carry_out(acting: Context, arguments: Mapping[str, Any]) -> Response:
+        found = route.present(function(acting, **arguments))
         if isinstance(found, Lines):
             return StreamingResponse(found.pieces, media_type=found.media_type)
         if route.location is None:

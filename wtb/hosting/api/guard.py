@@ -69,6 +69,7 @@ class Guard:
         if isinstance(body, Problem):
             await body(scope, receive, send)
             return
+        scope.setdefault("state", {})["body"] = body
         await self._app(scope, _replayed(body, receive), send)
 
     def _wrong_host(self, headers: Headers) -> Problem | None:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from wtb.core.access.roles import Role
 from wtb.core.ids import DEFAULT_PROJECT
-from wtb.store.tables.column_types import Id, Json, Seconds, metadata, now
+from wtb.store.tables.column_types import Digest, Id, Json, Seconds, metadata, now
 
 
 def project_column() -> sa.Column[str]:
@@ -114,4 +114,17 @@ audit = sa.Table(
     sa.CheckConstraint("outcome IN ('done', 'failed')", name="outcome"),
     sa.CheckConstraint("arguments IS NOT NULL OR outcome IS NOT NULL", name="arguments"),
     comment="who changed what; rows are only added, but for the oldest, which may be pruned",
+)
+
+idempotency_keys = sa.Table(
+    "idempotency_keys",
+    metadata,
+    sa.Column("digest", Digest, primary_key=True, comment="SHA-256 of who asks and the key"),
+    sa.Column("request", Digest, nullable=False, comment="SHA-256 of what was asked for"),
+    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("status", sa.Integer, comment="of the answer; null until there is one"),
+    sa.Column("location", sa.String(500)),
+    sa.Column("body", sa.Text, comment="of the answer, JSON"),
+    sa.CheckConstraint("(status IS NULL) = (body IS NULL)", name="answer"),
+    sa.Index("ix_idempotency_keys_created", "created_at"),
 )

@@ -81,6 +81,7 @@ OPEN: Final[Mapping[str, str]] = {
     "users": "people are of no project",
     "teams": "people are of no project",
     "members": "people are of no project",
+    "idempotency_keys": "a row is found by a digest of who asks and of a key that they alone know",
     "sign_ins": "who asks is found out before it is known for which projects",
     "runners": "processes work for all projects",
     "permits": "limits of nodes hold for all projects",

@@ -1,0 +1,107 @@
+"""Requests that are sent again: what changes something is done once for each `Idempotency-Key`.
+
+Source: draft-ietf-httpapi-idempotency-key-header-07, "The Idempotency-Key HTTP Header Field".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+
+from fastapi import Request
+from starlette.responses import Response
+
+from wtb.core.errors import AccessDenied, WTBError
+from wtb.hosting.api.problems import Problem, problem_of
+from wtb.operations.identity import Identity
+from wtb.store.access.idempotency import Claim, Repeated, find_answer, keep_answer
+from wtb.store.database import Database
+from wtb.store.rows import IdempotencyKeyRow
+
+HEADER = "Idempotency-Key"
+MOST_LETTERS = 200
+PATIENCE_S = 10.0  # for the answer to the same request, which is under way
+_LOOK_S = 0.05
+
+_log = logging.getLogger("wtb")
+
+
+def answered_once(database: Database, request: Request, answer: Callable[[], Response]) -> Response:
+    """Answer a request, or, if it was answered before, answer it the same again.
+
+    Args:
+        database: Where keys are kept.
+        request: What is asked, and under which key; one without a key is answered in any case.
+        answer: Carries it out.
+
+    Returns:
+        The answer. A refusal is kept like any other answer; what has changed nothing and was not noted is not.
+    """
+    key = request.headers.get(HEADER)
+    if key is None or request.method == "GET":
+        return answer()
+    if not 0 < len(key) <= MOST_LETTERS:
+        detail = f"{HEADER} has {len(key)} letters; expected 1 to {MOST_LETTERS}, such as those of a random UUID"
+        return Problem(HTTPStatus.BAD_REQUEST, detail)
+    claim = _claim(request, key)
+    earlier = find_answer(database, claim.digest)
+    if earlier is not None:
+        return _again(database, claim, earlier)
+    try:
+        with database.joined(claim.store) as stored:
+            response = _carried_out(answer)
+    except Repeated:
+        return _again(database, claim, find_answer(database, claim.digest))
+    if stored.is_committed:
+        _keep(database, claim, response)
+    return response
+
+
+def _claim(request: Request, key: str) -> Claim:
+    identity: Identity = request.state.identity
+    asked = (request.method, request.url.path, request.url.query, request.state.body)
+    return Claim(_digest(identity.name, identity.token, key), _digest(*asked))
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _carried_out(answer: Callable[[], Response]) -> Response:
+    try:
+        return answer()
+    except (Repeated, AccessDenied):  # who was denied has changed nothing, and is noted by who asked
+        raise
+    except WTBError as error:
+        return problem_of(error)
+
+
+def _keep(database: Database, claim: Claim, response: Response) -> None:
+    location, body = response.headers.get("Location"), bytes(response.body).decode()
+    try:
+        keep_answer(database, claim.digest, response.status_code, location, body)
+    except WTBError as error:  # it is done: whoever sends it again is told that what came of it is not known
+        _log.warning("the answer to a request was not kept: %s", error)
+
+
+def _again(database: Database, claim: Claim, earlier: IdempotencyKeyRow | None) -> Response:
+    """Return the answer to the request that had the key first; it is waited for."""
+    last = time.monotonic() + PATIENCE_S
+    while earlier is not None and earlier.request == claim.request and earlier.status is None:
+        if time.monotonic() > last:
+            detail = (
+                f"a request with this {HEADER} was begun and has no answer: it is still under way, or its server "
+                "ended meanwhile; look at what it was to change"
+            )
+            return Problem(HTTPStatus.CONFLICT, detail, headers={"Retry-After": "10"})
+        time.sleep(_LOOK_S)
+        earlier = find_answer(database, claim.digest)
+    if earlier is None or earlier.status is None or earlier.request != claim.request:
+        detail = f"this {HEADER} was used for another request; expected a new one for each request"
+        return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    headers = {} if earlier.location is None else {"Location": earlier.location}
+    kind = "application/json" if earlier.status < HTTPStatus.BAD_REQUEST else Problem.media_type
+    return Response(earlier.body, earlier.status, headers, media_type=kind)

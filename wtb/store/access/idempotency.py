@@ -1,0 +1,60 @@
+"""Keys by which requests that change something are known again, with what was answered.
+
+A key is stored in the transaction of the first change that its request makes: neither is there without the other, and
+of several requests with one key, to however many servers, one changes something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from wtb.core.errors import StoreError
+from wtb.store.database import Database
+from wtb.store.rows import IdempotencyKeyRow
+from wtb.store.tables.schema import idempotency_keys, now
+
+KEPT_S = 86_400.0
+
+
+class Repeated(StoreError):
+    """Another request with this key has changed something: this one changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A request and its key.
+
+    Attributes:
+        digest: SHA-256 of who asks and the key.
+        request: SHA-256 of what is asked for.
+    """
+
+    digest: str
+    request: str
+
+    def store(self, connection: sa.Connection) -> None:
+        """Store the key within the transaction of a change. Raises Repeated if it is there."""
+        values = {"digest": self.digest, "request": self.request}
+        if connection.dialect.name == "postgresql":
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+        statement = insert(idempotency_keys).values(values).on_conflict_do_nothing()
+        if connection.scalar(statement.returning(idempotency_keys.c.digest)) is None:
+            raise Repeated("another request with this Idempotency-Key was carried out")
+
+
+def find_answer(database: Database, digest: str) -> IdempotencyKeyRow | None:
+    """Return what is kept of a key; None if no request with it has changed anything."""
+    query = sa.select(idempotency_keys).where(idempotency_keys.c.digest == digest)
+    return database.record(IdempotencyKeyRow, query)
+
+
+def keep_answer(database: Database, digest: str, status: int, location: str | None, body: str) -> None:
+    """Keep what a request was answered, and remove what has been kept for a day."""
+    with database.write() as connection:
+        this = idempotency_keys.update().where(idempotency_keys.c.digest == digest)
+        connection.execute(this.values(status=status, location=location, body=body))
+        connection.execute(idempotency_keys.delete().where(idempotency_keys.c.created_at < now() - KEPT_S))
