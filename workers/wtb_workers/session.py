@@ -12,6 +12,7 @@ from wtb.analysis.finalize import complete
 from wtb.core.errors import DamagedError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import KNOWN, WALL
+from wtb.core.telemetry.latencies import CLAIMS
 from wtb.core.version import __version__
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Lost
@@ -223,7 +224,9 @@ class WorkerSession:
         refused = self._refusals.current()
         free = self._asking + len(self._slots)
         began = time.monotonic()
-        rows = queue.claim_for(self.database, self._slot(number), LEASE_S, wanted=wanted, refused=refused, free=free)
+        slot = self._slot(number)
+        with CLAIMS.timed():
+            rows = queue.claim_for(self.database, slot, LEASE_S, wanted=wanted, refused=refused, free=free)
         if not rows:
             self._works_on.pop(number, None)
             self._nothing_at = began if rows is None else self._nothing_at

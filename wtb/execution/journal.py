@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Unpack
 
 from wtb.core.errors import ConflictError, StoreError, WTBError
+from wtb.core.telemetry.latencies import FLUSHES
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.records import Recorded
 
@@ -160,7 +161,8 @@ class Journal:
         """Write a batch, again as long as `waits` says so. Returns the executions that lost their lease."""
         while True:
             try:
-                return self._write(batch)
+                with FLUSHES.timed():
+                    return self._write(batch)
             except StoreError as error:
                 if not self._waits(error):
                     raise

@@ -18,6 +18,7 @@ from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, StoreAway
 from wtb.core.units import MOST_SLOTS
 from wtb.execution.runtime import alerts as execution
+from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
 from wtb.operations.running import submitting
 from wtb.store import database as databases
 from wtb.store.runs import maintenance
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
     from wtb.store.database import Database
 
+
+Metrics = Annotated[
+    str | None,
+    typer.Option("--metrics", metavar="PLACE", help="Serve /metrics at a port of loopback, or at ADDRESS:PORT."),
+]
 
 ALERTS_S = 60.0  # for the alerts of a single round
 RETRY_S = 1.0  # between attempts to reach a server that is away
@@ -43,6 +49,7 @@ def worker(
         str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
     ] = "default",
     name: Annotated[str | None, typer.Option("--name", help="Its name \\[default: host and process].")] = None,
+    metrics: Metrics = None,
     broker: options.Broker = None,
     db: options.Db = None,
 ) -> None:
@@ -58,7 +65,7 @@ def worker(
     app = broker_notifier.application(broker)
     from wtb_workers.app import queue_names
 
-    names = queue_names(queues)
+    names, place = queue_names(queues), _place(metrics)
     database = postgres(db)
     keep(DATABASE_URL, database.url.render_as_string(hide_password=False))
 
@@ -71,6 +78,8 @@ def worker(
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
     instance = Worker(host, slots, names)
+    if place is not None:
+        _serve_metrics(place)
     say(f"worker {host}: {slots} slots, queues {queues}; database {database.shown_url}")
     raise typer.Exit(serve(app, instance))
 
@@ -80,6 +89,7 @@ def scheduler(
         float | None, typer.Option("--interval", min=0.05, help="Seconds between two rounds \\[5].")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run one round and print what was done as JSON.")] = False,
+    metrics: Metrics = None,
     broker: options.Broker = None,
     db: options.Db = None,
 ) -> None:
@@ -95,7 +105,7 @@ def scheduler(
     """
     app = broker_notifier.application(broker)
     if not once:
-        _run_scheduler(postgres(db), app, interval)
+        _run_scheduler(postgres(db), app, interval, _place(metrics))
         return
     database = shared_database(db)
     from wtb.operations.schedules.children import Fires
@@ -110,7 +120,7 @@ def scheduler(
         fires.wait()
 
 
-def _run_scheduler(database: Database, app: Celery, every: float | None) -> None:
+def _run_scheduler(database: Database, app: Celery, every: float | None, place: Place | None) -> None:
     from wtb_scheduler.loop import run_until
     from wtb_workers.notifications import Notifier
 
@@ -118,10 +128,29 @@ def _run_scheduler(database: Database, app: Celery, every: float | None) -> None
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
+    if place is not None:
+        _serve_metrics(place, database)
     say(f"scheduler: every {every:g} s; database {database.shown_url}")
     if wait_for(database.prepare, ending=ending):
         notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
         run_until(ending, database, notifier.notify_if_idle, every, say)
+
+
+def _place(metrics: str | None) -> Place | None:
+    return None if metrics is None else parse_place(metrics)
+
+
+def _serve_metrics(place: Place, database: Database | None = None) -> None:
+    """Serve the metrics of this process, and those of a database."""
+    from prometheus_client.registry import Collector
+
+    from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
+
+    collectors: list[Collector] = [ProcessMetrics()]
+    if database is not None:
+        collectors.append(DatabaseMetrics(database, Tallies()))
+    exporter = Exporter(place, lambda accept: exposition(collectors, accept))
+    say(f"metrics: http://{place.shown}:{exporter.port}/metrics")
 
 
 def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None) -> bool:

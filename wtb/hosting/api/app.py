@@ -28,6 +28,7 @@ from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import page_routes
+from wtb.hosting.telemetry.route import metrics_router
 from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Origin
 from wtb.operations.registry import arguments_of
@@ -103,6 +104,7 @@ def make_app(
         app.include_router(sign_in.provider_router(identities, doors.provider))
     app.include_router(follow.router(context, streams))
     app.include_router(figures.router(context))
+    app.include_router(metrics_router(context, lambda: streams.followers))
     app.router.routes.extend(page_routes())
     app.state.streams = streams
     return app

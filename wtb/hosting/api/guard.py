@@ -17,11 +17,12 @@ from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.rates import Rates, network_of
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
-from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, PREFIX, SIGN_IN
+from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, METRICS, PREFIX, SIGN_IN
 from wtb.operations.identity import Identity
 
 # What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
 OPEN = frozenset(PREFIX + path for path in ("/health", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
+CLOSED = (PREFIX, METRICS)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Guard:
 
     async def _unknown(self, scope: Scope, headers: Headers) -> Problem | None:
         """Note who asks, or return what they are told if that is nobody."""
-        if scope["path"] in OPEN or not scope["path"].startswith(PREFIX):
+        if scope["path"] in OPEN or not scope["path"].startswith(CLOSED):
             return None
         cookie = None if "authorization" in headers else cookie_of(scope)  # a token speaks for itself
         if cookie is not None and (forged := forgery(scope, cookie)):

@@ -15,6 +15,7 @@ from wtb.operations.registry import OPERATIONS, Operation, Permission
 from wtb.operations.running.submitting import Submitted
 
 PREFIX = "/api/v1"
+METRICS = "/metrics"
 SIGN_IN = "/sign-in"
 AT_PROVIDER = f"{SIGN_IN}/provider"  # where somebody goes to sign in elsewhere
 FROM_PROVIDER = f"{SIGN_IN}/callback"  # and comes back to

@@ -1,0 +1,221 @@
+"""Metrics say what the database has, to whoever may read it, and dashboards name none that there are not."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from tests.support.tenants import Tenant
+from wtb.core.errors import InputError, StoreAway
+from wtb.core.telemetry.latencies import BOUNDS_S, FLUSHES, Histogram
+from wtb.hosting.api.app import make_app
+from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
+from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
+from wtb.operations.administration.tokens import create_token
+from wtb.operations.context import Context
+from wtb.store.database import Database
+from wtb.store.tables.schema import attempts, cells, executions, node_runs, sweeps
+
+MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
+TOKEN = "a-token-of-the-tests-own"
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def context(prepared_url: str) -> Iterator[Context]:
+    made = Context(Database(prepared_url), by="ann")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tenants(context: Context, tmp_path: Path) -> tuple[Tenant, Tenant]:
+    return Tenant(context, tmp_path, "acme"), Tenant(context, tmp_path, "zeta")
+
+
+def read(text: str) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scraped(database: Database, tallies: Tallies | None = None) -> Samples:
+    body, _ = exposition([DatabaseMetrics(database, tallies or Tallies())], "text/plain")
+    return read(body.decode())
+
+
+def test_figures_are_those_of_the_tables(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    found = scraped(context.database)
+    by_project = (("project", "acme"),)
+    for name, table in (("wtb_cells", cells), ("wtb_node_runs", node_runs)):
+        query = (
+            sa.select(sweeps.c.project, table.c.status, sa.func.count())
+            .join(sweeps, sweeps.c.id == table.c.sweep_id)
+            .group_by(sweeps.c.project, table.c.status)
+        )
+        expected = {(project, status): number for project, status, number in context.database.tuples(query)}
+        assert {tuple(value for _, value in labels): n for (one, labels), n in found.items() if one == name} == expected
+    assert sum(n for (name, _), n in found.items() if name == "wtb_attempts") == context.database.scalar(
+        sa.select(sa.func.count()).select_from(attempts)
+    )
+    assert found["wtb_sweeps", (*by_project, ("status", "completed"))] == 1
+    assert found["wtb_spend_usd", by_project] == 0
+    assert found["wtb_lease_losses", by_project] == 0
+    assert found["wtb_slots", ()] == 0
+
+
+def test_labels_are_projects_and_statuses_alone(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    named = {label for _, labels in scraped(context.database) for label, _ in labels}
+    assert named == {"project", "status"}
+
+
+def test_what_has_ended_is_counted_once(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    tallies, database = Tallies(), context.database
+    before = scraped(database, tallies)
+    asked: list[str] = []
+    with closing(_listening(database, asked)):
+        assert scraped(database, tallies) == before
+    ended = {id for (id,) in database.tuples(sa.select(sweeps.c.id).where(sweeps.c.finished_at.is_not(None)))}
+    assert ended
+    assert not any(id in one for id in ended for one in asked)
+
+
+def test_what_a_retry_changes_is_counted_again(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    tallies, database = Tallies(), context.database
+    scraped(database, tallies)
+    done = sweeps.c.finished_at.is_not(None)
+    with database.write() as connection:
+        connection.execute(executions.update().values(losses=3))
+    assert sum(n for (name, _), n in scraped(database, tallies).items() if name == "wtb_lease_losses") == 6
+    with database.write() as connection:
+        connection.execute(sweeps.update().where(done).values(finished_at=sweeps.c.finished_at + 1))
+    assert sum(n for (name, _), n in scraped(database, tallies).items() if name == "wtb_lease_losses") == 12
+
+
+def _listening(database: Database, asked: list[str]) -> Any:
+    """Note the parameters of every statement until it is closed."""
+
+    def note(*given: Any) -> None:
+        asked.append(repr(given[3]))
+
+    with database.read() as connection:
+        engine = connection.engine
+
+    class Listening:
+        def close(self) -> None:
+            sa.event.remove(engine, "before_cursor_execute", note)
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    return Listening()
+
+
+@pytest.mark.parametrize("metric", ["wtb_flush_seconds", "wtb_claim_seconds"])
+def test_a_process_tells_its_own_figures(metric: str) -> None:
+    body, media_type = exposition([ProcessMetrics(lambda: 3)], "application/openmetrics-text; version=1.0.0")
+    assert media_type.startswith("application/openmetrics-text")
+    assert b"wtb_stream_subscribers 3" in body
+    assert f"{metric}_count".encode() in body
+
+
+def test_a_journal_counts_its_flushes(context: Context, tmp_path: Path) -> None:
+    before = sum(FLUSHES.read().counts)
+    Tenant(context, tmp_path, "acme")
+    assert sum(FLUSHES.read().counts) > before
+
+
+def test_a_histogram_counts_each_duration_in_its_bucket() -> None:
+    histogram = Histogram()
+    for seconds in (0.0, BOUNDS_S[0], BOUNDS_S[0] * 1.01, 1e9):
+        histogram.observe(seconds)
+    counts = histogram.read().counts
+    assert (counts[0], counts[1], counts[-1], sum(counts)) == (2, 1, 1, 4)
+
+
+def test_the_server_tells_metrics_to_whom_it_knows(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    client = TestClient(make_app(context, token=TOKEN, hosts=["testserver"]))
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers={"Authorization": "Bearer no"}).status_code == 401
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.headers["content-type"].startswith("text/plain")
+    whole = read(answer.text)
+    assert ("wtb_slots", ()) in whole
+    assert "wtb_build_info" in {name for name, _ in whole}
+    limited = create_token(context, "limited", project="acme", scopes=["read"])["token"]
+    seen = read(client.get("/metrics", headers={"Authorization": f"Bearer {limited}"}).text)
+    assert {dict(labels)["project"] for _, labels in seen} == {"acme"}
+    assert seen.items() <= whole.items()
+    other = create_token(context, "other", scopes=["answer"])["token"]
+    refused = client.get("/metrics", headers={"Authorization": f"Bearer {other}"})
+    assert refused.status_code == 403
+    assert "takes the scope read" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("text", ["", "x", "99999", "1.2.3.4", "http://h:1", "127.0.0.1:", ":80", "a b:80", "::1:80"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no place to listen"):
+        parse_place(text)
+
+
+def test_a_place_is_on_loopback_unless_told_otherwise() -> None:
+    assert parse_place("9465") == Place("127.0.0.1", 9465)
+    assert parse_place("10.0.0.2:9465") == Place("10.0.0.2", 9465)
+    assert parse_place("[::1]:9465") == Place("::1", 9465)
+
+
+def test_an_exporter_answers_metrics_alone_and_says_when_the_database_is_away() -> None:
+    def away(_: str) -> tuple[bytes, str]:
+        raise StoreAway("the database is away")
+
+    with closing(Exporter(Place("127.0.0.1", 0), lambda accept: (b"x 1\n", "text/plain"))) as exporter:
+        with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10) as answer:
+            assert answer.read() == b"x 1\n"
+        with pytest.raises(urllib.error.HTTPError) as nothing:
+            urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/", timeout=10)
+        assert nothing.value.code == 404
+        nothing.value.close()
+        with pytest.raises(InputError, match="cannot listen"):
+            Exporter(Place("127.0.0.1", exporter.port), away)
+    with closing(Exporter(Place("127.0.0.1", 0), away)) as exporter:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10)
+        assert (refused.value.code, refused.value.read()) == (503, b"the database is away\n")
+        refused.value.close()
+
+
+def expressions() -> list[str]:
+    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+    board = json.loads((MONITORING / "dashboard.json").read_text())
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    return [*alerts, *shown, board["templating"]["list"][1]["query"]["query"]]
+
+
+def test_dashboard_and_alerts_name_metrics_that_there_are(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    collectors = [DatabaseMetrics(context.database, Tallies()), ProcessMetrics(lambda: 0)]
+    families = {metric.name: metric for one in collectors for metric in one.collect()}
+    known = {sample.name for family in families.values() for sample in family.samples} | families.keys()
+    named = {name for one in expressions() for name in re.findall(r"\bwtb_\w+", one)}
+    assert named
+    assert named <= known
+    assert not re.search(r"sweep=|case=", " ".join(expressions()))
+
+
+def test_the_page_names_every_metric(context: Context) -> None:
+    page = (MONITORING.parents[1] / "docs" / "telemetry.md").read_text()
+    collectors = [DatabaseMetrics(context.database, Tallies()), ProcessMetrics(lambda: 0)]
+    there = {metric.name for one in collectors for metric in one.collect()}
+    assert there == set(re.findall(r"`(wtb_\w+)`", page))

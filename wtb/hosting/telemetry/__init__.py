@@ -1,0 +1,1 @@
+"""What monitoring systems read: metrics, and traces made from the log."""

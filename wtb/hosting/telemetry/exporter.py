@@ -1,0 +1,105 @@
+"""`/metrics` of a process that answers nothing else: a worker, or the scheduler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from threading import Thread
+
+from wtb.config.distribution import pip_install
+from wtb.core.errors import InputError, WTBError
+
+LOOPBACK = "127.0.0.1"
+_PLACE = re.compile(r"(?:(?P<address>[^:\s\[\]]+|\[[0-9a-fA-F:]+\]):)?(?P<port>\d{1,5})")
+
+Exposition = Callable[[str], tuple[bytes, str]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it listens."""
+
+    address: str
+    port: int
+
+    @property
+    def shown(self) -> str:
+        """The address as it stands in a URL."""
+        return f"[{self.address}]" if ":" in self.address else self.address
+
+
+def parse_place(text: str) -> Place:
+    """Read where to listen.
+
+    Args:
+        text: A port, on loopback, or ADDRESS:PORT.
+
+    Raises:
+        InputError: If it is neither, or what it takes is not installed.
+    """
+    found = _PLACE.fullmatch(text)
+    if found is None or int(found["port"]) > 65535:
+        raise InputError(f"--metrics {text!r} is no place to listen; expected a port such as 9465, or ADDRESS:PORT")
+    if find_spec("prometheus_client") is None:
+        raise InputError(f"metrics take more to be installed: {pip_install('metrics')}")
+    return Place((found["address"] or LOOPBACK).strip("[]"), int(found["port"]))
+
+
+class Exporter:
+    """Answers `/metrics` on a thread of its own, for as long as the process lives or until it is closed."""
+
+    def __init__(self, place: Place, expose: Exposition) -> None:
+        """Begin to listen.
+
+        Args:
+            place: Where.
+            expose: Returns the metrics for a header `Accept`, and their type.
+
+        Raises:
+            InputError: If it cannot listen there.
+        """
+        try:
+            self._server = ThreadingHTTPServer((place.address, place.port), _handler(expose))
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"cannot listen on {place.address}:{place.port} for metrics: {why}") from None
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        Thread(target=self._server.serve_forever, name="wtb-metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _handler(expose: Exposition) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10  # who connects and asks nothing
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self._answer(HTTPStatus.NOT_FOUND, b"metrics are at /metrics\n", "text/plain")
+                return
+            try:
+                body, media_type = expose(self.headers.get("Accept", ""))
+            except WTBError as error:
+                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode(), "text/plain; charset=utf-8")
+                return
+            self._answer(HTTPStatus.OK, body, media_type)
+
+        def _answer(self, status: HTTPStatus, body: bytes, media_type: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing: scrapes come every few seconds."""
+
+    return Handler

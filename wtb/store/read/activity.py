@@ -1,0 +1,143 @@
+"""What a monitoring system asks: how much of everything there is, by project and status."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from wtb.store.access.scope import in_scope
+from wtb.store.bulk import fetch_records
+from wtb.store.database import Database
+from wtb.store.runs.queue import is_open
+from wtb.store.tables.schema import attempts, cells, executions, is_visible, node_runs, now, sweeps
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """How a sweep stands.
+
+    Attributes:
+        id: Its id.
+        project: What it belongs to.
+        status: Its status.
+        finished_at: When it ended; None while it may change.
+        collected_usd: What attempts cost that were collected since.
+    """
+
+    id: str
+    project: str
+    status: str
+    finished_at: float | None
+    collected_usd: float
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a sweep consists of so far.
+
+    Attributes:
+        cells: Status -> how many.
+        node_runs: Status -> how many.
+        attempts: The same; `lost` are those that ended for the sake of another one, `running` those under way.
+        usd: What they cost.
+        lease_losses: How often a lease of its executions ran out in a node.
+    """
+
+    cells: Mapping[str, int] = field(default_factory=dict)
+    node_runs: Mapping[str, int] = field(default_factory=dict)
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    usd: float = 0.0
+    lease_losses: int = 0
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What waits for workers in a project.
+
+    Attributes:
+        project: It.
+        executions: How many wait.
+        oldest_s: For how long the first of them has waited.
+    """
+
+    project: str
+    executions: int
+    oldest_s: float
+
+
+def sweep_states(database: Database) -> list[SweepState]:
+    """Return how all sweeps stand that whoever asks may see."""
+    columns = (sweeps.c[name] for name in ("id", "project", "status", "finished_at", "collected_usd"))
+    with database.read() as connection:
+        return fetch_records(connection, SweepState, sa.select(*columns).where(is_visible, *in_scope(database, sweeps)))
+
+
+def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
+    """Count what sweeps consist of: each figure reads all rows of these sweeps.
+
+    Args:
+        database: The database.
+        sweep_ids: Which; some hundreds at most.
+
+    Returns:
+        Id -> counts, for each of them.
+    """
+    by_cell = _by_status(database, sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()), cells, sweep_ids)
+    by_run = _by_status(
+        database, sa.select(node_runs.c.sweep_id, node_runs.c.status, sa.func.count()), node_runs, sweep_ids
+    )
+    by_attempt, usd = _attempts(database, sweep_ids)
+    losses = sa.select(executions.c.sweep_id, sa.func.sum(executions.c.losses)).where(
+        executions.c.sweep_id.in_(sweep_ids), executions.c.losses > 0
+    )
+    lost = {id: int(number) for id, number in database.tuples(losses.group_by(executions.c.sweep_id), long=True)}
+    return {id: Counts(by_cell[id], by_run[id], by_attempt[id], usd.get(id, 0.0), lost.get(id, 0)) for id in sweep_ids}
+
+
+def queues(database: Database) -> list[Queue]:
+    """Return what waits for workers, of the projects that whoever asks may see."""
+    query = (
+        sa.select(sweeps.c.project, sa.func.count(), now() - sa.func.min(executions.c.created_at))
+        .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
+        .where(is_open(), executions.c.status == "pending", *in_scope(database, sweeps))
+        .group_by(sweeps.c.project)
+    )
+    return [Queue(project, number, max(0.0, oldest_s)) for project, number, oldest_s in database.tuples(query)]
+
+
+_ByStatus = defaultdict[str, dict[str, int]]
+
+
+def _by_status(
+    database: Database, query: sa.Select[tuple[str, str, int]], table: sa.Table, sweep_ids: Collection[str]
+) -> _ByStatus:
+    """Return sweep -> status -> how many."""
+    found: _ByStatus = defaultdict(dict)
+    grouped = query.where(table.c.sweep_id.in_(sweep_ids)).group_by(table.c.sweep_id, table.c.status)
+    for id, status, number in database.tuples(grouped, long=True):
+        found[id][status] = number
+    return found
+
+
+def _attempts(database: Database, sweep_ids: Collection[str]) -> tuple[_ByStatus, dict[str, float]]:
+    """Return sweep -> outcome -> how many attempts, and sweep -> US dollars of all of them."""
+    lost = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"
+    under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
+    failed = sa.case((under_way, "running"), (lost, "lost"), else_="failed")
+    outcome = sa.case((attempts.c.status == "failed", failed), else_=attempts.c.status).label("outcome")
+    each = (
+        sa.select(node_runs.c.sweep_id, outcome, attempts.c.usd)
+        .select_from(node_runs.join(attempts, attempts.c.node_run_id == node_runs.c.id))
+        .where(node_runs.c.sweep_id.in_(sweep_ids))
+        .subquery()
+    )
+    query = sa.select(each.c.sweep_id, each.c.outcome, sa.func.count(), sa.func.sum(each.c.usd))
+    found: _ByStatus = defaultdict(dict)
+    usd: dict[str, float] = defaultdict(float)
+    for id, status, number, spent in database.tuples(query.group_by(each.c.sweep_id, each.c.outcome), long=True):
+        found[id][status] = number
+        usd[id] += spent
+    return found, usd
