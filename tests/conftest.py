@@ -37,6 +37,7 @@ import pytest
 from tests import again
 from tests.support import forkserver
 from wtb.config import credentials
+from wtb.config.garbage import start_collecting
 
 # What is imported and collected stays until the end: looking through it for garbage took a fifth of the collection.
 gc.disable()
@@ -100,8 +101,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reports the tests
 def pytest_collection_finish(session: pytest.Session) -> None:
-    gc.freeze()
-    gc.enable()
+    start_collecting()
     given = getattr(session.config, "workerinput", {})
     if given.get("workerid") == "gw0":
         found = {item.nodeid: str(item.path) for item in session.items if _shares_a_fixture(item)}

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from wtb.cli.console import note_command
+from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
 from wtb.operations.registry import OPERATIONS
 
@@ -259,15 +260,15 @@ class _Deferred(MetaPathFinder):
         def run(**options: Any) -> Any:
             for name in self._names:
                 vars(sys.modules[name])  # any use of a lazy module executes it
-            _freeze_imported()
-            gc.enable()
+            _start_collecting()
+            gc.enable()  # of several commands in a process only the first one starts it
             return callback(**options)
 
         return run
 
 
 @cache  # once a process: asking Python whether anything is frozen counts all that is
-def _freeze_imported() -> None:
-    """Spare what was imported from collections of garbage, since it stays, and everything from the one at the end."""
-    gc.freeze()
+def _start_collecting() -> None:
+    """Collect garbage while a command runs, and spare everything from the collection at the end."""
+    start_collecting()
     atexit.register(gc.freeze)

@@ -28,6 +28,7 @@ from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.authoring.context.tool_replay import ToolCall, call_tool
 from wtb.authoring.evaluation.evaluators import evaluate
 from wtb.authoring.graph_snapshot import outline_digest
+from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Score
@@ -68,8 +69,7 @@ def main(descriptor: int) -> None:
         channel.send("refused", str(error))
         return
     gc.collect()
-    gc.freeze()  # what was imported stays: no collection needs to look at it again
-    gc.enable()
+    start_collecting()
     channel.send("ready", None)
     if shared:
         worker.serve_many(setup.head["places"], is_async=setup.head["async"])
