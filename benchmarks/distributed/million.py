@@ -41,6 +41,15 @@ WORKERS, SLOTS = 2, 8
 SAMPLE_S, PROBE_S = 1.0, 0.1
 STALLED_S = 600.0  # without a further node run: it will not end
 MOST_CELLS = 10_000_000
+# What should not grow with the cells: its name, the attribute of Measured, and how it is shown.
+EACH = (
+    ("workers' CPU", "workers_s", 1e3, "ms"),
+    ("server's CPU", "server_s", 1e3, "ms"),
+    ("time", "wall_s", 1e3, "ms"),
+    ("transactions", "commits", 1, ""),
+    ("rows read", "rows_read", 1, ""),
+    ("WAL", "wal_bytes", 1, "B"),
+)
 
 
 @dataclass
@@ -79,6 +88,8 @@ def _alone(found: Measured) -> Iterator[Figure]:
     yield Figure(f"{of}: submission, CPU a cell", 1e6 * found.submission_s / found.cells, "us")
     yield Figure(f"{of}: time from its first batch to its end", found.wall_s, "s")
     yield Figure(f"{of}: database a node run", found.stored_bytes / found.node_runs, "B", 3_000)
+    for name, attribute, scale, unit in EACH:
+        yield Figure(f"{of}: {name} a node run", scale * getattr(found, attribute) / found.node_runs, unit)
     for kind, seconds in found.waited_s.items():
         yield Figure(f"{of}: another writer and its follower waited at most, {kind}", seconds, "s", 1.0)
     yield Figure(f"{of}: from kill -9 of the workers to the next node run", found.resumed_after_s, "s", 10.0)
@@ -93,17 +104,9 @@ def _alone(found: Measured) -> Iterator[Figure]:
 
 def _beside(large: Measured, small: Measured) -> Iterator[Figure]:
     of = f"{large.cells:,} / {small.cells:,} cells"
-    each = (
-        ("workers' CPU a node run", "workers_s"),
-        ("server's CPU a node run", "server_s"),
-        ("time a node run", "wall_s"),
-        ("transactions a node run", "commits"),
-        ("rows read a node run", "rows_read"),
-        ("WAL a node run", "wal_bytes"),
-    )
-    for name, attribute in each:
+    for name, attribute, _, _ in EACH:
         value, other = (getattr(one, attribute) / one.node_runs for one in (large, small))
-        yield Figure(f"{of}: {name}", value / other, "x", 1.2)
+        yield Figure(f"{of}: {name} a node run", value / other, "x", 1.2)
     for kind, megabytes in large.memory.items():
         yield Figure(f"{of}: memory of {kind}", megabytes / small.memory[kind], "x", 1.3)
 
