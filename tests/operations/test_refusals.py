@@ -71,7 +71,7 @@ OTHERS: Mapping[str, Any] = {
 }
 
 
-# What options are needed to come to an operation, and arguments whose texts commands parse, or that they check before.
+# What is given besides, by operation: the options that lead to it, and what its command parses or checks before.
 EXTRA: Mapping[str, Mapping[str, Any]] = {
     "rollback": {"to": "double"},
     "rollback --undo": {"undo": True},
@@ -185,8 +185,8 @@ def from_python(doors: Doors, path: str, name: str, argument: str, bad: Any) -> 
     if method is None:
         return None
     parameters = inspect.signature(method).parameters
-    by_keyword = {name for name, one in parameters.items() if one.kind is one.VAR_KEYWORD}
-    needed = {name for name, one in parameters.items() if one.default is one.empty} - by_keyword
+    by_keyword = {key for key, one in parameters.items() if one.kind is one.VAR_KEYWORD}
+    needed = {key for key, one in parameters.items() if one.default is one.empty} - by_keyword
     others = {**OTHERS, **EXTRA.get(name, {})}
     given = {one: others[one] for one in needed if one in others}
     if argument in parameters or (argument in MONEY and by_keyword):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.units import Units, numbered
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.failure_scores import failure_score, kind_of, results
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
@@ -133,6 +133,16 @@ class Scores:
     def primary(self) -> str | None:
         """The metric that decides; None where nothing is scored."""
         return next(iter(self.measures), None)
+
+    def chosen_metric(self, named: str | None) -> str:
+        """Return the metric that was named, else the one that decides. Raises InputError where the sweep has none."""
+        chosen = self.primary if named is None else named
+        if chosen is None:
+            raise InputError("the sweep has no scores yet", argument="metric")
+        if chosen not in self.measures:
+            near = did_you_mean(chosen, self.measures) or f"; scored are {', '.join(self.measures) or 'no metrics'}"
+            raise InputError(f"the sweep has no metric {chosen!r}{near}", argument="metric")
+        return chosen
 
     def family(self, metric: str) -> int:
         """How many metrics share a correction with this one: the one that decides has its own."""

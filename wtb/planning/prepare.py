@@ -243,9 +243,7 @@ def _redacting(spec: SweepSpec) -> SweepSpec:
     project = read_project_redaction(spec.folder)
     if project == NOTHING:
         return spec
-    made = spec.model_copy(update={"redact": spec.redact.with_project(project)})
-    made._located = spec.located
-    return made
+    return spec.model_copy(update={"redact": spec.redact.with_project(project)})
 
 
 def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combinations:

@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import re
-import sqlite3
 import statistics
 from typing import TYPE_CHECKING, Any
 
@@ -455,12 +454,10 @@ for node in (left, right):
     project.write({"slow.py": code, "sweep.yaml": spec, "cases.jsonl": project.cases(2)})
     found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
     assert found["node_runs"]["executed"] == 2 * (1 + 1 + 2)
-    with sqlite3.connect(project.file) as database:
-        durations = (
-            "SELECT case_number, node, variant, duration_s FROM node_runs "
-            "JOIN executions ON execution_id = executions.id"
-        )
-        took = {(case, node, variant): seconds for case, node, variant, seconds in database.execute(durations)}
+    durations = (
+        "SELECT case_number, node, variant, duration_s FROM node_runs JOIN executions ON execution_id = executions.id"
+    )
+    took = {(case, node, variant): seconds for case, node, variant, seconds in project.query(durations)}
     for row, right in zip(found["rows"], ("default", "long"), strict=True):
         alone = [
             took[case, "first", "default"] + max(took[case, "left", "default"], took[case, "right", right])

@@ -21,19 +21,18 @@ from wtb.analysis.comparison.pools import Pool, pools
 from wtb.analysis.comparison.reasons import Facts, sentences
 from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
+from wtb.analysis.headings import sweep_heading
 from wtb.analysis.interim import why_stopped
 from wtb.analysis.statistics import Floats, margins
 from wtb.authoring.evaluation.evaluators import beyond_scale
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.measure import Measure
-from wtb.core.serialization.plain_json import iso
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import baselines, queries
 from wtb.store.rows import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import SweepHeading
     from wtb.core.documents.comparison import (
         CellFigures,
         ChangesDocument,
@@ -110,8 +109,8 @@ def compare_sweeps(
     )
     return {
         "version": VERSION,
-        "before": _heading(before),
-        "after": _heading(after),
+        "before": sweep_heading(before),
+        "after": sweep_heading(after),
         "changed": changed,
         "compared": {
             "combinations": len(pairs.choices),
@@ -151,16 +150,6 @@ def _sizes(pairs: Pairs) -> ComparedSizes:
     return {
         "before": (combinations["common"] + combinations["removed"]) * (cases["common"] + len(cases["removed"])),
         "after": (combinations["common"] + combinations["added"]) * (cases["common"] + len(cases["added"])),
-    }
-
-
-def _heading(sweep: SweepRow) -> SweepHeading:
-    return {
-        "id": sweep.id,
-        "name": sweep.name,
-        "status": sweep.status,
-        "started_at": iso(sweep.started_at),
-        "finished_at": iso(sweep.finished_at),
     }
 
 

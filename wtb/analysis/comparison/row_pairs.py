@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis import interim
+from wtb.analysis.headings import sweep_heading
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
-from wtb.core.errors import InputError, did_you_mean
-from wtb.core.serialization.plain_json import iso
+from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
 from wtb.store.rows import SweepRow
@@ -48,28 +48,22 @@ def compare_two_rows(
         InputError: If there is no such row or metric.
     """
     scores = Scores(database, sweep)
-    metric = _metric(scores, metric)
+    metric = scores.chosen_metric(metric)
     _check_rows(scores, row, other)
-    measure, table = scores.measures[metric], scores.table(metric)
-    pair = table.part([row, other])
+    measure, pair = scores.measures[metric], scores.table(metric).part([row, other])
+    design = scores.design(metric, pair, share=1.0)
     differences = subtract(pair.scores[:1], pair.scores[1:])
     both = np.isfinite(differences[0])
     why = interim.because(database, sweep)
     tested = None
     if why is None:
-        rates = bool(np.isin(pair.scores[:, both], (0, 1)).all()) and measure.compare == "mean"
-        (tested,) = paired_tests(differences, seed=scores.seed, rates=rates, compare=measure.compare, units=pair.units)
-    gains = differences[0, both] * (1.0 if measure.better == "higher" else -1.0)
+        rates = bool(design.rates(pair.scores[:, both]).all())
+        (tested,) = paired_tests(differences, seed=design.seed, rates=rates, compare=design.by, units=design.units)
+    gains = differences[0, both] * design.sign
     middle = np.median if measure.compare == "median" else np.mean
     return {
         "version": VERSION,
-        "sweep": {
-            "id": sweep.id,
-            "name": sweep.name,
-            "status": sweep.status,
-            "started_at": iso(sweep.started_at),
-            "finished_at": iso(sweep.finished_at),
-        },
+        "sweep": sweep_heading(sweep),
         "metric": metric,
         "better": measure.better,
         "compare": measure.compare,
@@ -86,16 +80,6 @@ def compare_two_rows(
         "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], pair.scores[:, both], gains), limit),
         "more": max(0, int(both.sum()) - limit),
     }
-
-
-def _metric(scores: Scores, metric: str | None) -> str:
-    found = scores.primary if metric is None else metric
-    if found is None:
-        raise InputError("nothing is scored yet, so no rows can be compared", argument="metric")
-    if found not in scores.measures:
-        known = did_you_mean(found, scores.measures) or f"; scored are {', '.join(scores.measures) or 'no metrics'}"
-        raise InputError(f"the sweep is not scored by {found!r}{known}", argument="metric")
-    return found
 
 
 def _check_rows(scores: Scores, row: int, other: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wtb.analysis import interim
 from wtb.analysis.failure_causes import causes
+from wtb.analysis.headings import sweep_heading
 from wtb.analysis.matrix.added_rows import AddedRows
 from wtb.analysis.matrix.caveats import bounds_that_matter, correct_exploratory, failures_counted, listed_names
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
@@ -30,14 +31,13 @@ from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
-from wtb.core.serialization.plain_json import iso
 from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies
 from wtb.store.rows import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import NodeRunCounts, SweepHeading
+    from wtb.core.documents.common import NodeRunCounts
     from wtb.core.documents.matrix import (
         BestDocument,
         Cost,
@@ -87,7 +87,7 @@ def build(
         scored = Scores(database, sweep, edited=edited)
         scored.check_failure_score("on_failure")
     found = None if edited or on_failure is not None else tallies.kept(database, sweep.id)
-    if found is not None and _is_current(found) and found["sweep"] == _heading(sweep):
+    if found is not None and _is_current(found) and found["sweep"] == sweep_heading(sweep):
         return found
     return made(database, sweep, scored or Scores(database, sweep, edited=edited))
 
@@ -115,16 +115,6 @@ def _is_current(kept: MatrixDocument) -> bool:
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
-def _heading(sweep: SweepRow) -> SweepHeading:
-    return {
-        "id": sweep.id,
-        "name": sweep.name,
-        "status": sweep.status,
-        "started_at": iso(sweep.started_at),
-        "finished_at": iso(sweep.finished_at),
-    }
-
-
 def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     """The matrix of a sweep as it comes from its scores, where `build` would take the one that is kept."""
     sweep_id = sweep.id
@@ -139,7 +129,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         "version": VERSION,
         "figures": "final" if seen is None else "anytime",
         "as_of": None if seen is None else seen.as_of,
-        "sweep": _heading(sweep),
+        "sweep": sweep_heading(sweep),
         "cells": cell_counts(sum(counts.values()), counts),
         "node_runs": _node_runs(database, sweep_id),
         "cost": _cost(database, sweep_id),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import expected_of, field_of, json_of
 from wtb.authoring.evaluation.library import (
     combining,
     quantities,
@@ -51,12 +50,10 @@ def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: floa
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
-    found = field_of(result, field)
-    if isinstance(found, str):
-        try:
-            found = json.loads(found)
-        except json.JSONDecodeError:
-            return False
+    try:
+        found = json_of(result, field)
+    except ValueError:
+        return False
     return regex_search.fits(schema, found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,20 @@ def field_of(result: CellResult, name: str) -> Any:
     if name not in result.state:
         raise InputError(f"the final state has no key {name!r}{did_you_mean(name, result.state)}")
     return result.state[name]
+
+
+def json_of(result: CellResult, name: str) -> Any:
+    """A key of the final state as a JSON value: one that is text is read. Raises ValueError where that is no JSON."""
+    found = field_of(result, name)
+    return parse_json(found) if isinstance(found, str) else found
+
+
+def parse_json(text: str) -> Any:
+    """The JSON value that a text writes. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
 
 
 def expected_of(case: ScoredCase, name: str) -> Any:

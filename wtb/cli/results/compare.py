@@ -62,7 +62,9 @@ def compare(
     metric: Annotated[
         str | None, typer.Option("--metric", help="With --row: by which metric \\[default: the one that decides].")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="With --row: at most this many cases.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="With --row: at most this many cases.")
+    ] = comparing.TELLING,
     margin: Margin = None,
     strict: Strict = False,
     looked_into: Cells = 20,

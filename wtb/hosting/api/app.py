@@ -118,9 +118,9 @@ def _id_of(route: Route) -> str:
     return f"{route.method} {route.path}".lower().translate(str.maketrans("/ -", "___", "{}"))
 
 
-def _via(route: Route) -> str:
-    """Return what the audit log calls a route."""
-    return f"{route.method} {PREFIX}{route.path}"
+def _origin(route: Route, request: Request) -> Origin:
+    """Return where a request comes from, as the audit log has it."""
+    return Origin(f"{route.method} {PREFIX}{route.path}", address_of(request.scope), request.state.identity.token)
 
 
 def _permission(route: Route, context: Context) -> Any:
@@ -130,8 +130,8 @@ def _permission(route: Route, context: Context) -> Any:
         identity: Identity = request.state.identity
         refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
         if refusal is not None:
-            origin = Origin(_via(route), address_of(request.scope), identity.token)
-            note_refusal(context.noting_for(identity.name, origin), route.name, AccessDenied(refusal))
+            noting = context.noting_for(identity.name, _origin(route, request))
+            note_refusal(noting, route.name, AccessDenied(refusal))
             raise HTTPException(HTTPStatus.FORBIDDEN, refusal)
 
     return Depends(check)
@@ -143,8 +143,7 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
 
     def answer(request: Request, **arguments: Any) -> Response:
         identity: Identity = request.state.identity
-        origin = Origin(_via(route), address_of(request.scope), identity.token)
-        acting = context.acting_as(identity, route.needs, origin)
+        acting = context.acting_as(identity, route.needs, _origin(route, request))
         try:
             return answered_once(context.database, request, lambda: carry_out(acting, arguments))
         except AccessDenied as error:  # by a policy; noted here, since what was begun is rolled back

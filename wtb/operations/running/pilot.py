@@ -31,7 +31,6 @@ def pilot_of(prepared: Prepared, count: int) -> Prepared:
     chosen = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
     cases = [case for place, case in enumerate(prepared.picked()) if place in chosen]
     small = spec.model_copy(update={"sweep": f"{spec.sweep[:_LONGEST]}-pilot", "repeats": 1, "gates": ()})
-    small._located = spec.located
     source = CaseSource(prepared.source.name, spec.folder, lambda: ((f"case {one.id!r}", _row(one)) for one in cases))
     return replace(prepared, bound=replace(prepared.bound, spec=small), source=source, cases=len(cases), only=Only())
 

@@ -66,7 +66,6 @@ def with_options(spec: SweepSpec, *, session: str | None = None, concurrency: Sl
     changed = spec.model_copy(update={} if session is None else {"session": session})
     if concurrency is not None:
         changed = changed.model_copy(update={"run": spec.run.model_copy(update={"concurrency": concurrency})})
-    changed._located = spec.located
     return changed
 
 
@@ -155,9 +154,7 @@ def bind_stored(context: Context, spec: SweepSpec) -> Bound:
     """
     if context.imports:
         return bind(spec)
-    unscored = spec.model_copy(update={"evaluate": []})
-    unscored._located = spec.located
-    return bind(unscored, code=context.code)
+    return bind(spec.model_copy(update={"evaluate": []}), code=context.code)
 
 
 def rebind(context: Context, sweep: SweepRow) -> Bound:

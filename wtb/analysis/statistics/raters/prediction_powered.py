@@ -61,9 +61,8 @@ def labelled_mean(labels: Floats, judgements: Floats) -> LabelledMean:
     if not n:
         return LabelledMean(math.nan, (math.nan, math.nan), 0.0, 0, int(rest.sum()))
     truth, others = labels[labelled], judgements[rest]
-    beside = judgements[labelled]
     fill = float(judgements[judged].mean()) if judged.any() else 0.0
-    beside = np.where(np.isfinite(beside), beside, fill)
+    beside = np.where(judged, judgements, fill)[labelled]
     weight = _weight(truth, beside, others)
     added = float(others.mean()) if weight else 0.0
     mean = float((truth - weight * beside).mean()) + weight * added

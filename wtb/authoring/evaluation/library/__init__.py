@@ -1,1 +1,1 @@
-"""Built-in evaluators by what they score: texts, records, rankings."""
+"""Built-in evaluators by what they score: texts, records, quantities, rankings, trajectories, safety, and others."""

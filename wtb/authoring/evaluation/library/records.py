@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of, references_of, text_of
+from wtb.authoring.evaluation.fields import expected_of, json_of, parse_json, references_of, text_of
 from wtb.authoring.evaluation.requirements import needs
 from wtb.core.errors import InputError
 from wtb.core.scoring.scales import PASS_OR_FAIL
@@ -16,13 +16,11 @@ from wtb.core.scoring.scales import PASS_OR_FAIL
 def json_equal(case: ScoredCase, result: CellResult, *, field: str, ignore_order: bool = False) -> bool:
     expected = expected_of(case, field)
     if isinstance(expected, str):
-        expected = json.loads(expected)
-    found = field_of(result, field)
-    if isinstance(found, str):
-        try:
-            found = json.loads(found)
-        except (json.JSONDecodeError, RecursionError):
-            return False
+        expected = parse_json(expected)
+    try:
+        found = json_of(result, field)
+    except ValueError:
+        return False
     return _canonical(found, ignore_order) == _canonical(expected, ignore_order)
 
 

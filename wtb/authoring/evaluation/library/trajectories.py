@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import expected_of, field_of, parse_json
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
@@ -140,8 +140,8 @@ def _one_call(call: object) -> ToolCall | None:
     given: Any = next((found for key in ("args", "arguments", "input") if (found := _get(call, key)) is not None), {})
     if isinstance(given, str):
         try:
-            given = json.loads(given)
-        except (ValueError, RecursionError):  # a model may write what is no JSON: then it is the text
+            given = parse_json(given)
+        except ValueError:  # a model may write what is no JSON: then it is the text
             return ToolCall(name, given)
     return ToolCall(name, given)
 
