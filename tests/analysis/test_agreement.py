@@ -30,7 +30,18 @@ def test_kappa_is_that_of_published_tables() -> None:
 def test_the_interval_of_kappa_is_that_of_its_error_in_large_samples() -> None:
     table = [[88, 14, 18], [10, 40, 10], [2, 6, 12]]
     found = cohens_kappa(*pairs(table))
-    assert (found.interval[1] - found.value) / 1.972 == pytest.approx(large_sample_error(np.array(table)), rel=0.02)
+    half = (found.interval[1] - found.interval[0]) / 2
+    assert half / 1.972 == pytest.approx(large_sample_error(np.array(table)), rel=0.02)
+
+
+@pytest.mark.parametrize("scale", ["nominal", "ordinal", "interval"])
+def test_intervals_of_agreement_stay_within_what_can_be(scale: Scale) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        ratings = rng.integers(0, 4, (2, 4)).astype(float)
+        for found in (cohens_kappa(*ratings, scale), krippendorffs_alpha(ratings, scale)):
+            low, high = found.interval
+            assert math.isnan(low) or -1 <= low < found.value < high <= 1
 
 
 def large_sample_error(table: Floats) -> float:

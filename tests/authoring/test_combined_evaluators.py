@@ -160,6 +160,18 @@ def test_assertions_that_can_give_no_score_are_told_of_the_case(written: Any, wo
     assert made("assertions").problem("blue") is None
 
 
+def test_assertions_that_are_written_alike_are_read_once() -> None:
+    asserting = made("assertions")
+    read = asserting.fn.keywords["read"]  # type: ignore[attr-defined]
+    assert read([BLUE]) is read([dict(BLUE)])
+    assert read([BLUE]) is not read([RED])
+    with pytest.raises(InputError):
+        read([])
+    for number in range(2_000):
+        read([{"contains": {"field": "a", "text": str(number)}}])
+    assert read([BLUE]) is read([BLUE])
+
+
 def test_assertions_take_no_parts_of_the_sweep() -> None:
     with pytest.raises(InputError, match="takes no option 'of'"):
         made({"assertions": [BLUE]})

@@ -106,7 +106,8 @@ def check(database: Database, sweep: SweepRow, metric: str, labels: Sequence[Lab
     people = np.array([one.value for one in judged])
     cases = np.array([one.case for one in judged], dtype=np.int64)
     clustered = outcomes.clusters(database, sweep.id)
-    choices = Scores(database, sweep).choices
+    read = Scores(database, sweep)
+    ends = read.measures[metric].scale
     return JudgeCheck(
         sweep.id,
         metric,
@@ -115,9 +116,15 @@ def check(database: Database, sweep: SweepRow, metric: str, labels: Sequence[Lab
         tuple(sorted({one.rater for one in labels})),
         _agreed(cohens_kappa(judge, people, scale, cases)),
         _agreed(_among_raters(labels, scale)),
-        _bias(judge - people, cases),
+        _bias(judge - people, cases, ends),
         tuple(
-            _row(choices[number], scores[scores[:, 0] == number], labels, number, has_clusters=bool(clustered))
+            _row(
+                read.choices[number],
+                scores[scores[:, 0] == number],
+                [one for one in labels if one.combination == number],
+                ends,
+                has_clusters=bool(clustered),
+            )
             for number in sorted({one.combination for one in judged})
         ),
     )
@@ -134,21 +141,26 @@ def _among_raters(labels: Sequence[Label], scale: Scale) -> Agreement:
     return krippendorffs_alpha(ratings, scale, np.array([case for _, case, _ in cells], dtype=np.int64))
 
 
-def _bias(differences: Floats, cases: NDArray[np.int64]) -> Figure:
+def _bias(differences: Floats, cases: NDArray[np.int64], ends: Interval | None) -> Figure:
     means = np.array([differences[cases == case].mean() for case in np.unique(cases)])
-    return _figure(float(means.mean()), _ends(intervals(means[None, :])[0]))
+    low, high = intervals(means[None, :])[0].tolist()
+    return _figure(float(means.mean()), (low, high), ends and (ends[0] - ends[1], ends[1] - ends[0]))
 
 
 def _row(
-    combination: dict[str, str], scores: Floats, labels: Sequence[Label], number: int, *, has_clusters: bool
+    combination: dict[str, str],
+    scores: Floats,
+    labels: Sequence[Label],
+    ends: Interval | None,
+    *,
+    has_clusters: bool,
 ) -> LabelledRow:
     """One row, over its cases: repeats and raters are averaged within the case first."""
-    mine = [one for one in labels if one.combination == number]
-    cases = sorted({int(case) for case in scores[:, 1]} | {one.case for one in mine})
+    cases = sorted({int(case) for case in scores[:, 1]} | {one.case for one in labels})
     judge, people = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
     for place, case in enumerate(cases):
         found = scores[scores[:, 1] == case, 3]
-        said = [one.value for one in mine if one.case == case]
+        said = [one.value for one in labels if one.case == case]
         judge[place] = found.mean() if len(found) else math.nan
         people[place] = float(np.mean(said)) if said else math.nan
     found = labelled_mean(people, judge)
@@ -160,20 +172,20 @@ def _row(
         found.labels,
         len(known),
         float(known.mean()) if len(known) else None,
-        _figure(found.mean, interval),
+        _figure(found.mean, interval, ends),
         found.weight,
         found.has_few_labels,
     )
-
-
-def _ends(row: Floats) -> Interval:
-    return float(row[0]), float(row[1])
 
 
 def _agreed(found: Agreement) -> Figure:
     return _figure(found.value, found.interval)
 
 
-def _figure(value: float, interval: Interval) -> Figure:
-    known = math.isfinite(value)
-    return Figure(value if known else None, interval if known and math.isfinite(interval[0]) else None)
+def _figure(value: float, interval: Interval, ends: Interval | None = None) -> Figure:
+    """A figure as far as it is known, within the ends that it cannot leave: what lies beyond covers nothing."""
+    if not math.isfinite(value):
+        return Figure(None, None)
+    low, high = ends or (-math.inf, math.inf)
+    known = (max(interval[0], low), min(interval[1], high)) if math.isfinite(interval[0]) else None
+    return Figure(min(max(value, low), high), known)

@@ -77,6 +77,16 @@ def test_a_judge_is_held_against_labels_of_some_cases(judged: Project) -> None:
     assert (row["labels"], row["cases"], row["has_few_labels"]) == (15, CASES - 1, True)
 
 
+def test_no_interval_says_what_cannot_be(judged: Project) -> None:
+    three = HEADER + "c1,default,ana,1\nc2,default,ana,0\nc3,default,ana,0\n"
+    judged.write({"three.csv": three})
+    found = json.loads(
+        judged.inside("judge", "check", "nightly", "--labels", "three.csv", "-f", "json", check=0).stdout
+    )
+    assert found["rows"][0]["people"]["interval"][0] == 0.0, "on a scale from 0 to 1"
+    assert all(-1 <= end <= 1 for key in ("kappa", "bias") for end in found[key]["interval"])
+
+
 def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
     said = judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
     assert said.startswith("helpful against 15 labels of 1 rater")
@@ -108,6 +118,7 @@ def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv
         ("case,label\nc1,1\n", "no 'answer'; expected the variant of each node"),
         (HEADER + "c1,default,ana,good\n", "bad.csv:2: 'label' is 'good'; expected a number"),
         (HEADER + "c1,default,ana,nan\n", "'label' is 'nan'"),
+        (HEADER + "c1,default,ana,1.5\n", "'label' is 1.5; expected a number on the scale of the metric, 0 to 1"),
         (HEADER + "c99,default,ana,1\n", "the sweep has no case 'c99'"),
         (HEADER + "c1,longer,ana,1\n", "the sweep has no row answer=longer"),
         (HEADER + "c1,default,ana,1\nc1,default,ana,0\n", "bad.csv:3: 'ana' labels the cell a second time"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
@@ -18,6 +19,7 @@ MakeEvaluator = Callable[[str, Mapping[str, Any]], Evaluator]
 _OF_THE_WHOLE = ("name", "timeout", "on_failure")
 _FORM = "expected built-in evaluators, such as [contains: {field: answer, text: yes}]"
 _DEEPEST = 20
+_MOST_KEPT = 1_000  # of the assertions of cases; each is read once for all rows and repeats
 _WEIGHTED = (weighted_mean.__name__, assertions.__name__)
 
 
@@ -37,7 +39,7 @@ def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator) -> di
     if name == assertions.__name__:
         if rest:
             raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r}; cases have what it scores by")
-        return {**whole, "read": partial(_parts, name, make=make)}
+        return {**whole, "read": _reader(make)}
     given = rest if name == "not" and "of" not in rest else rest.pop("of", None)
     if given is not rest and rest:
         raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r} beside 'of'")
@@ -53,6 +55,24 @@ def problem_of_assertions(options: Mapping[str, Any], expected: object) -> str |
     except InputError as error:
         return "; ".join(error.problems)
     return None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The assertions of a case, which are the same as others that are written alike."""
+
+    text: str
+    value: object = field(compare=False)
+
+
+def _reader(make: MakeEvaluator) -> Callable[[object], list[Part]]:
+    """What reads assertions of cases, and keeps them: to check an evaluator takes longer than to score by it."""
+
+    @lru_cache(_MOST_KEPT)
+    def read(written: _Written) -> list[Part]:
+        return _parts(assertions.__name__, written.value, make)
+
+    return lambda written: read(_Written(repr(written), written))
 
 
 def _parts(name: str, given: object, make: MakeEvaluator) -> list[Part]:

@@ -43,5 +43,5 @@ def check_judge(
     if chosen is None or chosen not in known:
         what = "the sweep has no scores" if chosen is None else f"the sweep has no metric {chosen!r}"
         raise InputError(f"{what}{did_you_mean(chosen or '', known) or '; expected one that it has scores of'}")
-    found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id))
+    found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), known[chosen].scale)
     return judges.check(database, sweep, chosen, found, scale)

@@ -17,16 +17,20 @@ _OWN = ("case", "repeat", "rater", "label")
 SOMEBODY = "rater"  # where a file names nobody
 
 
-def read_labels(file: Path, choices: Sequence[Mapping[str, str]], cases: Mapping[str, int]) -> list[Label]:
+def read_labels(
+    file: Path, choices: Sequence[Mapping[str, str]], cases: Mapping[str, int], ends: tuple[float, float] | None = None
+) -> list[Label]:
     """Read labels: `case` and `label`, `repeat` (0) and `rater`, and the variant of each node by which rows differ.
 
     Args:
         file: `.jsonl`, or CSV with a header.
         choices: The sweep's combinations, by number.
         cases: The numbers of its cases.
+        ends: Of the scale of the metric, where it has one.
 
     Raises:
-        InputError: The file cannot be read, or a line names no cell, a cell twice by one rater, or gives no number.
+        InputError: The file cannot be read, or a line names no cell, a cell twice by one rater, or gives no number
+            on the scale.
     """
     nodes = [node for node in choices[0] if len({row[node] for row in choices}) > 1] if choices else []
     labels: dict[tuple[int, int, int, str], Label] = {}
@@ -34,6 +38,7 @@ def read_labels(file: Path, choices: Sequence[Mapping[str, str]], cases: Mapping
     for line, row in _lines(file):
         try:
             label = _label(row, choices, cases, nodes)
+            _check_on_scale(label.value, ends)
             key = (label.combination, label.case, label.repeat, label.rater)
             if key in labels:
                 raise InputError(f"{label.rater!r} labels the cell a second time; expected one label of each")
@@ -118,3 +123,10 @@ def _value(given: object) -> float:
     if not math.isfinite(value):
         raise InputError(f"'label' is {describe(given)}; expected a number on the scale of the metric")
     return value
+
+
+def _check_on_scale(value: float, ends: tuple[float, float] | None) -> None:
+    if ends is not None and not ends[0] <= value <= ends[1]:
+        raise InputError(
+            f"'label' is {value:g}; expected a number on the scale of the metric, {ends[0]:g} to {ends[1]:g}"
+        )

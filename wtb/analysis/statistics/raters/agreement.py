@@ -1,7 +1,9 @@
 """Agreement of raters beyond chance: Cohen's kappa of two, Krippendorff's alpha of any number, each with an interval.
 
-Both are functions of counts of pairs of levels, summed over what was rated. The intervals are those of the jackknife
-over units, or over clusters of units (Efron & Stein 1981): one that left out a unit at a time.
+Both are functions of counts of pairs of levels, summed over what was rated. Their errors are those of the jackknife
+over units, or over clusters of units (Efron & Stein 1981): one that left out a unit at a time. Neither coefficient can
+leave -1 to 1, so the interval is made on Fisher's scale, artanh, and transformed back (Lin, "A concordance correlation
+coefficient to evaluate reproducibility", 1989, for kappa by squares; https://doi.org/10.2307/2532051).
 """
 
 from __future__ import annotations
@@ -133,7 +135,8 @@ def _jackknifed(coefficient: Callable[[Floats], float], tables: Floats, clusters
     if n < 2 or not np.isfinite(without).all():
         return Agreement(value, UNKNOWN, len(tables))
     spread = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
-    if spread <= ROUNDING:
+    slope = 1 - value**2  # of tanh where it is the coefficient
+    if min(spread, slope) <= ROUNDING:
         return Agreement(value, UNKNOWN, len(tables))
-    half = t_quantile(n - 1) * spread
-    return Agreement(value, (value - half, min(value + half, 1.0)), len(tables))
+    middle, half = math.atanh(value), t_quantile(n - 1) * spread / slope
+    return Agreement(value, (math.tanh(middle - half), math.tanh(middle + half)), len(tables))
