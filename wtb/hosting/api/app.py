@@ -153,7 +153,7 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
     def carry_out(acting: Context, arguments: Mapping[str, Any]) -> Response:
         found = route.present(function(acting, **arguments))
         if isinstance(found, Lines):
-            return StreamingResponse(found.pieces, media_type=found.media_type)
+            return StreamingResponse(found.pieces, headers=found.headers, media_type=found.media_type)
         if route.location is None:
             return Response(as_json(found), media_type="application/json")
         made = {"Location": PREFIX + route.location.format_map(found)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from wtb.core.documents.events import EventDocument
@@ -25,8 +25,9 @@ FROM_PROVIDER = f"{SIGN_IN}/callback"  # and comes back to
 class Lines:
     """A result that is sent piece by piece, since it may be larger than memory."""
 
-    pieces: Iterable[str]
+    pieces: Iterable[str] | Iterable[bytes]
     media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def _as_it_is(result: Any) -> Any:
@@ -94,6 +95,14 @@ def _events(found: Iterator[EventDocument]) -> Lines:
     return Lines((dumps(event, default=str).decode() + "\n" for event in found), "application/x-ndjson")
 
 
+# What nodes wrote is kept, never shown as a page of this server: a browser would run its scripts as the server's own.
+_KEPT = {"Content-Disposition": "attachment", "Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
+
+
+def _content(found: Iterator[bytes]) -> Lines:
+    return Lines(found, "application/octet-stream", _KEPT)
+
+
 def _questions(found: Questions) -> Any:
     if found.question is not None:
         return found.question
@@ -130,6 +139,7 @@ def _both(
 _FOLLOWING = frozenset({"follow", "interval_s"})
 _RUNNING = frozenset({"progress", "code"})  # of who runs something itself
 _BINDING = frozenset({"bound"})
+_CELL = frozenset({"cell"})  # of a sweep; its execution is named
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/workflows", "workflow list --published"),
@@ -152,6 +162,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{before}/compare/{after}", "compare", left_out=frozenset({"margin"})),
     Route("GET", "/executions/{ref}/history", "history"),
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
+    Route("GET", "/executions/{ref}/files", "files", left_out=_CELL),
+    Route("GET", "/executions/{ref}/file", "files PATH", _content, left_out=_CELL),
     *_both("POST", "/pause", "pause"),
     *_both("POST", "/cancel", "cancel"),
     *_both("GET", "/cancel", "cancel", preview=True),
@@ -232,8 +244,6 @@ WITHOUT_ROUTE: Mapping[str, str] = {
     **dict.fromkeys(("submit --wait",), _WAITS),
     **dict.fromkeys(
         (
-            "files",
-            "files PATH",
             "files --export",
             "files --diff",
             "export",
