@@ -109,7 +109,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),
         "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),
         "scheduler": Entry("admin.workers", "Run the scheduler: recover lost work, and start schedules."),
-        "serve": Entry("admin.server", "Answer operations over HTTP: the REST API."),
+        "serve": Entry("admin.server", "Answer operations over HTTP: the REST API, and pages for a browser."),
         "flower": Entry("admin.stack", "Run Flower, a read-only page on the broker's workers."),
     },
 }

@@ -27,16 +27,19 @@ def serve(
         list[str] | None,
         typer.Option("--proxy", metavar="ADDRESS", help="A proxy, or a network of them, to believe in; several times."),
     ] = None,
+    in_browser: Annotated[
+        bool, typer.Option("--open", help="Open the pages in the browser of this machine, signed in.")
+    ] = False,
     db: options.Db = None,
 ) -> None:
-    """Answer operations over HTTP: the REST API.
+    """Answer operations over HTTP: the REST API, and pages for a browser.
 
     Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
     imported. Behind anything but loopback, have a proxy in front of it that speaks TLS, and name it.
 
     See also: docs/api.md lists the paths.
 
-    Examples: wtb serve  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
+    Examples: wtb serve --open  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "websockets")):
         raise InputError("the server is not installed; install it with: pip install 'workflow-test-bench[server]'")
@@ -47,13 +50,15 @@ def serve(
         _check_network(proxy)
     from wtb.hosting.api import serve as server
 
+    if in_browser and address not in server.LOOPBACK:
+        raise InputError(f"--open signs in on this machine only; expected an address of loopback, found {address}")
     token = given or server.new_token()
     context = open_context(db)
     if given is None:
         say(f"token, until it stops: {token}")
     try:
         place = server.Place(address, port, allow or (), proxies or ())
-        server.serve(context, place, token=token, report=say)
+        server.serve(context, place, token=token, report=say, in_browser=in_browser)
     except OSError as error:
         raise InputError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streams import Streams
+from wtb.hosting.pages.browser import opened
 from wtb.operations.context import Context
 
 if TYPE_CHECKING:
@@ -51,7 +53,9 @@ class Place:
     proxies: Collection[str] = ()
 
 
-def serve(context: Context, place: Place, *, token: str, report: Callable[[str], None]) -> None:
+def serve(
+    context: Context, place: Place, *, token: str, report: Callable[[str], None], in_browser: bool = False
+) -> None:
     """Answer requests until SIGINT or SIGTERM.
 
     Args:
@@ -59,6 +63,7 @@ def serve(context: Context, place: Place, *, token: str, report: Callable[[str],
         place: Where it listens.
         token: That of the operator, who may do everything; others have tokens of their own.
         report: Takes the lines that say where it listens, and on loopback where whoever started it signs in.
+        in_browser: Open the pages, signed in, in the browser of whoever started it; on loopback only.
 
     Raises:
         OSError: If it cannot listen there.
@@ -83,9 +88,12 @@ def serve(context: Context, place: Place, *, token: str, report: Callable[[str],
         )
         url = f"http://{host}:{listening.getsockname()[1]}"
         report(f"serving {context.database.shown_url} at {url}{PREFIX}")
-        if address in LOOPBACK:  # what stands behind # is sent to nobody
-            report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {url}/#code={doors.code.issue()}")
-        _Server(config, app.state.streams).run(sockets=[listening])
+        signing_in = url
+        if address in LOOPBACK:
+            signing_in = f"{url}/#code={doors.code.issue()}"  # what stands behind # is sent to nobody
+            report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {signing_in}")
+        with opened(signing_in) if in_browser else nullcontext():
+            _Server(config, app.state.streams).run(sockets=[listening])
 
 
 def _provider() -> Provider | None:
