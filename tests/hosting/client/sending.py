@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.hosting.api.serving import HEADERS, TOKEN, Server
 from tests.support.cluster import Cluster
-from tests.support.project import Outcome, Project
+from tests.support.project import FLOW, Outcome, Project
 from wtb.hosting.api.routes import PREFIX
 
 # It says which processes imported it, and fails as long as a file is there.
@@ -87,3 +89,26 @@ class Sending:
             connection.request("POST", PREFIX + path, json.dumps(body), sent)
             with connection.getresponse() as response:
                 return response.status, response.headers.get("Location"), json.load(response)
+
+
+@contextmanager
+def publishing(cluster: Cluster, folder: Path) -> Iterator[Sending]:
+    """Have a worker of a cluster publish both workflows, and a server answer beside it."""
+    project = cluster.project
+    project.write({"flow.py": FLOW, "reviewed.py": REVIEWED})
+    workflows = "[workflows]\nshop = 'flow:wf'\nreviewed = 'reviewed:wf'\n"
+    project.write({"wtb.toml": f"{workflows}[publish]\nevaluators = ['flow:total']\n"})
+    cluster.start_scheduler()
+    cluster.start_worker(concurrency=2)
+    server = Server(project)
+    server.start(cluster.env)
+    laptop = Project(folder)
+    laptop.write({"cases.jsonl": "\n".join(map(json.dumps, SWEEP["cases"]))})  # type: ignore[call-overload]
+    laptop.write({"sweep.yaml": json.dumps({**SWEEP, "cases": "cases.jsonl"})})
+    found = Sending(cluster, server, laptop)
+    cluster.until(
+        lambda: found.wtb("workflow", "list", "--format", "json", "--published").json["workflows"], "it is published"
+    )
+    yield found
+    server.kill()
+    laptop.close()

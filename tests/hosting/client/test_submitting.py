@@ -9,34 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.hosting.api.serving import TOKEN, Server
-from tests.hosting.client.sending import CELLS, REVIEWED, SWEEP, Sending
-from tests.support.browser import started
+from tests.hosting.api.serving import Server
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
 from tests.support.cluster import Cluster
-from tests.support.project import FLOW, Project
 from wtb.hosting.api.routes import PREFIX
 
 
 @pytest.fixture(scope="module")
 def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
-    project = module_cluster.project
-    project.write({"flow.py": FLOW, "reviewed.py": REVIEWED})
-    workflows = "[workflows]\nshop = 'flow:wf'\nreviewed = 'reviewed:wf'\n"
-    project.write({"wtb.toml": f"{workflows}[publish]\nevaluators = ['flow:total']\n"})
-    module_cluster.start_scheduler()
-    module_cluster.start_worker(concurrency=2)
-    server = Server(project)
-    server.start(module_cluster.env)
-    laptop = Project(tmp_path_factory.mktemp("laptop"))
-    laptop.write({"cases.jsonl": "\n".join(map(json.dumps, SWEEP["cases"]))})  # type: ignore[call-overload]
-    laptop.write({"sweep.yaml": json.dumps({**SWEEP, "cases": "cases.jsonl"})})
-    found = Sending(module_cluster, server, laptop)
-    module_cluster.until(
-        lambda: found.wtb("workflow", "list", "--format", "json", "--published").json["workflows"], "it is published"
-    )
-    yield found
-    server.kill()
-    laptop.close()
+    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
+        yield found
 
 
 def test_a_sweep_file_is_planned_and_submitted_from_where_its_code_is_not(sending: Sending) -> None:
@@ -73,36 +55,6 @@ def test_one_input_is_started(sending: Sending) -> None:
     execution = sending.wtb("start", "shop", "--set", "x=4", "--variant", "A=v2", "--format", "json").json["id"]
     sending.cluster.wait_completed(execution)
     assert sending.wtb("show", execution, "--format", "json").json["state"] == {"x": 6}
-
-
-def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending) -> None:
-    url = f"http://127.0.0.1:{sending.server.port}"
-    with started() as browser:
-        context = browser.new_context()
-        assert context.request.post(f"{url}{PREFIX}/sign-in", data={"token": TOKEN}).ok
-        page = context.new_page()
-        page.goto(url)
-        page.get_by_role("link", name="New sweep").click()
-        page.get_by_role("combobox", name="Workflow").select_option("shop")
-        page.get_by_label("Name").fill("by form")
-        nodes = page.get_by_role("group", name="A", exact=True)
-        nodes.wait_for()
-        for box in nodes.get_by_role("checkbox").all():
-            box.check()
-        page.get_by_role("group", name="Evaluators").get_by_role("checkbox").first.check()
-        page.get_by_label("Cases, each").fill("not JSON")
-        page.get_by_role("button", name="Plan").click()
-        page.get_by_role("alert").get_by_text("cases, line 1").wait_for()
-        page.get_by_label("Cases, each").fill("\n".join(map(json.dumps, SWEEP["cases"])))  # type: ignore[call-overload]
-        before = sending.cluster.one("SELECT count(*) FROM sweeps")
-        page.get_by_role("button", name="Plan").click()
-        page.get_by_text("= 8 cells").wait_for()
-        assert sending.cluster.one("SELECT count(*) FROM sweeps") == before, "a plan runs nothing"
-        page.get_by_role("button", name="Submit 8 cells").click()
-        page.wait_for_url("**/sweeps/*")
-        sweep = page.url.rsplit("/", 1)[1]
-    sending.cluster.wait_completed(sweep)
-    assert sending.wtb("show", sweep, "--format", "json").json["cells"]["succeeded"] == CELLS / 2
 
 
 def test_a_request_that_is_repeated_at_two_servers_makes_one_sweep_and_has_one_answer(sending: Sending) -> None:

@@ -47,7 +47,10 @@ def test_text_of_users_goes_in_as_text(path: Path) -> None:
         assert way not in path.read_text("utf-8")
 
 
-@pytest.mark.parametrize("path", ["/", "/submit", "/sweeps/any", "/executions/any", "/compare/a/b", "/inbox", "/costs"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/submit", "/sweeps/any", "/sweeps/any/compare", "/executions/any", "/compare/a/b", "/inbox", "/costs"],
+)
 def test_every_address_of_a_page_has_the_same_document_without_scripts_within(client: TestClient, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 200

@@ -10,6 +10,7 @@ import { CostsPage } from "./pages/costs.js";
 import { DiffPage } from "./pages/diff.js";
 import { ExecutionPage } from "./pages/execution.js";
 import { InboxPage } from "./pages/inbox.js";
+import { RowsPage } from "./pages/rows.js";
 import { SchedulesPage } from "./pages/schedules.js";
 import { explain, SignIn, takeCode } from "./pages/sign_in.js";
 import { SubmitPage } from "./pages/submit.js";
@@ -22,6 +23,7 @@ import { KeySheet, SideBar } from "./views/frame.js";
 const PAGES = /** @type {[RegExp, any][]} */ ([
   [/^\/$/, SweepsPage],
   [/^\/sweeps\/([^/]+)$/, SweepPage],
+  [/^\/sweeps\/([^/]+)\/compare$/, RowsPage],
   [/^\/executions\/([^/]+)$/, ExecutionPage],
   [/^\/executions\/([^/]+)\/diff\/([^/]+)$/, DiffPage],
   [/^\/compare\/([^/]+)\/([^/]+)$/, ComparePage],

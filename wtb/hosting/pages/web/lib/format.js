@@ -2,7 +2,6 @@
 import { words } from "./words.js";
 
 const whole = new Intl.NumberFormat("en");
-const money = new Intl.NumberFormat("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
 const clock = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
@@ -32,9 +31,17 @@ export function probability(p) {
   return p < 0.001 ? "<0.001" : p.toFixed(3);
 }
 
-/** @param {number | null | undefined} value */
-export function usd(value) {
-  return value === null || value === undefined ? words.unknown : money.format(value);
+/** Dollars to three figures of the largest amount in the column, at least to the cent, as the commands show them. @param {number | null | undefined} value @param {number | null} [largest] */
+export function usd(value, largest) {
+  if (value === null || value === undefined) return words.unknown;
+  const scale = Math.abs(largest || value);
+  const decimals = scale ? Math.min(20, Math.max(2, 2 - Math.floor(Math.log10(scale)))) : 2;
+  return new Intl.NumberFormat("en", { style: "currency", currency: "USD", minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(value);
+}
+
+/** The largest of what is known, for figures of a column. @param {(number | null | undefined)[]} values */
+export function largestOf(values) {
+  return values.reduce((/** @type {number} */ most, one) => Math.max(most, one ?? 0), 0);
 }
 
 /** Seconds as a length of time. @param {number | null | undefined} seconds */

@@ -26,8 +26,8 @@ function Changed({ changed }) {
   const items = [
     ...changed.code.map((/** @type {any} */ one) => words.compare.codeOf(one.node, one.variant)),
     ...changed.settings.map((/** @type {any} */ one) => `${one.key}: ${JSON.stringify(one.before)} → ${JSON.stringify(one.after)}`),
-    ...(changed.variants?.added ?? []).map((/** @type {any} */ one) => `+ ${one.node} = ${one.variant}`),
-    ...(changed.variants?.removed ?? []).map((/** @type {any} */ one) => `− ${one.node} = ${one.variant}`),
+    ...(changed.variants?.added ?? []).map((/** @type {any} */ one) => words.compare.added(one.node, one.variant)),
+    ...(changed.variants?.removed ?? []).map((/** @type {any} */ one) => words.compare.removed(one.node, one.variant)),
   ];
   return items.length ? html`<ul>${items.map((text) => html`<li class="mono">${text}</li>`)}</ul>` : html`<p class="quiet">${words.compare.same}</p>`;
 }

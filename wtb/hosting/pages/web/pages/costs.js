@@ -1,6 +1,6 @@
 /** What was spent, for what, and what may still be. */
 import { get, segment } from "../lib/api.js";
-import { count, usd } from "../lib/format.js";
+import { count, largestOf, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
@@ -13,22 +13,23 @@ export function CostsPage() {
   const costs = useResource((signal) => get("/costs", { by }, signal), [by]);
   const budgets = useResource((signal) => get("/budgets", {}, signal), [], 10_000);
   const rows = costs.data?.rows ?? [];
+  const { columns } = words.costs;
   return html`<div class="head"><h1>${words.costs.title}</h1></div>
     <h2>${words.costs.budgets}</h2>
     <${Waiting} resource=${budgets} />
     ${budgets.data && !budgets.data.budgets.length ? html`<p class="quiet">${words.costs.noBudgets}</p>` : null}
     ${budgets.data?.budgets.length
       ? html`<div class="scroll"><table><tbody>${budgets.data.budgets.map(
-          (/** @type {any} */ one) => html`<tr><td>${one.scope} <b>${one.name}</b> ${one.kind}</td><td class="num">${one.kind === "usd" ? usd(one.spent) : count(one.spent)} / ${one.kind === "usd" ? usd(one.most) : count(one.most)}</td>
+          (/** @type {any} */ one) => html`<tr><td>${one.scope} <b>${one.name}</b> ${one.kind}</td><td class="num">${one.kind === "usd" ? usd(one.spent, one.most) : count(one.spent)} / ${one.kind === "usd" ? usd(one.most) : count(one.most)}</td>
             <td><div class="progress" role="img" aria-label=${`${Math.round((100 * one.spent) / one.most)}%`}><i class=${one.spent >= one.most ? "failed" : "succeeded"} style=${{ width: `${Math.min(100, (100 * one.spent) / one.most)}%` }}></i></div></td></tr>`,
         )}</tbody></table></div>`
       : null}
     <h2>${words.costs.spent}</h2>
-    <div class="bar"><label>${words.costs.by}<select value=${by} onChange=${(/** @type {any} */ event) => look({ by: event.target.value })}>${BY.map((one) => html`<option>${one}</option>`)}</select></label></div>
+    <div class="bar"><label>${words.costs.by}<select value=${by} onChange=${(/** @type {any} */ event) => look({ by: event.target.value })}>${BY.map((one) => html`<option value=${one}>${words.costs.kinds[/** @type {"model"} */ (one)]}</option>`)}</select></label></div>
     <${Waiting} resource=${costs} />
     ${costs.data && !rows.length ? html`<p class="quiet">${words.costs.nothing}</p>` : null}
     ${rows.length
-      ? html`<div class="scroll"><table><thead><tr><th>${by}</th><th class="num">usd</th><th class="num">tokens in</th><th class="num">tokens out</th><th class="num">calls</th><th class="num">attempts</th></tr></thead>
-          <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${by === "sweep" ? html`<${Link} to=${`/sweeps/${segment(one.sweep)}`}>${one.sweep_name}<//>` : one[by] ?? words.none}</td><td class="num">${usd(one.usd)}</td><td class="num">${count(one.tokens_in)}</td><td class="num">${count(one.tokens_out)}</td><td class="num">${count(one.calls)}</td><td class="num">${count(one.attempts)}</td></tr>`)}</tbody></table></div>`
+      ? html`<div class="scroll"><table><thead><tr><th>${words.costs.kinds[/** @type {"model"} */ (by)]}</th>${Object.values(columns).map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
+          <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${by === "sweep" ? html`<${Link} to=${`/sweeps/${segment(one.sweep)}`}>${one.sweep_name}<//>` : one[by] ?? words.none}</td><td class="num">${usd(one.usd, largestOf(rows.map((/** @type {any} */ other) => other.usd)))}</td><td class="num">${count(one.tokens_in)}</td><td class="num">${count(one.tokens_out)}</td><td class="num">${count(one.calls)}</td><td class="num">${count(one.attempts)}</td></tr>`)}</tbody></table></div>`
       : null}`;
 }

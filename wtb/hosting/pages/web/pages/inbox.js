@@ -1,24 +1,43 @@
-/** What waits for people. */
-import { get, may, segment } from "../lib/api.js";
-import { ago, date } from "../lib/format.js";
-import { html } from "../lib/html.js";
+/** What waits for people: each question once, answered where it stands. */
+import { get } from "../lib/api.js";
+import { html, useEffect, useRef } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
-import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { Question } from "../views/question.js";
 
 const ASK_AGAIN_MS = 3_000;
 
 export function InboxPage() {
   const resource = useResource((signal) => get("/approvals", {}, signal), [], ASK_AGAIN_MS);
+  const list = useRef(/** @type {HTMLElement | null} */ (null));
+  useKeys(list);
   const groups = resource.data?.groups ?? [];
   return html`<div class="head"><h1>${words.inbox.title}</h1></div>
     <${Waiting} resource=${resource} />
     ${resource.data && !groups.length ? html`<p class="quiet">${words.inbox.empty}</p>` : null}
-    ${groups.map(
-      (/** @type {any} */ one) => html`<section key=${one.id} class="notice">
-        <p><b>${one.node}</b> ${words.inbox.asks} <span class="quiet">(<${Link} to=${`/sweeps/${segment(one.sweep.id)}`}>${one.sweep.name}<//>${one.questions > 1 ? `, ${words.inbox.cells(one.questions)}` : one.case ? `, ${one.case}` : ""}, <span title=${date(one.asked_at)}>${ago(one.asked_at)}</span>)</span></p>
-        <pre tabindex="0">${one.question}</pre>
-        ${may("answer") ? html`<p class="quiet">${words.inbox.answerWith} <code>wtb answer ${one.id} ${one.options?.join(" | ") ?? "approve | reject"}</code></p>` : null}
-      </section>`,
-    )}`;
+    ${groups.length ? html`<p class="quiet">${words.inbox.keys}</p>` : null}
+    <div ref=${list}>${groups.map((/** @type {any} */ one) => html`<${Question} key=${one.id} group=${one} onAnswered=${resource.reload} />`)}</div>
+    ${resource.data?.more_groups ? html`<p class="quiet">${words.inbox.more}</p>` : null}`;
+}
+
+/**
+ * J and K go from question to question; a digit goes to an answer of the one that has the focus, or of the first, and
+ * Enter gives it: two keys, of which the first alone decides nothing.
+ * @param {{current: HTMLElement | null}} list
+ */
+function useKeys(list) {
+  useEffect(() => {
+    /** @param {KeyboardEvent} event */
+    function on(event) {
+      const target = /** @type {HTMLElement} */ (event.target);
+      if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
+      const questions = /** @type {HTMLElement[]} */ ([...(list.current?.children ?? [])]);
+      const at = questions.findIndex((one) => one.contains(document.activeElement));
+      if (event.key === "j") questions[Math.min(at + 1, questions.length - 1)]?.focus();
+      else if (event.key === "k") questions[Math.max(at - 1, 0)]?.focus();
+      else if (/^[1-9]$/.test(event.key)) /** @type {HTMLElement | undefined} */ (questions[Math.max(at, 0)]?.querySelectorAll("[data-answer]")[Number(event.key) - 1])?.focus();
+    }
+    addEventListener("keydown", on);
+    return () => removeEventListener("keydown", on);
+  }, []);
 }

@@ -1,12 +1,13 @@
 /** A new sweep of a workflow that workers publish: what it would run is planned before anything does. */
 import { get, may, post, segment } from "../lib/api.js";
-import { count, usd } from "../lib/format.js";
+import { count } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { PlanView } from "../views/plan.js";
 
-/** What is filled in. @typedef {{sweep: string, cases: string, vary: Record<string, string[]>, evaluate: string[], repeats: string, limit: string}} Form */
+/** What is filled in. @typedef {{sweep: string, cases: string, vary: Record<string, string[]>, evaluate: string[], builtIn: string, repeats: string, limit: string}} Form */
 
 export function SubmitPage() {
   const published = useResource((signal) => get("/workflows", {}, signal), []);
@@ -33,7 +34,9 @@ function OfWorkflow({ name, evaluators }) {
 
 /** @param {{workflow: string, description: any, evaluators: any[]}} props */
 function Fields({ workflow, description, evaluators }) {
-  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: exampleOf(description), vary: {}, evaluate: [], repeats: "1", limit: "" })));
+  const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
+  const varied = several.length ? several : description.graph.nodes.slice(0, 1); // a sweep has a row at least
+  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: exampleOf(description), vary: Object.fromEntries(varied.map((/** @type {any} */ node) => [node.name, [node.default]])), evaluate: [], builtIn: "", repeats: "1", limit: "" })));
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => setPlan(null), [form]); // what is submitted is what was planned
@@ -50,17 +53,17 @@ function Fields({ workflow, description, evaluators }) {
   }
   const look = () => attempt(async (keys) => setPlan(await post("/plans", { keys })));
   const submit = () => attempt(async (keys) => navigate(`/sweeps/${segment((await post("/sweeps", { keys })).sweep)}`));
-  const varied = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
   return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); (plan ? submit : look)(); }}>
     <label>${words.submit.name}<input value=${form.sweep} required onInput=${(/** @type {any} */ event) => change({ sweep: event.target.value })} /></label>
-    ${varied.map((/** @type {any} */ node) => html`<${Choices} title=${node.name} names=${node.variants.map((/** @type {any} */ one) => one.name)} chosen=${form.vary[node.name] ?? [node.default]} onChange=${(/** @type {string[]} */ chosen) => change({ vary: { ...form.vary, [node.name]: chosen } })} />`)}
+    ${varied.map((/** @type {any} */ node) => html`<${Choices} title=${node.name} names=${node.variants.map((/** @type {any} */ one) => one.name)} chosen=${form.vary[node.name]} onChange=${(/** @type {string[]} */ chosen) => change({ vary: { ...form.vary, [node.name]: chosen } })} />`)}
     ${evaluators.length ? html`<${Choices} title=${words.submit.evaluators} names=${evaluators.map((one) => one.name)} chosen=${form.evaluate} onChange=${(/** @type {string[]} */ evaluate) => change({ evaluate })} />` : null}
+    <label>${words.submit.builtIn}<textarea rows="2" class="mono" spellcheck=${false} value=${form.builtIn} onInput=${(/** @type {any} */ event) => change({ builtIn: event.target.value })}></textarea></label>
     <label>${words.submit.cases}<textarea rows="8" class="mono" spellcheck=${false} required value=${form.cases} onInput=${(/** @type {any} */ event) => change({ cases: event.target.value })}></textarea></label>
     <label>${words.submit.file}<input type="file" accept=".jsonl" onChange=${async (/** @type {any} */ event) => { const [file] = event.target.files; if (file) change({ cases: await file.text() }); }} /></label>
     <div class="bar"><label>${words.submit.repeats}<input type="number" min="1" required value=${form.repeats} onInput=${(/** @type {any} */ event) => change({ repeats: event.target.value })} /></label>
       <label>${words.submit.limit}<input type="number" min="0" step="any" value=${form.limit} onInput=${(/** @type {any} */ event) => change({ limit: event.target.value })} /></label></div>
     ${problem ? html`<pre class="bad" role="alert" tabindex="0">${problem}</pre>` : null}
-    ${plan ? html`<${Plan} plan=${plan} />` : null}
+    ${plan ? html`<${PlanView} plan=${plan} workflow=${description.graph.name} onRepeats=${(/** @type {number} */ repeats) => change({ repeats: String(repeats) })} />` : null}
     <div class="bar"><button>${plan ? words.submit.go(count(plan.cells)) : words.submit.plan}</button></div>
   </form>`;
 }
@@ -71,38 +74,33 @@ function Choices({ title, names, chosen, onChange }) {
   return html`<fieldset><legend>${title}</legend>${names.map((name) => html`<label class="name"><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}</fieldset>`;
 }
 
-/** What would run, and what it may cost. @param {{plan: any}} props */
-function Plan({ plan }) {
-  const { executed, unshared } = plan.node_runs;
-  return html`<section class="notice" role="status"><p>${words.submit.size(count(plan.combinations), count(plan.cases), count(plan.repeats), count(plan.cells))}</p>
-    <p>${words.submit.nodeRuns(range(executed), range(unshared))}</p>
-    <p>${plan.limits.usd ? words.submit.most(usd(plan.limits.usd)) : words.submit.noPrice}</p></section>`;
+/** Lines of the form, each a name or JSON, as a sweep file has evaluators. @param {string} text */
+function evaluatorsOf(text) {
+  return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line, place) => (line.startsWith("{") ? parsed(line, (problem) => words.submit.wrongEvaluator(place + 1, problem)) : line));
 }
 
-/** @param {(number | null)[]} bounds the least and the most */
-function range([least, most]) {
-  if (most === null) return words.submit.atLeast(count(least));
-  return least === most ? count(most) : `${count(least)} – ${count(most)}`;
+/** @param {string} text @param {(problem: string) => string} explain @returns {any} */
+function parsed(text, explain) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(explain(/** @type {Error} */ (error).message));
+  }
 }
 
 /** The form by the keys of a sweep file. @param {string} workflow @param {Form} form */
 export function keysOf(workflow, form) {
   const lines = form.cases.split("\n").filter((line) => line.trim());
-  const cases = lines.map((line, place) => {
-    try {
-      return JSON.parse(line);
-    } catch (error) {
-      throw new Error(words.submit.wrongCase(place + 1, /** @type {Error} */ (error).message));
-    }
-  });
+  const cases = lines.map((line, place) => parsed(line, (problem) => words.submit.wrongCase(place + 1, problem)));
+  const evaluate = [...form.evaluate, ...evaluatorsOf(form.builtIn)];
   const vary = Object.fromEntries(Object.entries(form.vary).filter(([, chosen]) => chosen.length));
   return {
     sweep: form.sweep,
     workflow,
     cases,
     repeats: Number(form.repeats),
-    ...(Object.keys(vary).length ? { vary } : {}),
-    ...(form.evaluate.length ? { evaluate: form.evaluate } : {}),
+    vary,
+    ...(evaluate.length ? { evaluate } : {}),
     ...(form.limit ? { limits: { usd: Number(form.limit) } } : {}),
   };
 }

@@ -1,5 +1,5 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
-import { get, may, post, segment } from "../lib/api.js";
+import { get, segment } from "../lib/api.js";
 import { getColumns } from "../lib/columns.js";
 import { between, duration, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
@@ -16,6 +16,7 @@ import { MatrixTable, rowsByEvidence } from "../views/matrix_table.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Progress, Status } from "../views/status.js";
+import { Steering } from "../views/steering.js";
 import { WhatWasRun } from "../views/what_was_run.js";
 
 const TABS = /** @type {const} */ (["matrix", "effects", "tree", "failures", "log", "run"]);
@@ -42,7 +43,7 @@ export function SweepPage({ parts: [ref] }) {
   }, [sweep?.name]);
 
   if (!sweep) return html`<${Waiting} resource=${status} />`;
-  return html`<${Heading} status=${status.data} reload=${status.reload} isLive=${isLive} />
+  return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${(figures.data?.answers ?? []).map((/** @type {string} */ text) => html`<p class="answer">${text}</p>`)}
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
@@ -95,7 +96,7 @@ function Figures({ sweep, matrix, columns, metric }) {
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
     <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} />
-    <p class="quiet">${words.sweep.legend}</p>
+    <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}</p>
     <${PriceChart} matrix=${matrix} metric=${metric} />
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
@@ -138,24 +139,14 @@ function useLive(ref, isLive, resources) {
 }
 
 /** @param {any} props */
-function Heading({ status, reload, isLive }) {
+function Heading({ status, reload }) {
   const { sweep, cells, cost, node_runs: runs } = status;
-  const [problem, setProblem] = useState("");
-  const maySteer = may("steer");
-  /** @param {string} verb @param {string} [question] */
-  async function steer(verb, question) {
-    if (question && !confirm(question)) return;
-    await post(`/sweeps/${segment(sweep.id)}/${verb}`).then(() => setProblem(""), (error) => setProblem(error.message));
-    reload();
-  }
   return html`<div class="head">
       <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
       <span class="grow"></span>
-      ${isLive && maySteer && sweep.status !== "paused" ? html`<button onClick=${() => steer("pause")}>${words.sweep.pause}</button>` : null}
-      ${isLive && maySteer ? html`<button onClick=${() => steer("cancel", words.sweep.confirmCancel)}>${words.sweep.cancel}</button>` : null}
+      <${Steering} kind=${status.queue ? "queued" : "sweep"} path=${`/sweeps/${segment(sweep.id)}`} status=${sweep.status} failed=${cells.failed + cells.set_aside} reload=${reload} />
     </div>
-    ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
-    ${sweep.status === "paused" ? html`<p class="notice">${sweep.reason ?? ""} ${maySteer ? html`${words.sweep.resumeHere} <code>wtb resume ${sweep.id}</code>` : null}</p>` : null}
+    ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}
     <div class="bar"><${Progress} cells=${cells} />
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}

@@ -12,6 +12,7 @@ const ROW = 18;
 const MOST_HEIGHT = 32 * ROW;
 const LABELS = 230;
 const WIDEST = 64;
+const MARK = "heat-map";
 const NUMBERS_FROM = 34; // pixels of a cell in which its score fits
 
 /** @typedef {import("../lib/columns.js").Columns} Columns */
@@ -25,6 +26,7 @@ const NUMBERS_FROM = 34; // pixels of a cell in which its score fits
  */
 export function HeatMap({ columns, order, scale, onOpen }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const marked = useRef(/** @type {OffscreenCanvas | null} */ (null));
   const [width, setWidth] = useState(600);
   const [view, setView] = useState({ left: 0, zoom: 1, top: 0 });
   const [chosen, setChosen] = useState(/** @type {{row: number, column: number, isSeen: boolean} | null} */ (null));
@@ -50,7 +52,10 @@ export function HeatMap({ columns, order, scale, onOpen }) {
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
-      if (canvas.current) draw(canvas.current, picture, { columns, order, cell, bin, left, top, width, height, chosen });
+      if (!canvas.current) return;
+      draw(canvas.current, picture, { columns, order, cell, bin, left, top, width, height, chosen });
+      if (marked.current !== picture) note();
+      marked.current = picture;
     });
     return () => cancelAnimationFrame(frame);
   });
@@ -125,7 +130,7 @@ export function HeatMap({ columns, order, scale, onOpen }) {
   const first = Math.floor(top / ROW);
   const rows = order.slice(first, first + Math.ceil(height / ROW) + 1);
   const varied = differing(columns.combinations);
-  return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(6rem, ${LABELS}px) minmax(0, 1fr)` }}>
+  return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(4.5rem, min(${LABELS}px, 30%)) minmax(0, 1fr)` }}>
     <div style=${{ height: `${height}px`, overflow: "hidden", position: "relative" }} aria-hidden="true">
       ${rows.map(
         (number, index) => html`<div class="mono" key=${number} title=${combination(columns.combinations[number])}
@@ -142,6 +147,12 @@ export function HeatMap({ columns, order, scale, onOpen }) {
     <span></span>
     <small class="quiet">${words.matrix.hint}${bin > 1 ? ` ${words.matrix.bins(bin)}.` : ""}</small>
   </div>`;
+}
+
+/** Tell who measures that cells were drawn: the last time only, since a page may be open for hours. */
+function note() {
+  performance.clearMarks(MARK);
+  performance.mark(MARK);
 }
 
 /** The chosen cell, beside it and for readers. @param {any} props */
@@ -249,17 +260,19 @@ const glyphs = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
 /** Scores as pictures that are made once each: text is what a canvas draws slowest. @param {CanvasRenderingContext2D} context @param {any} how */
 function numbers(context, { columns, order, cell, left, top, width, height }) {
+  const isDark = rgb(colour("paper"))[0] < 128;
   for (let row = Math.floor(top / ROW); row < order.length && row * ROW < top + height; row++) {
     for (let column = Math.floor(left / cell); column < columns.cases.length && column * cell < left + width; column++) {
       const { score } = at(columns, order[row], column);
-      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2)), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
+      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2), isDark), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
     }
   }
 }
 
-/** @param {string} text */
-function glyph(text) {
-  let found = glyphs.get(text);
+/** @param {string} text @param {boolean} isDark */
+function glyph(text, isDark) {
+  const key = `${text} ${isDark}`;
+  let found = glyphs.get(key);
   if (!found) {
     found = new OffscreenCanvas(64, 28);
     const context = /** @type {OffscreenCanvasRenderingContext2D} */ (found.getContext("2d"));
@@ -267,11 +280,11 @@ function glyph(text) {
     context.textAlign = "center";
     context.textBaseline = "middle";
     context.lineWidth = 4;
-    context.strokeStyle = "#ffffffcc";
+    context.strokeStyle = isDark ? "#14181dcc" : "#ffffffcc";
     context.strokeText(text, 32, 14);
-    context.fillStyle = "#10161d";
+    context.fillStyle = isDark ? "#f2f5f8" : "#10161d";
     context.fillText(text, 32, 14);
-    glyphs.set(text, found);
+    glyphs.set(key, found);
   }
   return found;
 }

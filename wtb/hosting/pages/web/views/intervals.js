@@ -1,6 +1,7 @@
 /** A mean with its interval, on the scale that all rows of a table share. */
 import { difference, figure } from "../lib/format.js";
 import { html } from "../lib/html.js";
+import { words } from "../lib/words.js";
 
 const WIDTH = 200;
 const MIDDLE = 10;
@@ -23,7 +24,7 @@ export function Interval({ estimate, scale, baseline }) {
   if (estimate?.mean === null || estimate === undefined) return null;
   const x = (/** @type {number} */ value) => ((value - scale[0]) / (scale[1] - scale[0])) * WIDTH;
   const [low, high] = estimate.ci ?? [estimate.mean, estimate.mean];
-  const text = estimate.ci ? `${figure(estimate.mean)}, 95% interval ${figure(low)} to ${figure(high)}` : figure(estimate.mean);
+  const text = estimate.ci ? `${figure(estimate.mean)}, ${words.interval(figure(low), figure(high))}` : figure(estimate.mean);
   return html`<svg class="interval" viewBox=${`0 0 ${WIDTH} 20`} preserveAspectRatio="none" role="img" aria-label=${text}>
     <title>${text}</title>
     <line class="rail" x1="0" x2=${WIDTH} y1=${MIDDLE} y2=${MIDDLE} />
@@ -39,5 +40,5 @@ export function Difference({ estimate, better }) {
   if (delta === null) return null;
   const isKnown = ends && (ends[0] > 0 || ends[1] < 0);
   const mark = !isKnown ? "" : (delta > 0) === (better === "higher") ? "good" : "bad";
-  return html`<span class=${mark} title=${ends ? `95% interval ${difference(ends[0])} to ${difference(ends[1])}` : undefined}>${difference(delta)}</span>`;
+  return html`<span class=${mark} title=${ends ? words.interval(difference(ends[0]), difference(ends[1])) : undefined}>${difference(delta)}</span>`;
 }

@@ -1,5 +1,5 @@
 /** The rows of a matrix under one metric: means, intervals, differences from the baseline, and who could be best. */
-import { count, duration, figure, probability, usd } from "../lib/format.js";
+import { count, duration, figure, largestOf, probability, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
@@ -41,12 +41,12 @@ export function MatrixTable({ matrix, metric, order }) {
   const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
   const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
   const columns = words.sweep.columns;
-  const hasCosts = matrix.rows.some((/** @type {any} */ row) => row.cost_usd);
+  const costliest = largestOf(matrix.rows.map((/** @type {any} */ row) => row.cost_usd));
   const hasFailures = matrix.rows.some((/** @type {any} */ row) => row.failed);
   return html`<div class="scroll"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweep.best}</span></th>${nodes.map((node) => html`<th>${node}</th>`)}
       <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>
-      ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${hasCosts ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
+      ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${costliest ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
     <tbody>${order.map((number) => {
       const row = matrix.rows[number];
       const estimate = row.metrics[metric] ?? {};
@@ -59,7 +59,7 @@ export function MatrixTable({ matrix, metric, order }) {
         <td><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
         <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
         ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}
-        ${hasCosts ? html`<td class="num">${usd(row.cost_usd)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>
+        ${costliest ? html`<td class="num">${usd(row.cost_usd, costliest)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>
       </tr>`;
     })}</tbody>
   </table></div>`;

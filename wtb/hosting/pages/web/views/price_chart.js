@@ -1,5 +1,5 @@
 /** Cost against quality: every combination as a mark with its intervals, and the line of the best mean at each price. */
-import { combination, duration, figure, usd } from "../lib/format.js";
+import { combination, duration, figure, largestOf, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
@@ -20,11 +20,12 @@ const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /** What a row costs, by money if anything costs any, else by time; null where the metric is the price itself. @param {any} matrix @param {string} metric */
 function priceOf(matrix, metric) {
-  const isPaid = matrix.rows.some((/** @type {any} */ row) => row.cost_usd);
+  const costliest = largestOf(matrix.rows.map((/** @type {any} */ row) => row.cost_usd));
+  const isPaid = costliest > 0;
   const name = isPaid ? "cost" : "latency"; // of the evaluators that score the same
   if (metric === name) return null;
   const of = (/** @type {any} */ row) => (isPaid ? row.cost_usd : row.latency_s.p50);
-  return { of, name, show: isPaid ? usd : duration, ci: (/** @type {any} */ row) => (isPaid ? (row.metrics.cost?.ci ?? null) : null) };
+  return { of, name, show: isPaid ? (/** @type {number} */ value) => usd(value, costliest) : duration, ci: (/** @type {any} */ row) => (isPaid ? (row.metrics.cost?.ci ?? null) : null) };
 }
 
 /** The marks than which none that is as cheap or cheaper has as good a mean, the cheapest first. @param {Mark[]} marks @param {string} better @returns {Mark[]} */

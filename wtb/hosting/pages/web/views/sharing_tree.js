@@ -1,33 +1,63 @@
 /** What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. */
-import { count } from "../lib/format.js";
-import { html, useState } from "../lib/html.js";
+import { combination, count } from "../lib/format.js";
+import { html, useRef, useState } from "../lib/html.js";
 import { words } from "../lib/words.js";
+import { differing } from "./heat_map.js";
 
+const SHOWN = 100; // combinations of a prefix
 const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", "#b9c46f", "#d3a58a"];
 
 /** @param {{tree: any, matrix: any}} props */
 export function SharingTree({ tree, matrix }) {
-  const [told, setTold] = useState("");
+  const [chosen, setChosen] = useState(/** @type {{node: string, prefix: any} | null} */ (null));
+  const list = useRef(/** @type {HTMLElement | null} */ (null));
   if (!tree.levels) return html`<p class="quiet">${tree.because}</p><${Nodes} nodes=${tree.nodes} />`;
   const order = inOrder(tree.levels, matrix.rows.length);
-  return html`<p class="quiet" role="status">${told || words.tree.label}</p>
-    <div role="tree" aria-label=${words.tree.label}>
+  return html`<p class="quiet">${words.tree.label}. ${words.tree.hint}</p>
+    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(list.current, event)}>
       ${tree.levels.map((/** @type {any} */ level, /** @type {number} */ depth) => {
-        const hues = new Map(level.prefixes.map((/** @type {any} */ one) => [one.variant, 0]));
-        [...hues.keys()].forEach((variant, index) => hues.set(variant, index));
+        const hues = new Map([...new Set(level.prefixes.map((/** @type {any} */ one) => one.variant))].map((variant, index) => [variant, HUES[index % HUES.length]]));
         const sorted = [...level.prefixes].sort((a, b) => order.indexOf(a.combinations[0]) - order.indexOf(b.combinations[0]));
-        return html`<div style=${{ display: "flex", gap: "2px", marginBottom: "2px" }}>
-          ${sorted.map((one) => {
-            const text = `${level.node}${one.variant === null ? "" : `=${one.variant}`}: ${count(one.executed)} ${words.tree.nodeRuns}, ${count(one.unshared)} ${words.tree.unshared}, ${words.tree.combinations(one.combinations.length)}`;
-            return html`<div role="treeitem" aria-level=${depth + 1} tabindex="0" aria-label=${text} title=${text} onFocus=${() => setTold(text)} onMouseEnter=${() => setTold(text)}
-              style=${{ flex: `${one.combinations.length} 1 0`, minWidth: 0, height: "2rem", lineHeight: "2rem", padding: "0 .4rem", overflow: "hidden", whiteSpace: "nowrap", textOverflow: "ellipsis", borderRadius: "4px", color: "#10161d", background: HUES[(hues.get(one.variant) ?? 0) % HUES.length] }}>
-              ${one.variant ?? level.node}</div>`;
+        return html`<div role="none" class="level">
+          ${sorted.map((prefix, place) => {
+            const text = toldOf(level.node, prefix);
+            const choose = () => setChosen({ node: level.node, prefix });
+            return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen?.prefix === prefix} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose}
+              style=${{ flex: `${prefix.combinations.length} 1 0`, background: hues.get(prefix.variant) }}>${prefix.variant === null ? level.node : `${level.node}=${prefix.variant}`}</div>`;
           })}
         </div>`;
       })}
     </div>
+    ${chosen ? html`<${Chosen} chosen=${chosen} matrix=${matrix} />` : null}
     ${tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`)}
     <${Nodes} nodes=${tree.nodes} />`;
+}
+
+/** @param {string} node @param {any} prefix */
+function toldOf(node, { variant, executed, unshared, combinations }) {
+  return words.tree.ran(variant === null ? node : `${node}=${variant}`, count(executed), words.tree.combinations(combinations.length), count(unshared));
+}
+
+/** For whom a prefix ran once. @param {{chosen: {node: string, prefix: any}, matrix: any}} props */
+function Chosen({ chosen: { node, prefix }, matrix }) {
+  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+  const whom = prefix.combinations.map((/** @type {number} */ number) => matrix.rows[number]).filter(Boolean);
+  return html`<section class="notice" role="status"><p>${toldOf(node, prefix)}</p>
+    <ul class="whom">${whom.slice(0, SHOWN).map((/** @type {any} */ row) => html`<li class="mono">${combination(row.combination, nodes)}</li>`)}</ul>
+    ${whom.length > SHOWN ? html`<p class="quiet">${words.execution.more(whom.length - SHOWN)}</p>` : null}</section>`;
+}
+
+/** Arrow keys go to neighbours, and to what is above or below. @param {HTMLElement | null} tree @param {KeyboardEvent} event */
+function move(tree, event) {
+  const from = /** @type {HTMLElement} */ (event.target).getBoundingClientRect();
+  const items = /** @type {HTMLElement[]} */ ([...(tree?.querySelectorAll("[role=treeitem]") ?? [])]);
+  const place = items.indexOf(/** @type {HTMLElement} */ (event.target));
+  const [level, middle] = [Number(event.target instanceof HTMLElement && event.target.ariaLevel), from.left + 1];
+  const at = (/** @type {number} */ depth) => items.find((one) => Number(one.ariaLevel) === depth && one.getBoundingClientRect().right > middle);
+  const targets = /** @type {Record<string, HTMLElement | undefined>} */ ({ ArrowLeft: items[place - 1], ArrowRight: items[place + 1], ArrowUp: at(level - 1), ArrowDown: at(level + 1), Home: items[0], End: items.at(-1) });
+  if (!targets[event.key]) return;
+  event.preventDefault();
+  targets[event.key]?.focus();
 }
 
 /** Combinations so that those which share most stand together. @param {any[]} levels @param {number} size */
@@ -48,7 +78,7 @@ function compare(a, b) {
 /** @param {{nodes: any[]}} props */
 function Nodes({ nodes }) {
   return html`<div class="scroll"><table>
-    <thead><tr><th>${words.tree.node}</th><th class="num">${words.tree.nodeRuns}</th><th class="num">${words.tree.unshared}</th></tr></thead>
-    <tbody>${nodes.map((one) => html`<tr><td>${one.node}</td><td class="num">${count(one.executed)}</td><td class="num">${count(one.unshared)}</td></tr>`)}</tbody>
+    <thead><tr><th>${words.tree.node}</th><th class="num">${words.tree.nodeRuns}</th><th class="num">${words.tree.unshared}</th><th class="num">${words.tree.saved}</th></tr></thead>
+    <tbody>${nodes.map((one) => html`<tr><td>${one.node}</td><td class="num">${count(one.executed)}</td><td class="num">${count(one.unshared)}</td><td class="num">${one.unshared ? `${Math.round(100 * (1 - one.executed / one.unshared))}%` : ""}</td></tr>`)}</tbody>
   </table></div>`;
 }

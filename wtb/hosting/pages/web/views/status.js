@@ -11,17 +11,15 @@ export function Status({ status, reason }) {
 
 const SHOWN = ["succeeded", "failed", "set_aside", "running", "waiting", "skipped", "cancelled"];
 
-/** How many cells are where, as a bar and in words. @param {{cells: Record<string, number>}} props */
-export function Progress({ cells }) {
+/** How many cells are where, as a bar and in words. @param {{cells: Record<string, number>, names?: Record<string, string>}} props what statuses are called, where it is not cells that are counted */
+export function Progress({ cells, names = words.status }) {
   const parts = SHOWN.filter((status) => cells[status]);
-  const text = [...parts, ...(cells.pending ? ["pending"] : [])]
-    .map((status) => `${count(cells[status])} ${words.status[/** @type {"running"} */ (status)]}`)
-    .join(", ");
+  const text = [...parts, ...(cells.pending ? ["pending"] : [])].map((status) => `${count(cells[status])} ${names[status]}`).join(", ");
   return html`<div title=${text}>
     <div class="progress" role="img" aria-label=${text || words.none}>
       ${parts.map((status) => html`<i class=${status} style=${{ width: `${(100 * cells[status]) / cells.total}%` }}></i>`)}
     </div>
-    <small class="quiet">${count(cells.total - (cells.pending + cells.running + cells.waiting))} / ${count(cells.total)}</small>
+    <small class="quiet">${names === words.status ? `${count(cells.total - (cells.pending + cells.running + cells.waiting))} / ${count(cells.total)}` : text}</small>
   </div>`;
 }
 

@@ -1,0 +1,88 @@
+"""Pages of a browser that look at a server of the tests, and what they must not do meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.hosting.api.serving import TOKEN, Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}  # of axe-core
+
+PICTURES = "WTB_PICTURES"  # a folder: each page is kept as a picture there, for whoever wants to look at what tests saw
+
+
+def take_picture(page: Page) -> None:
+    """Keep what a page shows, where somebody asked for pictures."""
+    if folder := os.environ.get(PICTURES):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        test = re.sub(r"\W+", "-", os.environ["PYTEST_CURRENT_TEST"].rpartition("::")[2].partition(" ")[0])
+        page.screenshot(path=Path(folder) / f"{test}-{time.monotonic_ns()}.png", full_page=True)
+
+
+@dataclass
+class Site:
+    """A server, and pages of a browser that look at it."""
+
+    server: Server
+    browser: Browser
+    opened: list[Page] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def open(self, path: str, *, token: str | None = TOKEN, width: int = 1280, dark: bool = False) -> Page:
+        """Open a page, signed in; errors, violations of the policy and requests to elsewhere are faults."""
+        scheme = "dark" if dark else "light"
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        if token is not None:
+            assert context.request.post(self.url + "/api/v1/sign-in", data={"token": token}).ok
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", lambda message: self._hear(message.type, message.text))
+        page.on("request", lambda request: request.url.startswith(self.url) or self.faults.append(request.url))
+        page.goto(self.url + path)
+        self.opened.append(page)
+        return page
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind == "error" and "Failed to load resource" not in text:  # what a page shows in its own words
+            self.faults.append(text)
+
+    def close(self) -> None:
+        """Close all pages."""
+        for page in self.opened:
+            if not page.is_closed():
+                self._check_safe(page)
+                take_picture(page)
+            page.context.close()
+        self.opened.clear()
+
+    def go(self, page: Page, path: str) -> None:
+        """Go to another page of the site, and wait until all of it is there."""
+        self._check_safe(page)
+        page.goto(self.url + path)
+        page.locator("main h1").first.wait_for()
+        page.get_by_text("Loading").first.wait_for(state="hidden")
+
+    def _check_safe(self, page: Page) -> None:
+        """Note it where what users wrote has run."""
+        if page.evaluate("window.ran"):
+            self.faults.append(f"a script ran at {page.url}")
+
+    def check_readable(self, page: Page) -> None:
+        """Hold what is shown against the rules of axe-core."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        take_picture(page)
+        found = Axe().run(page, options=RULES)
+        assert found.violations_count == 0, f"{page.url}\n{found.generate_report()}"

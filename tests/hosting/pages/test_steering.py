@@ -1,0 +1,201 @@
+"""What pages submit and steer, in a real browser: workers run it, and nothing of it is there until somebody asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
+from tests.hosting.pages.site import Site
+from tests.support.cluster import Cluster
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="module")
+def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
+    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
+        yield found
+
+
+@pytest.fixture
+def site(sending: Sending, browser: Browser) -> Iterator[Site]:
+    found = Site(sending.server, browser)
+    yield found
+    found.close()
+    assert not found.faults
+
+
+def started(sending: Sending, x: int, *keys: str) -> str:
+    """Give one input to the workers, and return its execution when it stands still."""
+    given = sending.wtb("start", "reviewed", "--set", f"x={x}", *keys, "--format", "json").json
+    execution: str = given["id"]
+    until_it_is(sending, execution, "paused", "waiting", "completed")
+    return execution
+
+
+def until_it_is(sending: Sending, execution: str, *statuses: str) -> None:
+    query = "SELECT status FROM executions WHERE id = :id"
+    sending.cluster.until(lambda: sending.cluster.one(query, id=execution) in statuses, f"it to be {statuses}")
+
+
+def state_of(sending: Sending, execution: str) -> Any:
+    return sending.wtb("show", execution, "--format", "json").json["state"]
+
+
+def opened_step(page: Page, number: int) -> Any:
+    """A step of an execution, opened as far as what it changed."""
+    step = page.locator(".steps > li").nth(number)
+    step.locator("summary").first.click()
+    step.get_by_role("heading", name="What it changed").wait_for()
+    return step
+
+
+def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: Site) -> None:
+    page = site.open("/")
+    page.get_by_role("link", name="New sweep").click()
+    page.get_by_role("combobox", name="Workflow").select_option("shop")
+    page.get_by_label("Name", exact=True).fill("by form")
+    nodes = page.get_by_role("group", name="A", exact=True)
+    nodes.wait_for()
+    for box in nodes.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("group", name="Evaluators").get_by_role("checkbox").first.check()
+    page.get_by_label("Cases, each").fill("not JSON")
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_role("alert").get_by_text("cases, line 1").wait_for()
+    page.get_by_label("Cases, each").fill("\n".join(map(json.dumps, SWEEP["cases"])))  # type: ignore[call-overload]
+    before = sending.cluster.one("SELECT count(*) FROM sweeps")
+    page.get_by_role("button", name="Plan").click()
+    page.get_by_text("= 8 cells").wait_for()
+    site.check_readable(page)
+    assert sending.cluster.one("SELECT count(*) FROM sweeps") == before, "a plan runs nothing"
+    page.get_by_role("button", name="Submit 8 cells").click()
+    page.wait_for_url("**/sweeps/*")
+    sweep = page.url.rsplit("/", 1)[1]
+    sending.cluster.wait_completed(sweep)
+    assert sending.wtb("show", sweep, "--format", "json").json["cells"]["succeeded"] == CELLS / 2
+
+
+def test_questions_are_answered_in_the_inbox_by_two_keys_each(sending: Sending, site: Site) -> None:
+    execution = started(sending, 100)
+    page = site.open("/inbox")
+    page.get_by_role("region", name="Send 100?").wait_for()
+    site.check_readable(page)
+    page.keyboard.press("2")
+    assert page.evaluate("document.activeElement.textContent").startswith("no"), "the first key decides nothing"
+    page.keyboard.press("Enter")
+    page.get_by_text("Nothing waits for a person.").wait_for()
+    until_it_is(sending, execution, "completed")
+    assert state_of(sending, execution)["answer"] == "no"
+
+
+def test_one_answer_is_for_all_that_ask_the_same(sending: Sending, site: Site) -> None:
+    cases = [{"id": id, "input": {"x": 300}} for id in ("a", "b")]
+    keys = {"sweep": "asking", "workflow": "reviewed", "vary": {"draft": ["default"]}, "cases": cases}
+    status, _, sent = sending.post("/sweeps", {"keys": keys})
+    assert status == 201, sent
+    asking = "SELECT count(*) FROM approvals WHERE status = 'open' AND sweep_id = :id"
+    sending.cluster.until(lambda: sending.cluster.one(asking, id=sent["sweep"]) == 2, "both ask")
+    page = site.open("/inbox")
+    asked = page.get_by_role("region", name="Send 300?")
+    asked.get_by_text("2 questions that ask the same").wait_for()
+    asked.get_by_label("Feedback").fill("go on")
+    asked.get_by_role("button", name="yes").click()
+    sending.cluster.wait_completed(sent["sweep"])
+    given = sending.cluster.query(
+        "SELECT answer->>'choice', answer->>'feedback' FROM approvals WHERE sweep_id = :id", id=sent["sweep"]
+    )
+    assert [tuple(one) for one in given] == [("yes", "go on")] * 2
+
+
+def test_the_state_of_an_execution_is_changed_before_it_goes_on(sending: Sending, site: Site) -> None:
+    execution = started(sending, 4, "--until", "draft")
+    page = site.open(f"/executions/{execution}")
+    page.get_by_text("Change the state before it goes on").click()
+    field = page.get_by_label("x", exact=True)
+    field.fill("many")
+    page.get_by_role("button", name="Resume with these values").click()
+    page.get_by_role("alert").get_by_text("x: ").wait_for()
+    site.check_readable(page)
+    field.fill("7")
+    page.get_by_role("button", name="Resume with these values").click()
+    page.get_by_text("completed").first.wait_for()
+    assert state_of(sending, execution) == {"x": 7, "answer": "small"}
+
+
+def test_an_execution_is_taken_back_and_its_rollback_undone(sending: Sending, site: Site) -> None:
+    execution = started(sending, 5)
+    page = site.open(f"/executions/{execution}")
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+    step = opened_step(page, 1)
+    assert "answer" in step.locator("table.sides").inner_text()
+    step.get_by_role("button", name="Roll back to before this step").click()
+    page.get_by_role("button", name="Undo the rollback").wait_for()
+    assert "before review" in asked[0]
+    assert state_of(sending, execution) == {"x": 5}
+    site.check_readable(page)
+    page.get_by_role("button", name="Undo the rollback").click()
+    page.get_by_role("button", name="Undo the rollback").wait_for(state="hidden")
+    assert state_of(sending, execution) == {"x": 5, "answer": "small"}
+    page.get_by_role("button", name="Resume").click()
+    until_it_is(sending, execution, "completed")
+
+
+def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: Site) -> None:
+    vary = {"A": ["default"], "B": ["default"]}
+    _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "what if", "vary": vary}})
+    sending.cluster.wait_completed(sent["sweep"])
+    cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
+    page = site.open(f"/executions/{cell['execution']}")
+    step = opened_step(page, 2)
+    step.get_by_role("button", name="What if").click()
+    step.get_by_label("Variant of C").select_option("v2")
+    site.check_readable(page)
+    step.get_by_role("button", name="Run it for this case").click()
+    page.wait_for_url(lambda url: not url.endswith(cell["execution"]))
+    fork = page.url.rsplit("/", 1)[1]
+    until_it_is(sending, fork, "completed")
+    assert state_of(sending, fork) == {"x": 202}
+    page.go_back()
+    step = opened_step(page, 2)
+    step.get_by_role("button", name="What if").click()
+    step.get_by_label("Variant of C").select_option("v2")
+    step.get_by_role("button", name="Run it for every case").click()
+    page.wait_for_url(f"**/sweeps/{sent['sweep']}")
+    sending.cluster.wait_completed(sent["sweep"])
+    rows = sending.wtb("matrix", sent["sweep"], "--format", "json").json["rows"]
+    assert [row["combination"].get("C") for row in rows] == ["default", "v2"]
+
+
+def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sending: Sending, site: Site) -> None:
+    execution = started(sending, 6, "--until", "draft")
+    page = site.open(f"/executions/{execution}")
+    page.get_by_text("Breakpoints of the sweep").click()
+    page.get_by_label("Pause at").fill("before reviews")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("alert").get_by_text("did you mean 'review'").wait_for()
+    page.get_by_label("Pause at").fill("after review")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("button", name="Remove after review").wait_for()
+    page.get_by_role("button", name="Resume").first.click()
+    page.get_by_text("answer").first.wait_for()
+    until_it_is(sending, execution, "paused", "completed")
+    assert state_of(sending, execution)["answer"] == "small"
+
+
+def test_who_may_only_read_is_offered_nothing_else(sending: Sending, site: Site) -> None:
+    execution = started(sending, 400)
+    token = sending.wtb("token", "create", "reader", "--scope", "read").stdout.strip()
+    page = site.open(f"/executions/{execution}", token=token)
+    asked = page.get_by_role("region", name="Send 400?")
+    asked.get_by_text("You may not answer here.").wait_for()
+    assert asked.get_by_role("button").count() == 0
+    opened_step(page, 0)
+    for name in ("Pause", "Cancel", "Roll back", "What if"):
+        assert page.get_by_role("button", name=name).count() == 0

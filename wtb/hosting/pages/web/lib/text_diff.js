@@ -1,0 +1,101 @@
+/** Where two texts differ, line by line and within lines. */
+
+const MOST_EDITS = 1_000; // beyond it what lies between the first and the last difference is one
+const MOST_WORDS = 200; // edits within a line
+
+/** What differs: from and to in one, from and to in the other. @typedef {[number, number, number, number]} Hunk */
+
+/** Of two texts each line, and the hunks that differ. @param {string} one @param {string} other */
+export function compareLines(one, other) {
+  const [a, b] = [one.split("\n"), other.split("\n")];
+  return { a, b, hunks: compare(a, b, MOST_EDITS) };
+}
+
+/** Of two lines each word, and the hunks that differ. @param {string} one @param {string} other */
+export function compareWords(one, other) {
+  const [a, b] = [wordsOf(one), wordsOf(other)];
+  return { a, b, hunks: compare(a, b, MOST_WORDS) };
+}
+
+/** @param {string} line @returns {string[]} */
+function wordsOf(line) {
+  return line.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
+}
+
+/**
+ * The hunks in which two lists of texts differ, with as few edits as there can be.
+ * @param {string[]} one @param {string[]} other @param {number} most edits
+ * @returns {Hunk[]}
+ */
+export function compare(one, other, most) {
+  const numbers = new Map();
+  const [a, b] = [one, other].map((list) => Int32Array.from(list, (text) => numberOf(numbers, text)));
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start++;
+  let [endA, endB] = [a.length, b.length];
+  while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) [endA, endB] = [endA - 1, endB - 1];
+  if (start === endA && start === endB) return [];
+  const found = shortest(a.subarray(start, endA), b.subarray(start, endB), most);
+  if (!found) return [[start, endA, start, endB]];
+  return joined(found).map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
+}
+
+/** @param {Map<string, number>} numbers @param {string} text */
+function numberOf(numbers, text) {
+  const known = numbers.get(text);
+  if (known !== undefined) return known;
+  numbers.set(text, numbers.size);
+  return numbers.size - 1;
+}
+
+/**
+ * The shortest list of edits (E. Myers: An O(ND) difference algorithm and its variations, 1986).
+ * @param {Int32Array} a @param {Int32Array} b @param {number} most
+ * @returns {Hunk[] | null} each the deletion or insertion of one; null if it takes more than `most`
+ */
+function shortest(a, b, most) {
+  const furthest = new Int32Array(2 * most + 3); // by diagonal, from -most - 1 to most + 1
+  const middle = most + 1;
+  const before = /** @type {Int32Array[]} */ ([]);
+  for (let edits = 0; edits <= most; edits++) {
+    before.push(furthest.slice(middle - edits - 1, middle + edits + 2));
+    for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
+      let x = isDown(furthest, middle + diagonal, diagonal, edits) ? furthest[middle + diagonal + 1] : furthest[middle + diagonal - 1] + 1;
+      while (x < a.length && x - diagonal < b.length && a[x] === b[x - diagonal]) x++;
+      furthest[middle + diagonal] = x;
+      if (x >= a.length && x - diagonal >= b.length) return traced(before, a.length, b.length);
+    }
+  }
+  return null;
+}
+
+/** Whether a diagonal is reached by an insertion. @param {Int32Array} furthest @param {number} place @param {number} diagonal @param {number} edits */
+function isDown(furthest, place, diagonal, edits) {
+  return diagonal === -edits || (diagonal !== edits && furthest[place - 1] < furthest[place + 1]);
+}
+
+/** The edits that led to the end, from what was reached before each. @param {Int32Array[]} before @param {number} x @param {number} y @returns {Hunk[]} */
+function traced(before, x, y) {
+  const edits = /** @type {Hunk[]} */ ([]);
+  for (let count = before.length - 1; count > 0; count--) {
+    const furthest = before[count];
+    const diagonal = x - y;
+    const down = isDown(furthest, diagonal + count + 1, diagonal, count);
+    const from = furthest[diagonal + count + 1 + (down ? 1 : -1)];
+    const other = from - (diagonal + (down ? 1 : -1));
+    edits.push(down ? [from, from, other, other + 1] : [from, from + 1, other, other]);
+    [x, y] = [from, other];
+  }
+  return edits.reverse();
+}
+
+/** Edits beside each other as one hunk. @param {Hunk[]} edits @returns {Hunk[]} */
+function joined(edits) {
+  const hunks = /** @type {Hunk[]} */ ([]);
+  for (const edit of edits) {
+    const last = hunks.at(-1);
+    if (last && last[1] === edit[0] && last[3] === edit[2]) [last[1], last[3]] = [edit[1], edit[3]];
+    else hunks.push([...edit]);
+  }
+  return hunks;
+}

@@ -1,0 +1,64 @@
+/** Two rows of a sweep over all cases: who wins where, by how much, and whether that is more than chance. */
+import { get, segment } from "../lib/api.js";
+import { combination, count, difference, figure, probability } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { useResource, Waiting } from "../lib/resource.js";
+import { address, Link, look } from "../lib/router.js";
+import { words } from "../lib/words.js";
+import { Progress } from "../views/status.js";
+
+const TELLING = 50; // cases that are shown before somebody asks for more
+
+/** @param {{parts: string[]}} props */
+export function RowsPage({ parts: [ref] }) {
+  const { row = "0", other = "1", metric, limit = String(TELLING) } = address.value.query;
+  const path = `/sweeps/${segment(ref)}`;
+  const figures = useResource((signal) => get(`${path}/figures`, {}, signal), [ref]);
+  const resource = useResource((signal) => get(`${path}/compare`, { row, other, metric, limit }, signal), [ref, row, other, metric, limit]);
+  const found = resource.data;
+  return html`<div class="head"><h1>${words.rows.title}${found ? html`: <${Link} to=${path}>${found.sweep.name}<//>` : null}</h1></div>
+    ${figures.data ? html`<${Choice} matrix=${figures.data.matrix} row=${row} other=${other} metric=${found?.metric ?? metric} />` : null}
+    <${Waiting} resource=${resource} />
+    ${found ? html`<${Answer} found=${found} /><${Cases} found=${found} limit=${Number(limit)} />` : null}`;
+}
+
+/** @param {{matrix: any, row: string, other: string, metric: string | undefined}} props */
+function Choice({ matrix, row, other, metric }) {
+  const options = matrix.rows.map((/** @type {any} */ one, /** @type {number} */ number) => html`<option value=${String(number)}>${combination(one.combination)}</option>`);
+  /** @param {string} name @param {string} value */
+  const select = (name, value) => html`<select value=${value} onChange=${(/** @type {any} */ event) => look({ [name]: event.target.value })}>${options}</select>`;
+  return html`<div class="bar rows"><label>${words.rows.row}${select("row", row)}</label><label>${words.rows.other}${select("other", other)}</label>
+    <button onClick=${() => look({ row: other, other: row })}>${words.rows.swap}</button>
+    <label>${words.sweep.metric}<select value=${metric} onChange=${(/** @type {any} */ event) => look({ metric: event.target.value })}>${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${name}</option>`)}</select></label></div>`;
+}
+
+/** @param {{found: any}} props */
+function Answer({ found }) {
+  const { wins, losses, ties, n_pairs: pairs, unpaired, delta, ci, p, because, row, other, metric, better } = found;
+  const isKnown = ci && (ci[0] > 0 || ci[1] < 0);
+  const mark = !isKnown ? "" : (delta > 0) === (better === "higher") ? "good" : "bad";
+  return html`<p class="answer">${words.rows.wins(count(wins), count(losses), count(ties), count(pairs))}</p>
+    <${Progress} cells=${{ succeeded: wins, failed: losses, pending: ties, running: 0, waiting: 0, total: pairs }} names=${words.rows.names} />
+    <dl>
+      <dt>${metric} ${better === "lower" ? "↓" : "↑"}</dt><dd>${figure(row.mean)}, ${figure(other.mean)}</dd>
+      <dt>${words.sweep.columns.delta}</dt><dd><b class=${mark}>${difference(delta)}</b>${ci ? `, ${words.interval(difference(ci[0]), difference(ci[1]))}` : ""}</dd>
+      ${p === null ? null : html`<dt>${words.sweep.columns.p}</dt><dd>${probability(p)} <span class="quiet">${words.rows.p}</span></dd>`}
+    </dl>
+    ${because ? html`<p class="quiet">${because}</p>` : null}
+    ${unpaired ? html`<p class="notice">${words.rows.unpaired(count(unpaired))}</p>` : null}`;
+}
+
+/** The cases that tell most, each with how it came to that. @param {{found: any, limit: number}} props */
+function Cases({ found, limit }) {
+  if (!found.cases.length) return null;
+  const columns = words.rows.columns;
+  return html`<h2>${words.rows.cases}</h2><div class="scroll"><table>
+      <thead><tr><th>${columns.case}</th><th class="num">${columns.row}</th><th class="num">${columns.other}</th><th class="num">${columns.gain}</th><th><span class="seen-only-by-readers">${words.compare.look}</span></th></tr></thead>
+      <tbody>${found.cases.map((/** @type {any} */ one) => {
+        const [a, b] = one.executions;
+        return html`<tr key=${one.case}><td class="name">${one.case}</td><td class="num">${figure(one.row)}</td><td class="num">${figure(one.other)}</td>
+          <td class=${`num ${one.gain > 0 ? "good" : one.gain < 0 ? "bad" : ""}`}>${difference(one.gain)}</td>
+          <td>${a && b ? html`<${Link} to=${`/executions/${segment(a)}/diff/${segment(b)}`}>${words.compare.look}<//>` : null}</td></tr>`;
+      })}</tbody></table></div>
+    ${found.more ? html`<button onClick=${() => look({ limit: String(limit + 200) })}>${words.compare.more(Math.min(200, found.more), found.more)}</button>` : null}`;
+}

@@ -1,0 +1,95 @@
+/** One step of an execution: its attempts on the axis of time, what it said, called, wrote and changed. */
+import { get, may, segment } from "../lib/api.js";
+import { asText, count, date, duration, largestOf, usd } from "../lib/format.js";
+import { html, useState } from "../lib/html.js";
+import { useResource, Waiting } from "../lib/resource.js";
+import { words } from "../lib/words.js";
+import { Difference } from "./state_difference.js";
+import { Status } from "./status.js";
+import { StepActions } from "./step_actions.js";
+
+/** When the first attempt began and the last one ended. @param {any[]} path @returns {[number, number]} */
+export function span(path) {
+  const ends = path.flatMap(triesOf).map(beginAndEnd);
+  return [Math.min(...ends.map(([start]) => start)), Math.max(...ends.map(([, end]) => end))];
+}
+
+/** The attempts of a step that have begun; the step itself where they were removed. @param {any} step @returns {any[]} */
+function triesOf(step) {
+  const tried = step.tried.filter((/** @type {any} */ one) => one.started_at);
+  return tried.length ? tried : step.started_at ? [step] : [];
+}
+
+/** @param {any} one a step or an attempt @returns {[number, number]} milliseconds */
+function beginAndEnd(one) {
+  const start = Date.parse(one.started_at);
+  return [start, start + 1000 * (one.duration_s ?? 0)];
+}
+
+/**
+ * @param {object} props
+ * @param {any} props.step
+ * @param {[number, number]} props.ends of the axis of time
+ * @param {{id: string, parent: string | null} | undefined} props.checkpoint that the step wrote; none while it runs
+ * @param {any} props.origin what can be forked and rolled back, and how
+ */
+export function Step({ step, ends: [start, end], checkpoint, origin }) {
+  const [isOpen, setOpen] = useState(false);
+  const percent = (/** @type {number} */ length) => (100 * length) / Math.max(end - start, 0.001);
+  const bars = triesOf(step).map((one) => {
+    const [from, to] = beginAndEnd(one);
+    const left = percent(from - start);
+    return { status: one.status, left: `${left}%`, width: `${Math.min(100 - left, percent(to - from))}%` };
+  });
+  return html`<li><details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && setOpen(event.target.open)}>
+    <summary>
+      <span class="quiet">${step.step}</span>
+      <span class="name"><i class=${`dot ${step.status}`} aria-hidden="true"></i>${step.node}${step.variant === "default" ? "" : html`<span class="quiet"> = ${step.variant}</span>`}</span>
+      <span class="lane" aria-hidden="true">${bars.map(({ status, left, width }) => html`<i class=${status} style=${{ left, width }}></i>`)}</span>
+      <span class="num">${duration(step.duration_s)}</span>
+    </summary>
+    ${isOpen ? html`<${Inner} step=${step} checkpoint=${checkpoint} origin=${origin} />` : null}
+  </details></li>`;
+}
+
+/** @param {any} props */
+function Inner({ step, checkpoint, origin }) {
+  return html`<div class="inner">
+      <p class="quiet">${words.status[/** @type {"running"} */ (step.status)] ?? step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${words.execution.standsFor(step.cells)}` : ""}</p>
+      ${step.tried.length > 1 ? html`<${Attempts} tried=${step.tried} />` : null}
+      ${step.tried.filter((/** @type {any} */ one) => one.error).map((/** @type {any} */ one) => html`<pre class="bad" tabindex="0">${one.error}${one.trace ? `\n${one.trace}` : ""}</pre>`)}
+      ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${text}</pre>`))}
+      ${checkpoint?.parent ? html`<h3>${words.execution.changed}</h3><${Changed} before=${checkpoint.parent} after=${checkpoint.id} />` : null}
+      <${Calls} step=${step} />
+      ${checkpoint?.parent && may("steer") ? html`<${StepActions} before=${checkpoint.parent} step=${step} origin=${origin} />` : null}
+    </div>`;
+}
+
+/** What the state and the files were before a step, and after it. @param {{before: string, after: string}} props */
+function Changed({ before, after }) {
+  const found = useResource((signal) => get(`/executions/${segment(before)}/diff/${segment(after)}`, {}, signal), [before, after]);
+  if (!found.data) return html`<${Waiting} resource=${found} />`;
+  return html`<${Difference} found=${found.data} names=${[words.execution.before, words.execution.after]} same=${words.execution.nothingChanged} />`;
+}
+
+/** Calls of models and tools. @param {{step: any}} props */
+function Calls({ step: { calls, invocations } }) {
+  if (!calls.length && !invocations.length) return null;
+  return html`<h3>${words.execution.calls}</h3>
+    ${calls.map(
+      (/** @type {any} */ call) => html`<details><summary>${call.model ?? call.tool} · ${duration(call.duration_s)} · ${words.execution.tokens(count(call.tokens_in), count(call.tokens_out))} · ${usd(call.usd)}</summary>
+        <h4>${words.execution.prompt}</h4><pre tabindex="0">${asText(call.prompt)}</pre><h4>${words.execution.response}</h4><pre tabindex="0">${asText(call.response)}</pre></details>`,
+    )}
+    ${invocations.map(
+      (/** @type {any} */ one) => html`<details><summary>${one.tool} · ${words.status[/** @type {"running"} */ (one.status)] ?? one.status} · ${duration(one.duration_s)}${one.undone_at ? ` · ${words.execution.undone(date(one.undone_at))}` : ""}</summary>
+        <h4>${words.execution.arguments}</h4><pre tabindex="0">${asText(one.arguments)}</pre><h4>${words.execution.result}</h4><pre tabindex="0">${asText(one.error ?? one.result)}</pre></details>`,
+    )}`;
+}
+
+/** Each try with how long the wait before it was. @param {{tried: any[]}} props */
+function Attempts({ tried }) {
+  const waits = tried.map((one, place) => (place && one.started_at && tried[place - 1].started_at ? (beginAndEnd(one)[0] - beginAndEnd(tried[place - 1])[1]) / 1000 : null));
+  const columns = words.execution.attemptColumns;
+  return html`<div class="scroll"><table><thead><tr><th>${columns.number}</th><th>${columns.status}</th><th class="num">${columns.waited}</th><th class="num">${columns.took}</th><th class="num">${columns.cost}</th></tr></thead>
+    <tbody>${tried.map((one, place) => html`<tr><td>${one.number}</td><td><${Status} status=${one.status} /></td><td class="num">${waits[place] === null ? "" : duration(Math.max(0, waits[place]))}</td><td class="num">${duration(one.duration_s)}</td><td class="num">${one.usd ? usd(one.usd, largestOf(tried.map((other) => other.usd))) : ""}</td></tr>`)}</tbody></table></div>`;
+}
