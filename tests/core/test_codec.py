@@ -570,6 +570,7 @@ def test_a_small_object_that_stands_for_a_huge_value_is_refused_without_building
         b'{"$dataclass":{}}',
         b'{"$pydantic":{"type":"collections:OrderedDict","fields":{}}}',
         b"[" * 2000 + b"]" * 2000,
+        b'{"$ndarray":["01<",[2],{"$bytes":"AQAAAAAAAAACAAAAAAAAAA=="}]}',
     ],
 )
 def test_damaged_or_hostile_data_raises_a_state_error(data: bytes) -> None:

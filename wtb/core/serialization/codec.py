@@ -54,7 +54,7 @@ def decode(data: bytes) -> Any:
         return _build(value) if b'"$' in data else value
     except Refused as refused:
         raise StateError(f"a stored value no longer fits: {refused.reason}") from None
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, SyntaxError) as error:
         raise StateError(f"a stored value is damaged: {type(error).__name__}: {error}") from error
     except ImportError as error:
         raise StateError(f"a stored value needs what is not installed here: {error}") from error
