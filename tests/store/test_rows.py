@@ -31,6 +31,7 @@ TABLES: dict[type, sa.Table] = {
     rows.AccessRow: schema.access,
     rows.SignInRow: schema.sign_ins,
     rows.IdempotencyKeyRow: schema.idempotency_keys,
+    rows.OperationRow: schema.operations,
     rows.AuditRow: schema.audit,
     rows.TallyRow: schema.tallies,
     rows.PublicationRow: schema.publications,

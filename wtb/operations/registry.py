@@ -400,6 +400,7 @@ OPERATIONS: Mapping[str, Operation] = {
         "results.matrix:report",
         "Write the results as one file for others, or for CI.",
         ("SweepHandle.report",),
+        long=True,
     ),
     "score": Operation(
         "results.scoring:score",
@@ -418,11 +419,13 @@ OPERATIONS: Mapping[str, Operation] = {
         "results.comparing:compare",
         "Show which results got worse or better between two sweeps.",
         ("Bench.compare", "SweepHandle.compare"),
+        long=True,
     ),
     "compare --row": Operation(
         "results.comparing:compare_rows",
         "Show which of two rows of a sweep wins in which cases, and by how much.",
         ("SweepHandle.compare_rows",),
+        long=True,
     ),
     "baseline set": Operation(
         "results.baselines:set_baseline",

@@ -870,6 +870,33 @@ class IdempotencyKeyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationRow:
+    """An operation that takes longer than a request.
+
+    Attributes:
+        name: In the registry.
+        by: Who asked for it.
+        projects: Of which it may tell, as `projects_setting` says them.
+        key: Digest of who asked, of their Idempotency-Key and of what they asked.
+        lease_until: Until when its server lives, unless it says so again.
+        status: Of the answer; None until there is one.
+        body: Of the answer, JSON.
+    """
+
+    id: str
+    name: str
+    by: str
+    projects: str
+    key: str | None
+    began_at: float
+    lease_until: float
+    ended_at: float | None
+    status: int | None
+    location: str | None
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SignInRow:
     """A browser that somebody signed in from, by the digest of what it sends.
 

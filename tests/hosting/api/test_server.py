@@ -144,6 +144,18 @@ def test_the_log_is_sent_as_lines(served: Served) -> None:
     assert answer.body.decode() == served.project.inside(*command, check=0).stdout
 
 
+def test_what_takes_long_goes_on_and_is_asked_for(served: Served) -> None:
+    path = f"/sweeps/{served.sweep}/compare/{served.sweep}"
+    accepted = served.get(f"{path}?wait=0")
+    assert accepted.status == 202
+    where = f"/operations/{accepted.json['id']}"
+    shown = served.get(f"{where}?wait=60").json
+    assert (shown["status"], shown["operation"], shown["result"]) == ("done", "compare", f"{PREFIX}{where}/result")
+    assert served.get(f"{where}/result").json == served.get(path).json
+    assert served.get("/operations/nothing").status == 404
+    assert served.get(f"{path}?wait=61").status == 400
+
+
 def test_no_code_of_users_is_imported(served: Served) -> None:
     for route in ROUTES:
         path = route.path.replace("{name}", "nothing")

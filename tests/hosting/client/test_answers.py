@@ -92,6 +92,7 @@ class Scripted:
     def __init__(self, version: str = __version__) -> None:
         self.statuses: list[int] = []
         self.asked: list[tuple[str, str | None]] = []
+        self.paths: list[str] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -107,6 +108,8 @@ class Scripted:
                 body = json.dumps(document).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
+                if status == 202:
+                    self.send_header("Location", "/api/v1/operations/o1")
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -120,6 +123,7 @@ class Scripted:
 
     def _next(self, request: BaseHTTPRequestHandler) -> int:
         self.asked.append((request.command, request.headers[KEY]))
+        self.paths.append(request.path)
         return self.statuses.pop(0) if self.statuses else 200
 
     def close(self) -> None:
@@ -147,6 +151,14 @@ def test_what_reads_is_asked_again_while_the_server_is_away(scripted: Scripted, 
     scripted.statuses = [status, status]
     assert client.sweeps() == []
     assert len(scripted.asked) == 3
+
+
+def test_what_takes_long_is_asked_for_until_it_is_there(scripted: Scripted, client: Client) -> None:
+    scripted.statuses = [202, 202, 200]
+    assert client.sweeps() == []
+    first, *later = scripted.paths
+    assert first.startswith("/api/v1/sweeps")
+    assert later == ["/api/v1/operations/o1/result?wait=20"] * 2
 
 
 def test_it_is_not_asked_for_ever(scripted: Scripted, client: Client) -> None:

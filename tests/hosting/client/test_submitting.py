@@ -78,6 +78,13 @@ def test_a_request_that_is_repeated_at_two_servers_makes_one_sweep_and_has_one_a
         other.kill()
 
 
+def test_who_starts_something_may_wait_for_its_end(sending: Sending) -> None:
+    status, _, document = sending.post("/sweeps?wait=60", {"keys": {**SWEEP, "sweep": "waited"}})
+    assert (status, document["status"]) == (201, "completed")
+    status, _, document = sending.post("/executions?wait=60", {"workflow": "shop", "input": {"x": 1}})
+    assert (status, document["status"]) == (201, "completed")
+
+
 def test_an_answer_is_kept_for_a_day(sending: Sending) -> None:
     sending.post("/sweeps", {"keys": SWEEP}, key="old")
     sending.cluster.project.change("UPDATE idempotency_keys SET created_at = created_at - 86401")

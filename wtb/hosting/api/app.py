@@ -6,24 +6,28 @@ import inspect
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from anyio.to_thread import current_default_thread_limiter
+from anyio.to_thread import current_default_thread_limiter, run_sync
 from fastapi import Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError, ValidationException, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from wtb.core.errors import AccessDenied, WTBError
+from wtb.core.ids import new_id
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
-from wtb.hosting.api.idempotency import answered_once
 from wtb.hosting.api.identities import Identities, address_of
-from wtb.hosting.api.problems import Problem, problem_of
+from wtb.hosting.api.problems import Problem, fault, problem_of
+from wtb.hosting.api.requests.ends import operation_routes, when_ended
+from wtb.hosting.api.requests.idempotency import answered_once, key_of
+from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
@@ -31,7 +35,8 @@ from wtb.hosting.pages.static import page_routes
 from wtb.hosting.telemetry.route import metrics_router
 from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Origin
-from wtb.operations.registry import arguments_of
+from wtb.operations.registry import Effect, arguments_of
+from wtb.store.access.operations import NewOperation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -66,11 +71,12 @@ def make_app(
     context = context.importing_nothing()
     identities, doors = Identities(context, token), doors or Doors()
     streams = Streams(context, identities.still_active)
+    long_operations = LongOperations(context.database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = OPERATIONS
-        async with streams.reading():
+        async with streams.reading(), long_operations.renewing():
             yield
 
     app = FastAPI(
@@ -91,7 +97,7 @@ def make_app(
     for route in ROUTES:
         app.add_api_route(
             PREFIX + route.path,
-            _endpoint(route, context),
+            _endpoint(route, context, long_operations),
             methods=[route.method],
             summary=route.summary,
             tags=[route.path.split("/")[1]],
@@ -105,6 +111,7 @@ def make_app(
     app.include_router(follow.router(context, streams))
     app.include_router(figures.router(context))
     app.include_router(metrics_router(context, lambda: streams.followers))
+    app.include_router(operation_routes(long_operations))
     app.router.routes.extend(page_routes())
     app.state.streams = streams
     return app
@@ -137,11 +144,11 @@ def _permission(route: Route, context: Context) -> Any:
     return Depends(check)
 
 
-def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
+def _endpoint(route: Route, context: Context, long_operations: LongOperations) -> Callable[..., Any]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.function
 
-    def answer(request: Request, **arguments: Any) -> Response:
+    def answer(request: Request, arguments: Mapping[str, Any]) -> Response:
         identity: Identity = request.state.identity
         acting = context.acting_as(identity, route.needs, _origin(route, request))
         try:
@@ -159,15 +166,45 @@ def _endpoint(route: Route, context: Context) -> Callable[..., Response]:
         made = {"Location": PREFIX + route.location.format_map(found)}
         return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
 
+    def at_once(request: Request, **arguments: Any) -> Response:
+        return answer(request, arguments)
+
+    async def in_time(
+        request: Request, wait: float | None = None, prefer: str | None = None, **arguments: Any
+    ) -> Response:
+        identity: Identity = request.state.identity
+        acting = context.acting_as(identity, route.needs)
+        key = None if route.operation.effect is Effect.reads else key_of(request)
+        asked = Asked(
+            NewOperation(new_id(), route.name, acting.by, key),
+            identity.name or "the operator",
+            acting.database,
+            seconds_to_wait(wait, prefer, WAIT_S),
+        )
+        return await long_operations.answer(asked, partial(answer, request, arguments))
+
+    async def and_wait(
+        request: Request, wait: float | None = None, prefer: str | None = None, **arguments: Any
+    ) -> Response:
+        response = await run_sync(answer, request, arguments)
+        seconds = seconds_to_wait(wait, prefer, 0.0)
+        if response.status_code != HTTPStatus.CREATED or not seconds:
+            return response
+        return await when_ended(context.acting_as(request.state.identity, route.needs), response, seconds)
+
+    chosen: Callable[..., Any] = in_time if route.is_long else and_wait if route.starts else at_once
     hints = get_type_hints(function)
     given = [one for name, one in arguments_of(function).items() if name not in route.left_out]
-    answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [_REQUEST, *(_parameter(route, one, hints[one.name]) for one in given)]
+    waiting = () if chosen is at_once else (_WAIT, _PREFER)
+    chosen.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [_REQUEST, *waiting, *(_parameter(route, one, hints[one.name]) for one in given)]
     )
-    return answer
+    return chosen
 
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+_WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, annotation=Wait, default=None)
+_PREFER = inspect.Parameter("prefer", inspect.Parameter.KEYWORD_ONLY, annotation=Prefer, default=None)
 
 
 def _parameter(route: Route, parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
@@ -210,6 +247,5 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    """Tell the caller nothing of the inside; the log has it."""
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log says more")
+    return fault()

@@ -76,3 +76,8 @@ def problem_of(error: WTBError) -> Problem:
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     problems = error.problems if isinstance(error, InputError) else ()
     return Problem(status, str(error), problems=problems, argument=error.argument, error=type(error).__name__)
+
+
+def fault() -> Problem:
+    """Return the response for an error that nobody expected. It tells nothing of the inside; the log has that."""
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log says more")

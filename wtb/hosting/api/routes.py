@@ -72,6 +72,16 @@ class Route:
         return Permission.read if self.preview else self.operation.needs
 
     @property
+    def is_long(self) -> bool:
+        """Whether it may take longer than a request should."""
+        return self.operation.long and not self.preview
+
+    @property
+    def starts(self) -> bool:
+        """Whether it starts something, whose end one may wait for."""
+        return self.location is not None and not self.is_long
+
+    @property
     def summary(self) -> str:
         """What it does, in one sentence."""
         return f"Say what this would do: {self.operation.summary}" if self.preview else self.operation.summary

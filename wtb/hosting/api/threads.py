@@ -9,8 +9,10 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
-OPERATIONS = 8  # at a time
-QUICK = 4  # with those, fewer than the pool has connections
+# At a time; together fewer than the pool has connections.
+OPERATIONS = 6
+LONG = 4  # of operations that may take longer than a request
+QUICK = 4
 _limiter: RunVar[CapacityLimiter] = RunVar("quick")
 R = TypeVar("R")
 

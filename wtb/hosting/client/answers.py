@@ -17,6 +17,7 @@ from wtb.hosting.client.requests import Request
 ATTEMPTS = 5
 FIRST_PAUSE_S = 0.2  # doubled after each attempt
 LONGEST_PAUSE_S = 10.0
+WAIT_S = 20.0  # for what is under way, in one request
 _AWAY = frozenset({429, 502, 503, 504})  # the server, or what stands before it, may be back in a moment
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _ERRORS: Mapping[str, type[WTBError]] = {
@@ -54,6 +55,19 @@ class Retries:
         asked = "" if isinstance(outcome, httpx.TransportError) else outcome.headers.get("Retry-After", "")
         doubled: float = FIRST_PAUSE_S * 2 ** (self._attempts - 1) * random.uniform(0.5, 1.0)
         return min(float(asked) if asked.isdigit() else doubled, LONGEST_PAUSE_S)
+
+
+def look_again(response: httpx.Response, timeout: float) -> Request | None:
+    """Return the request for what comes of an operation that is under way; None if the response has it.
+
+    Args:
+        response: To what was asked.
+        timeout: Seconds after which a request is given up.
+    """
+    where = response.headers.get("Location")
+    if response.status_code != httpx.codes.ACCEPTED or where is None:
+        return None
+    return Request("GET", f"{where}/result", [("wait", f"{min(WAIT_S, timeout / 2):g}")])
 
 
 def check(url: str, outcome: Outcome) -> httpx.Response:

@@ -15,7 +15,7 @@ import httpx
 from wtb.core.documents.events import EventDocument
 from wtb.core.errors import AccessDenied, ServerError
 from wtb.execution.runtime.sweep_run import Ended
-from wtb.hosting.client.answers import Outcome, Retries, check
+from wtb.hosting.client.answers import Outcome, Retries, check, look_again
 from wtb.hosting.client.client import LOOK_S, TIMEOUT_S
 from wtb.hosting.client.connection import HEALTH, Connection, arguments_of, as_sent, timeouts
 from wtb.hosting.client.following import Followed, Standing, standing_of
@@ -242,9 +242,12 @@ class AsyncClient(AsyncOperations):
             self._is_known = True
 
     async def _sent(self, request: Request) -> httpx.Response:
-        """Send a request to a server whose version is known. Raises WTBError."""
+        """Send a request to a server whose version is known, and wait for what takes long. Raises WTBError."""
         await self._know()
-        return await self._asked(request)
+        response = await self._asked(request)
+        while (again := look_again(response, self._connection.timeout)) is not None:
+            response = await self._asked(again)
+        return response
 
     async def _asked(self, request: Request) -> httpx.Response:
         """Send a request, again where that may help. Raises WTBError."""

@@ -16,7 +16,7 @@ from wtb.display.views.progress import Watch
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.execution.state import Progress
 from wtb.hosting.client import following
-from wtb.hosting.client.answers import Outcome, Retries, broken_off, check
+from wtb.hosting.client.answers import Outcome, Retries, broken_off, check, look_again
 from wtb.hosting.client.connection import HEALTH, Connection, arguments_of, as_sent, timeouts
 from wtb.hosting.client.operations import Operations
 from wtb.hosting.client.requests import Request, request_of
@@ -264,9 +264,12 @@ class Client(Operations):
             self._is_known = True
 
     def _sent(self, request: Request) -> httpx.Response:
-        """Send a request to a server whose version is known. Raises WTBError."""
+        """Send a request to a server whose version is known, and wait for what takes long. Raises WTBError."""
         self._know()
-        return self._asked(request)
+        response = self._asked(request)
+        while (again := look_again(response, self._connection.timeout)) is not None:
+            response = self._asked(again)
+        return response
 
     def _asked(self, request: Request) -> httpx.Response:
         """Send a request, again where that may help. Raises WTBError."""

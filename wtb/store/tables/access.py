@@ -128,3 +128,25 @@ idempotency_keys = sa.Table(
     sa.CheckConstraint("(status IS NULL) = (body IS NULL)", name="answer"),
     sa.Index("ix_idempotency_keys_created", "created_at"),
 )
+
+operations = sa.Table(
+    "operations",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", sa.String(50), nullable=False, comment="in the registry"),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("projects", sa.Text, nullable=False, comment="of which it may tell, as wtb.projects says them"),
+    sa.Column(
+        "key", Digest, unique=True, comment="SHA-256 of who asked, of their Idempotency-Key and of what they asked"
+    ),
+    sa.Column("began_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("lease_until", Seconds, nullable=False, comment="until then its server lives"),
+    sa.Column("ended_at", Seconds),
+    sa.Column("status", sa.Integer, comment="of the answer; null until there is one"),
+    sa.Column("location", sa.String(500)),
+    sa.Column("body", sa.Text, comment="of the answer, JSON"),
+    sa.CheckConstraint("(status IS NULL) = (ended_at IS NULL) AND (status IS NULL) = (body IS NULL)", name="answer"),
+    sa.CheckConstraint("projects <> ''", name="projects"),
+    sa.Index("ix_operations_began", "began_at"),
+    comment="what takes longer than a request, with what came of it",
+)

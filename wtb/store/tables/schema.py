@@ -10,6 +10,7 @@ from wtb.store.tables.access import access as access
 from wtb.store.tables.access import audit as audit
 from wtb.store.tables.access import idempotency_keys as idempotency_keys
 from wtb.store.tables.access import members as members
+from wtb.store.tables.access import operations as operations
 from wtb.store.tables.access import projects as projects
 from wtb.store.tables.access import sign_ins as sign_ins
 from wtb.store.tables.access import teams as teams
@@ -59,4 +60,4 @@ from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
 
-REVISION = "1011"
+REVISION = "1012"

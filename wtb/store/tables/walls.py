@@ -36,6 +36,17 @@ def _of_project(column: str) -> str:
     return f"{column} = ANY (string_to_array({_SETTING}, chr({ord(_SEPARATOR)})))"
 
 
+def projects_of(setting: str) -> frozenset[str] | None:
+    """Return what `projects_setting` was made of."""
+    return None if setting == ALL else frozenset(setting.split(_SEPARATOR))
+
+
+def _within_projects(column: str) -> str:
+    """Whose projects are all of the transaction's."""
+    separator = f"chr({ord(_SEPARATOR)})"
+    return f"string_to_array({column}, {separator}) <@ string_to_array({_SETTING}, {separator})"
+
+
 def _of(column: str, owner: str) -> str:
     """Whose owner is visible, where somebody has few of them: their ids are collected once a statement."""
     return f"{column} IN (SELECT id FROM {owner})"
@@ -71,6 +82,7 @@ POLICIES: Final[Mapping[str, str]] = {
         f" OR scope = 'sweep' AND {_of('key', 'sweeps')}"
         " OR scope = 'token' AND key IN (SELECT name FROM tokens)"
     ),
+    "operations": _within_projects("projects"),
     "workflows": "id IN (SELECT workflow_id FROM sweeps)",
 }
 # Why other tables have no walls.

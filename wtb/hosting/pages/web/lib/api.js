@@ -61,13 +61,16 @@ export async function request(method, path, given = {}) {
   const headers = new Headers(given.headers);
   if (identity.value && !READS.includes(method)) headers.set("X-CSRF-Token", identity.value.csrf);
   if (given.body !== undefined) headers.set("Content-Type", "application/json");
-  const answer = await fetch(PREFIX + path + queryOf(given.query), {
+  let answer = await fetch(PREFIX + path + queryOf(given.query), {
     method,
     headers,
     body: given.body === undefined ? undefined : JSON.stringify(given.body),
     signal: given.signal,
     cache: "no-store",
   });
+  while (answer.status === 202) {  // it takes long, and goes on
+    answer = await fetch(`${answer.headers.get("Location")}/result?wait=30`, { signal: given.signal, cache: "no-store" });
+  }
   if (answer.ok) return answer;
   if (answer.status === 401) identity.value = null;
   throw new Problem(answer.status, await answer.json().catch(() => ({})));

@@ -60,6 +60,15 @@ def answered_once(database: Database, request: Request, answer: Callable[[], Res
     return response
 
 
+def key_of(request: Request) -> str | None:
+    """Return a digest of who asks, of their key and of what they ask; None if they sent no key of the right length."""
+    key = request.headers.get(HEADER, "")
+    if not 0 < len(key) <= MOST_LETTERS:
+        return None
+    claim = _claim(request, key)
+    return _digest(claim.digest, claim.request)
+
+
 def _claim(request: Request, key: str) -> Claim:
     identity: Identity = request.state.identity
     asked = (request.method, request.url.path, request.url.query, request.state.body)

@@ -1,0 +1,206 @@
+"""What takes longer than a request goes on, and whoever may know hears what came of it, from any server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from starlette.responses import Response
+
+from wtb.core.errors import ConflictError
+from wtb.hosting.api.problems import problem_of
+from wtb.hosting.api.requests import long_running
+from wtb.hosting.api.requests.long_running import Asked, LongOperations, document_of, response_of, seconds_to_wait
+from wtb.operations.identity import OPERATOR, Identity, Method
+from wtb.operations.registry import Permission
+from wtb.store.access import operations as store
+from wtb.store.access.operations import NewOperation, Status
+from wtb.store.database import Database, Scope
+
+READER = Identity("ann", Method.token, {Permission.read: frozenset({"quokka"})})
+ELSEWHERE = Identity("ben", Method.token, {Permission.read: frozenset({"zebras"})})
+STEERER = Identity("cem", Method.token, {Permission.steer: frozenset({"quokka"})})
+
+
+@pytest.fixture
+def database(prepared_url: str) -> Iterator[Database]:
+    made = Database(prepared_url)
+    yield made
+    made.close()
+
+
+def asked(
+    database: Database, id: str, *, wait_s: float = 0.0, who: str = "ann", name: str = "compare", key: str | None = None
+) -> Asked:
+    return Asked(NewOperation(id, name, who, key), who, database.within(Scope(frozenset({"quokka"}))), wait_s)
+
+
+def answer(text: str = "{}", status: int = 200, **headers: str) -> Response:
+    return Response(text, status, headers, media_type="application/json")
+
+
+class Held:
+    """Work that goes on until it is let go, and counts how often it was begun."""
+
+    def __init__(self, response: Callable[[], Response] = answer) -> None:
+        self.begun, self.go = 0, threading.Event()
+        self._response = response
+
+    def __call__(self) -> Response:
+        self.begun += 1
+        assert self.go.wait(20)
+        return self._response()
+
+
+def test_what_takes_long_is_accepted_and_its_result_is_kept(database: Database) -> None:
+    async def scenario() -> None:
+        server, other = LongOperations(database), LongOperations(database)
+        work = Held(lambda: answer('{"x": 1}', 201, Location="/there"))
+        accepted = await server.answer(asked(database, "o1"), work)
+        where = accepted.headers["Location"]
+        assert (accepted.status_code, where) == (202, "/api/v1/operations/o1")
+        assert json.loads(bytes(accepted.body))["result"] == f"{where}/result"
+        running = await other.find(READER, "o1", 0)
+        assert running is not None
+        assert (running.status, response_of(running).status_code) == (Status.running, 202)
+        waiting = asyncio.create_task(other.find(READER, "o1", 20))
+        work.go.set()
+        done = await waiting
+        assert done is not None
+        document = document_of(done)
+        assert (document["status"], document["operation"], document["by"]) == ("done", "compare", "ann")
+        assert document["result"] == f"{where}/result"
+        result = response_of(done)
+        assert (result.status_code, result.headers["Location"], result.body) == (201, "/there", b'{"x": 1}')
+
+    asyncio.run(scenario())
+
+
+def test_what_ends_in_time_is_answered_and_leaves_nothing(database: Database) -> None:
+    server = LongOperations(database)
+    response = asyncio.run(server.answer(asked(database, "o1", wait_s=20), answer))
+    assert response.status_code == 200
+    assert store.find_operation(database, "o1") is None
+
+
+def test_an_operation_is_there_for_who_may_do_it_in_all_its_projects(database: Database) -> None:
+    async def scenario() -> None:
+        server = LongOperations(database)
+        work = Held()
+        await server.answer(asked(database, "o1"), work)
+        found = [
+            await server.find(identity, "o1", 0) is not None for identity in (OPERATOR, READER, ELSEWHERE, STEERER)
+        ]
+        work.go.set()
+        assert found == [True, True, False, False]
+
+    asyncio.run(scenario())
+
+
+def test_an_identity_has_so_many_under_way_and_others_have_their_own(database: Database) -> None:
+    async def scenario() -> None:
+        server, work = LongOperations(database), Held()
+        for number in range(long_running.MOST_EACH):
+            assert (await server.answer(asked(database, f"o{number}"), work)).status_code == 202
+        refused = await server.answer(asked(database, "more"), work)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
+        assert b"ann has 3 operations under way" in bytes(refused.body)
+        assert (await server.answer(asked(database, "bens", who="ben"), work)).status_code == 202
+        work.go.set()
+        await server.find(OPERATOR, "o2", 20)
+        assert (await server.answer(asked(database, "later", wait_s=20), work)).status_code == 200
+
+    asyncio.run(scenario())
+
+
+def test_a_key_that_comes_to_two_servers_at_once_is_carried_out_once(database: Database) -> None:
+    async def scenario() -> None:
+        servers, work = [LongOperations(database), LongOperations(database)], Held(lambda: answer('{"n": 1}'))
+        each = [
+            asyncio.create_task(server.answer(asked(database, f"{number}-{at}", wait_s=20, key="k"), work))
+            for number, server in enumerate(servers)
+            for at in range(2)
+        ]
+        while not work.begun:
+            await asyncio.sleep(0.01)
+        work.go.set()
+        assert {bytes(response.body) for response in await asyncio.gather(*each)} == {b'{"n": 1}'}
+        assert work.begun == 1
+
+    asyncio.run(scenario())
+
+
+def test_what_a_server_that_died_had_under_way_is_lost(database: Database) -> None:
+    store.begin_operation(database.within(Scope(frozenset({"quokka"}))), NewOperation("o1", "compare", "ann", "k"))
+    database.execute(store.operations.update().values(lease_until=1.0))
+    found = asyncio.run(LongOperations(database).find(READER, "o1", 20))
+    assert found is not None
+    document = document_of(found)
+    assert document["status"] == "lost"
+    assert document["problem"] is not None
+    assert "ended before it was done" in document["problem"]["detail"]
+    assert response_of(found).status_code == 500
+
+
+def test_the_lease_of_what_is_under_way_is_renewed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_running, "LEASE_S", 0.03)
+
+    async def scenario() -> None:
+        server, work = LongOperations(database), Held()
+        async with server.renewing():
+            await server.answer(asked(database, "o1"), work)
+            database.execute(store.operations.update().values(lease_until=1.0))
+            while (found := store.find_operation(database, "o1")) is None or found.status is not Status.running:
+                await asyncio.sleep(0.01)
+            work.go.set()
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_is_a_result_and_a_fault_tells_nothing(database: Database) -> None:
+    def refuse() -> Response:
+        raise ConflictError("it has ended")
+
+    def fail() -> Response:
+        raise ZeroDivisionError("secret")
+
+    async def scenario() -> list[Response]:
+        server = LongOperations(database)
+        return [await server.answer(asked(database, "o1", wait_s=20, key=key), refuse) for key in ("k", "k")] + [
+            await server.answer(asked(database, "o2", wait_s=20), fail)
+        ]
+
+    refused, again, failed = asyncio.run(scenario())
+    assert refused.body == problem_of(ConflictError("it has ended")).body == again.body
+    assert (refused.status_code, again.status_code) == (409, 409)
+    assert (failed.status_code, b"secret" in bytes(failed.body)) == (500, False)
+
+
+def test_what_began_a_day_ago_is_removed_unless_it_goes_on(database: Database) -> None:
+    for id in ("ended", "lost", "going-on"):
+        store.begin_operation(database, NewOperation(id, "compare", "ann"))
+    store.end_operation(database, "ended", 200, None, "{}")
+    database.execute(store.operations.update().values(began_at=store.operations.c.began_at - store.KEPT_S - 1))
+    database.execute(store.operations.update().where(store.operations.c.id == "lost").values(lease_until=1.0))
+    store.begin_operation(database, NewOperation("new", "compare", "ann"))
+    assert sorted(database.scalars(store.sa.select(store.operations.c.id))) == ["going-on", "new"]
+
+
+@pytest.mark.parametrize(
+    ("wait", "prefer", "seconds"),
+    [
+        (None, None, 7),
+        (3, "wait=5", 3),
+        (None, "wait=5", 5),
+        (None, "respond-async, wait=5", 5),
+        (None, "respond-async;wait = 5", 5),
+        (None, "wait=99999", 60),
+        (None, "await=5", 7),
+        (None, "wait=", 7),
+    ],
+)
+def test_how_long_somebody_waits(wait: float | None, prefer: str | None, seconds: float) -> None:
+    assert seconds_to_wait(wait, prefer, 7) == seconds

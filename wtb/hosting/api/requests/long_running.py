@@ -1,0 +1,291 @@
+"""Operations that may take longer than a request: they go on, and who asked is told where to ask what came of them.
+
+Source: RFC 9110, 15.3.3 (202 Accepted); RFC 7240, 4.3 (`Prefer: wait`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, TypedDict
+
+import orjson
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from fastapi import Header, Query
+from starlette.responses import Response
+
+from wtb.core.errors import StoreError, WTBError
+from wtb.core.serialization.plain_json import iso
+from wtb.display.json_text import as_json
+from wtb.hosting.api.problems import Problem, ProblemDocument, fault, problem_of
+from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.threads import LONG, run_quickly
+from wtb.operations.identity import Identity
+from wtb.operations.registry import OPERATIONS
+from wtb.store.access.operations import (
+    LEASE_S,
+    AlreadyBegun,
+    FoundOperation,
+    NewOperation,
+    Status,
+    begin_operation,
+    end_operation,
+    find_by_key,
+    find_operation,
+    renew_operations,
+)
+from wtb.store.database import Database, Scope
+
+PATH = f"{PREFIX}/operations/{{id}}"
+WAIT_S = 10.0  # where nobody says how long they wait
+LONGEST_WAIT_S = 60.0  # proxies cut what is silent for longer
+MOST_EACH = 3  # at a time for each identity
+_LOOK_S = 0.5  # between two looks at what another server carries out
+
+Wait = Annotated[
+    float | None,
+    Query(
+        ge=0, le=LONGEST_WAIT_S, description="Seconds to wait for the end; the header `Prefer: wait=10` says the same."
+    ),
+]
+Prefer = Annotated[str | None, Header(description="`wait=SECONDS`, as in RFC 7240.")]
+
+_log = logging.getLogger("wtb")
+
+
+class OperationDocument(TypedDict):
+    """An operation that takes longer than a request, and how it stands."""
+
+    id: str
+    operation: str
+    by: str
+    status: Status
+    began_at: str
+    ended_at: str | None
+    result: str | None
+    problem: ProblemDocument | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An operation that somebody asks for.
+
+    Attributes:
+        new: What is kept of it.
+        who: Whose operations are counted together.
+        database: As they are limited to it.
+        wait_s: How long they wait for the answer.
+    """
+
+    new: NewOperation
+    who: str
+    database: Database
+    wait_s: float
+
+
+@dataclass
+class _UnderWay:
+    """An operation that this server carries out. is_kept: whether the database has it, so that others can ask."""
+
+    who: str
+    is_kept: bool
+    task: asyncio.Task[Response] | None = None
+
+
+def seconds_to_wait(wait: float | None, prefer: str | None, default: float) -> float:
+    """Return how long somebody waits for an answer: by the query, else by what they prefer, else the default."""
+    if wait is not None:
+        return wait
+    preferred = re.search(r"(?:^|[,;\s])wait\s*=\s*(\d{1,9})(?:$|[,;\s])", prefer or "")
+    return default if preferred is None else min(float(preferred[1]), LONGEST_WAIT_S)
+
+
+class LongOperations:
+    """What a server carries out of operations that may take longer than a request.
+
+    One that ends while who asked for it waits is answered as any other and leaves no row. The database has the others,
+    and from their beginning those of a request with a key, which may be sent again to another server.
+    """
+
+    def __init__(self, database: Database) -> None:
+        """Make it. database: as the server has it, for all projects."""
+        self._database = database
+        self._under_way: dict[str, _UnderWay] = {}
+        self._threads: CapacityLimiter | None = None
+
+    async def answer(self, asked: Asked, work: Callable[[], Response]) -> Response:
+        """Carry an operation out.
+
+        Args:
+            asked: What is asked for.
+            work: Carries it out, in a thread.
+
+        Returns:
+            Its answer, if that comes in time; else 202 and where it will be. 429 where its identity has too many.
+        """
+        key = asked.new.key
+        earlier = None if key is None else await run_quickly(find_by_key, asked.database, key)
+        if earlier is None and self._count(asked.who) >= MOST_EACH:
+            return _too_many(asked.who)
+        if earlier is None and key is not None:
+            try:
+                await run_quickly(begin_operation, asked.database, asked.new)
+            except AlreadyBegun:
+                earlier = await run_quickly(find_by_key, asked.database, key)
+        if earlier is not None:
+            found = await self._ended(asked.database, earlier.row.id, asked.wait_s)
+            return response_of(found or earlier)
+        return await self._carry_out(asked, work)
+
+    async def _carry_out(self, asked: Asked, work: Callable[[], Response]) -> Response:
+        id = asked.new.id
+        mine = self._under_way[id] = _UnderWay(asked.who, is_kept=asked.new.key is not None)
+        mine.task = asyncio.create_task(self._done(id, mine, work))
+        await asyncio.wait({mine.task}, timeout=asked.wait_s)
+        if not mine.task.done() and not mine.is_kept:
+            await run_quickly(begin_operation, asked.database, asked.new)
+            mine.is_kept = True
+            if mine.task.done():  # between the two
+                await self._keep(id, mine.task.result())
+        return mine.task.result() if mine.task.done() else _accepted(id, asked.new.name)
+
+    async def _done(self, id: str, mine: _UnderWay, work: Callable[[], Response]) -> Response:
+        if self._threads is None:
+            self._threads = CapacityLimiter(LONG)
+        try:
+            response = await run_sync(_outcome, work, limiter=self._threads, abandon_on_cancel=True)
+            if mine.is_kept:
+                await self._keep(id, response)
+            return response
+        finally:
+            del self._under_way[id]
+
+    async def _keep(self, id: str, response: Response) -> None:
+        location, body = response.headers.get("Location"), bytes(response.body).decode()
+        try:
+            await run_quickly(end_operation, self._database, id, response.status_code, location, body)
+        except StoreError as error:  # whoever asks is told that it was lost
+            _log.warning("the answer of operation %s was not kept: %s", id, error)
+
+    def _count(self, who: str) -> int:
+        return sum(one.who == who for one in self._under_way.values())
+
+    async def find(self, identity: Identity, id: str, wait_s: float) -> FoundOperation | None:
+        """Return an operation for whoever may do it in the projects that it is about; None for others.
+
+        Args:
+            identity: Who asks.
+            id: Its id.
+            wait_s: How long they wait for its end.
+        """
+        seen = await run_quickly(find_operation, self._database.within(_scope_of(identity)), id)
+        if seen is None or OPERATIONS[seen.row.name].needs not in identity.may:
+            return None
+        within = self._database.within(Scope(identity.may[OPERATIONS[seen.row.name].needs]))
+        return await self._ended(within, id, wait_s)
+
+    async def _ended(self, database: Database, id: str, wait_s: float) -> FoundOperation | None:
+        """Return an operation when it has ended, or as it stands when the time is up."""
+        end = time.monotonic() + wait_s
+        while True:
+            found = await run_quickly(find_operation, database, id)
+            rest = end - time.monotonic()
+            if found is None or found.status is not Status.running or rest <= 0:
+                return found
+            mine = self._under_way.get(id)
+            if mine is not None and mine.task is not None:
+                await asyncio.wait({mine.task}, timeout=rest)
+            else:
+                await asyncio.sleep(min(_LOOK_S, rest))
+
+    @asynccontextmanager
+    async def renewing(self) -> AsyncIterator[None]:
+        """Renew the leases of what is under way inside the block."""
+        renewal = asyncio.create_task(self._renew())
+        try:
+            yield
+        finally:
+            renewal.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewal
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            kept = [id for id, one in self._under_way.items() if one.is_kept]
+            try:
+                if kept:
+                    await run_quickly(renew_operations, self._database, kept)
+            except StoreError as error:
+                _log.warning("the leases of operations were not renewed: %s", error)
+
+
+def document_of(found: FoundOperation) -> OperationDocument:
+    """Return how an operation stands, as a document."""
+    row, result, problem = found.row, None, None
+    if found.status is Status.done:
+        result = f"{PATH.format(id=row.id)}/result"
+    elif found.status is not Status.running:
+        problem = orjson.loads(bytes(response_of(found).body))
+    began, ended = iso(row.began_at), iso(row.ended_at)
+    return OperationDocument(
+        id=row.id,
+        operation=row.name,
+        by=row.by,
+        status=found.status,
+        began_at=began,
+        ended_at=ended,
+        result=result,
+        problem=problem,
+    )
+
+
+def response_of(found: FoundOperation) -> Response:
+    """Return what an operation was answered; 202 while there is nothing yet."""
+    row = found.row
+    if found.status is Status.lost:
+        detail = (
+            f"the server that carried out {row.name!r} ended before it was done; look at what it was to change, "
+            "and ask again"
+        )
+        return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+    if row.status is None or row.body is None:
+        return _accepted(row.id, row.name)
+    headers = {} if row.location is None else {"Location": row.location}
+    kind = "application/json" if found.status is Status.done else Problem.media_type
+    return Response(row.body, row.status, headers, media_type=kind)
+
+
+def _accepted(id: str, name: str) -> Response:
+    where = PATH.format(id=id)
+    document = {"id": id, "operation": name, "status": Status.running, "result": f"{where}/result"}
+    return Response(as_json(document), HTTPStatus.ACCEPTED, {"Location": where}, media_type="application/json")
+
+
+def _outcome(work: Callable[[], Response]) -> Response:
+    """Carry out, and return what is to be answered, whatever happens."""
+    try:
+        return work()
+    except WTBError as error:
+        return problem_of(error)
+    except Exception:  # noqa: BLE001 - as the application answers what nobody expected
+        _log.exception("an operation failed")
+        return fault()
+
+
+def _too_many(who: str) -> Problem:
+    detail = f"{who} has {MOST_EACH} operations under way that take long, which is the limit; wait for one to end"
+    return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "2"})
+
+
+def _scope_of(identity: Identity) -> Scope:
+    """Return all projects in which somebody may do anything."""
+    projects = identity.may.values()
+    return Scope(None if None in projects else frozenset().union(*(one for one in projects if one is not None)))
