@@ -32,6 +32,7 @@ TABLES: dict[type, sa.Table] = {
     rows.SignInRow: schema.sign_ins,
     rows.IdempotencyKeyRow: schema.idempotency_keys,
     rows.OperationRow: schema.operations,
+    rows.UploadRow: schema.uploads,
     rows.AuditRow: schema.audit,
     rows.TallyRow: schema.tallies,
     rows.PublicationRow: schema.publications,

@@ -897,6 +897,26 @@ class OperationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UploadRow:
+    """A file that is sent before the sweep that takes its cases from it.
+
+    Attributes:
+        digest: SHA-256 that its content has to have.
+        bytes: Of the parts that have come.
+        by: Who sent it.
+        completed_at: When all of it had come.
+    """
+
+    id: str
+    project: str
+    digest: str
+    bytes: int
+    by: str
+    created_at: float
+    completed_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class SignInRow:
     """A browser that somebody signed in from, by the digest of what it sends.
 

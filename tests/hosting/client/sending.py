@@ -79,6 +79,13 @@ class Sending:
         given = {"WTB_SERVER": f"http://127.0.0.1:{self.server.port}", "WTB_TOKEN": TOKEN}
         return self.laptop.inside(*args, env=given, check=check)
 
+    def put(self, path: str, content: bytes) -> tuple[int, Any]:
+        """Status and document of the answer to a file that is sent."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
+            connection.request("PUT", PREFIX + path, content, HEADERS)
+            with connection.getresponse() as response:
+                return response.status, json.load(response)
+
     def post(
         self, path: str, body: Any, *, key: str | None = None, server: Server | None = None
     ) -> tuple[int, str | None, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -83,6 +84,37 @@ def test_who_starts_something_may_wait_for_its_end(sending: Sending) -> None:
     assert (status, document["status"]) == (201, "completed")
     status, _, document = sending.post("/executions?wait=60", {"workflow": "shop", "input": {"x": 1}})
     assert (status, document["status"]) == (201, "completed")
+
+
+def test_cases_are_read_from_a_file_that_was_sent_before(sending: Sending) -> None:
+    content = b"id,x\na,one\nb,two\n"
+    digest = sha256(content).hexdigest()
+    cases = {"upload": digest, "name": "cases.csv"}
+    status, _, problem = sending.post("/plans", {"keys": {**SWEEP, "cases": cases}})
+    assert (status, "there is no upload" in problem["detail"]) == (400, True)
+    assert sending.put(f"/uploads/{digest}", content) == (201, {"upload": digest, "bytes": 17, "project": "default"})
+    assert sending.put(f"/uploads/{digest}", content)[0] == 201
+    _, _, plan = sending.post("/plans", {"keys": {**SWEEP, "cases": cases}})
+    assert (plan["cells"], plan["combinations"]) == (CELLS, CELLS / 2)
+    assert sending.cluster.one("SELECT count(*) FROM upload_parts") == 1
+
+
+def test_a_file_that_is_not_what_its_digest_says_is_not_kept(sending: Sending) -> None:
+    digest = sha256(b"this").hexdigest()
+    status, problem = sending.put(f"/uploads/{digest}", b"that")
+    assert (status, sha256(b"that").hexdigest() in problem["detail"]) == (400, True)
+    assert sending.cluster.one("SELECT count(*) FROM uploads WHERE digest = :digest", digest=digest) == 0
+    assert sending.put("/uploads/ABC", b"that")[0] == 400
+    status, problem = sending.put(f"/uploads/{digest}?project=nowhere", b"this")
+    assert (status, "nowhere" in problem["detail"]) == (404, True)
+
+
+def test_a_file_of_cases_that_is_too_large_for_a_request_is_sent_before_it(sending: Sending) -> None:
+    cases = [{"id": str(number), "input": {"x": number}, "tags": ["t" * 900]} for number in range(2_000)]
+    sending.laptop.write({"many.jsonl": "\n".join(map(json.dumps, cases))})
+    sending.laptop.write({"many.yaml": json.dumps({**SWEEP, "cases": "many.jsonl"})})
+    plan = sending.wtb("plan", "many.yaml", "--format", "json").json
+    assert plan["cells"] == CELLS / 2 * len(cases)
 
 
 def test_an_answer_is_kept_for_a_day(sending: Sending) -> None:

@@ -28,6 +28,7 @@ from wtb.hosting.api.problems import Problem, fault, problem_of
 from wtb.hosting.api.requests.ends import operation_routes, when_ended
 from wtb.hosting.api.requests.idempotency import answered_once, key_of
 from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
+from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
@@ -112,6 +113,7 @@ def make_app(
     app.include_router(figures.router(context))
     app.include_router(metrics_router(context, lambda: streams.followers))
     app.include_router(operation_routes(long_operations))
+    app.include_router(upload_routes(context))
     app.router.routes.extend(page_routes())
     app.state.streams = streams
     return app

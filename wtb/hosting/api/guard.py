@@ -17,12 +17,14 @@ from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.rates import Rates, network_of
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
-from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, METRICS, PREFIX, SIGN_IN
+from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, METRICS, PREFIX, SIGN_IN, UPLOADS
 from wtb.operations.identity import Identity
 
 # What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
 OPEN = frozenset(PREFIX + path for path in ("/health", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
 CLOSED = (PREFIX, METRICS)
+
+_UPLOADS = f"{PREFIX}{UPLOADS}/"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,9 @@ class Guard:
             await refusal(scope, receive, send)
             return
         if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] == "PUT" and scope["path"].startswith(_UPLOADS):  # it has limits of its own
             await self._app(scope, receive, send)
             return
         body = await self._body(receive)

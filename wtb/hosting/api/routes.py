@@ -18,6 +18,7 @@ PREFIX = "/api/v1"
 METRICS = "/metrics"
 SIGN_IN = "/sign-in"
 AT_PROVIDER = f"{SIGN_IN}/provider"  # where somebody goes to sign in elsewhere
+UPLOADS = "/uploads"  # what a request is too small for
 FROM_PROVIDER = f"{SIGN_IN}/callback"  # and comes back to
 
 

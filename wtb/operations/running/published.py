@@ -21,6 +21,7 @@ from wtb.operations.context import Context
 from wtb.operations.running.planning import plan
 from wtb.operations.running.preparing import prepare_single, with_options
 from wtb.operations.running.submitting import Submitted, submit
+from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.planning.cases import Case, read_cases
 from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare
 from wtb.planning.publishing import PublishedCode
@@ -69,7 +70,8 @@ def plan_published(
 
     Args:
         context: Where; its database has what is published.
-        keys: The sweep, by the keys of a sweep file: its workflow is one that workers publish, its cases are a list.
+        keys: The sweep, by the keys of a sweep file: its workflow is one that workers publish, its cases are a
+            list, or `{upload: SHA-256, name: FILE}` of a file that a server was sent.
         part: The part of it; None for all.
         max_cells: How many cells it may have, in place of the cap.
         session: In place of its own.
@@ -102,7 +104,8 @@ def submit_published(
 
     Args:
         context: Where; its database has what is published.
-        keys: The sweep, by the keys of a sweep file: its workflow is one that workers publish, its cases are a list.
+        keys: The sweep, by the keys of a sweep file: its workflow is one that workers publish, its cases are a
+            list, or `{upload: SHA-256, name: FILE}` of a file that a server was sent.
         part: The part of it; None for all.
         max_cells: How many cells it may have, in place of the cap.
         session: In place of its own.
@@ -184,7 +187,7 @@ def _prepared(
     context: Context, keys: Mapping[str, Any], part: Only | None, max_cells: int | None, session: str | None
 ) -> Prepared:
     """Check a sweep that was sent. Raises InputError."""
-    spec = with_options(parse_spec(dict(keys)), session=session or context.session)
+    spec = with_options(parse_spec(with_uploaded_cases(context.database, keys)), session=session or context.session)
     if problems := list(_of_this_machine(spec)):
         raise InputError(*problems, argument="keys")
     most = MAX_CELLS if max_cells is None else max_cells

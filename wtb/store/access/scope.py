@@ -19,6 +19,7 @@ from wtb.store.tables.schema import (
     sessions,
     sweeps,
     tokens,
+    uploads,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _BY_NAME = {
     sessions: sessions.c.project,
     sweeps: sweeps.c.project,
     tokens: tokens.c.project,
+    uploads: uploads.c.project,
 }
 _BY_SWEEP = (executions, checkpoints, approvals)
 _BY_SESSION = (baselines, schedules)

@@ -59,5 +59,7 @@ from wtb.store.tables.sweeps import sweeps as sweeps
 from wtb.store.tables.sweeps import workflows as workflows
 from wtb.store.tables.threads import thread_checkpoints as thread_checkpoints
 from wtb.store.tables.threads import thread_writes as thread_writes
+from wtb.store.tables.uploads import upload_parts as upload_parts
+from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1012"
+REVISION = "1013"

@@ -66,7 +66,7 @@ _OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
 # By table the condition for rows that they are of a transaction's projects.
 POLICIES: Final[Mapping[str, str]] = {
     "projects": _of_project("name"),
-    **{table: _of_project("project") for table in ("access", "sessions", "sweeps", "tokens")},
+    **{table: _of_project("project") for table in ("access", "sessions", "sweeps", "tokens", "uploads")},
     **{table: _of("sweep_id", "sweeps") for table in _OF_SWEEPS},
     **{table: _of("session_id", "sessions") for table in _OF_SESSIONS},
     "baselines": f"{_of('session_id', 'sessions')} AND {_of('sweep_id', 'sweeps')}",
@@ -74,6 +74,7 @@ POLICIES: Final[Mapping[str, str]] = {
     "fires": _of("schedule_id", "schedules"),
     **{table: _below(table, "node_run_id", "node_runs") for table in ("attempts", "calls", "invocations")},
     "decisions": _below("decisions", "checkpoint_id", "checkpoints"),
+    "upload_parts": _below("upload_parts", "upload_id", "uploads"),
     "awaiting": _below("awaiting", "execution_id", "executions"),
     "reservations": _below("reservations", "execution_id", "executions"),
     "budgets": (

@@ -1,0 +1,84 @@
+"""Cases in files that were sent: they are read by the ending of their name, in the projects of whoever sent them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+
+import pytest
+
+from wtb.core.errors import ConflictError, InputError
+from wtb.operations.running.uploaded_cases import with_uploaded_cases
+from wtb.store.database import Database, Scope
+from wtb.store.files import uploads
+from wtb.store.files.uploads import NewUpload
+
+
+@pytest.fixture
+def database(prepared_url: str) -> Iterator[Database]:
+    made = Database(prepared_url)
+    yield made
+    made.close()
+
+
+def send(database: Database, *parts: bytes, project: str = "default") -> str:
+    digest = sha256(b"".join(parts)).hexdigest()
+    new = NewUpload(f"{project}-{digest}"[:32], project, digest, "ann")
+    uploads.begin_upload(database, new)
+    for number, part in enumerate(parts):
+        uploads.add_part(database, new, number, part)
+    uploads.complete_upload(database, new)
+    return digest
+
+
+def read(database: Database, digest: str, name: str) -> list[object]:
+    cases: list[object] = with_uploaded_cases(database, {"cases": {"upload": digest, "name": name}})["cases"]
+    return cases
+
+
+def test_a_file_that_came_in_parts_is_read_as_one(database: Database) -> None:
+    digest = send(database, b'{"input": {"x"', b": 1}}\n", b'{"input": {"x": 2}}\n')
+    assert read(database, digest, "cases.jsonl") == [{"input": {"x": 1}}, {"input": {"x": 2}}]
+
+
+def test_a_list_and_columns_are_read_by_the_ending_of_the_name(database: Database) -> None:
+    assert read(database, send(database, b'[{"input": {}}]'), "cases.JSON") == [{"input": {}}]
+    assert read(database, send(database, b"id,x\na,1\n"), "cases.csv") == [{"id": "a", "input": {"x": "1"}}]
+
+
+def test_what_is_wrong_is_told_by_its_line_and_the_name_that_it_was_sent_as(database: Database) -> None:
+    digest = send(database, b"{}\n{nonsense\n")
+    with pytest.raises(InputError, match=r"^mine\.jsonl:2: ") as found:
+        read(database, digest, "mine.jsonl")
+    assert found.value.argument == "keys"
+
+
+@pytest.mark.parametrize(
+    "cases", [{"upload": "0" * 64}, {"upload": 1, "name": "a.csv"}, {"upload": "0" * 64, "name": "a.exe"}, {}]
+)
+def test_what_names_no_upload_is_refused_with_what_is_expected(database: Database, cases: object) -> None:
+    with pytest.raises(InputError, match=r"expected a list of cases, or \{upload: SHA-256, name: FILE\}"):
+        with_uploaded_cases(database, {"cases": cases})
+
+
+def test_an_upload_of_another_project_is_not_there(database: Database) -> None:
+    digest = send(database, b"[]", project="zebras")
+    with pytest.raises(InputError, match="there is no upload"):
+        read(database.within(Scope(frozenset({"quokka"}))), digest, "cases.json")
+    assert read(database.within(Scope(frozenset({"zebras"}))), digest, "cases.json") == []
+
+
+def test_uploads_of_a_project_are_limited_and_removed_after_a_day(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "QUOTA_BYTES", 10)
+    first = send(database, b"[       ]")
+    with pytest.raises(ConflictError, match=r"would take more than 10 bytes"):
+        send(database, b"[1]")
+    send(database, b"[1]", project="zebras")
+    aged = uploads.uploads.c.created_at - uploads.KEPT_S - 1
+    database.execute(uploads.uploads.update().values(created_at=aged))
+    second = send(database, b"[2]")
+    assert uploads.find_upload(database, first) is None
+    assert uploads.find_upload(database, second) is not None
+    assert database.scalar(uploads.sa.select(uploads.sa.func.count()).select_from(uploads.upload_parts)) == 1

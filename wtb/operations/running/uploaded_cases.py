@@ -1,0 +1,68 @@
+"""The cases of a sweep that was sent with the digest of an upload in place of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from wtb.core.errors import InputError, describe
+from wtb.planning.case_files import READERS, Row, Wrong
+from wtb.planning.cases import MAX_PROBLEMS
+from wtb.store.database import Database
+from wtb.store.files.uploads import find_upload, read_upload
+
+_EXPECTED = (
+    "expected a list of cases, or {upload: SHA-256, name: FILE} of a .jsonl, .csv or .json file that was uploaded"
+)
+
+
+def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a sweep with its cases as a list.
+
+    Args:
+        database: Which has the upload.
+        keys: As they were sent: `cases` is a list, or names an upload.
+
+    Raises:
+        InputError: If there is no such upload, or it cannot be read.
+    """
+    cases = keys.get("cases")
+    if not isinstance(cases, Mapping):
+        return dict(keys)
+    digest, name = cases.get("upload"), cases.get("name")
+    if cases.keys() != {"upload", "name"} or not isinstance(digest, str) or not isinstance(name, str):
+        raise InputError(f"cases: {describe(dict(cases))}; {_EXPECTED}", argument="keys")
+    suffix = Path(name).suffix.lower()
+    if suffix not in READERS:
+        raise InputError(f"cases: the name is {describe(name)}; {_EXPECTED}", argument="keys")
+    upload = find_upload(database, digest)
+    if upload is None:
+        raise InputError(
+            f"cases: there is no upload {digest!r:.80}; send the file with PUT /uploads/SHA-256, it is kept for a day",
+            argument="keys",
+        )
+    with TemporaryDirectory(prefix="wtb-upload-") as folder:
+        file = Path(folder) / f"cases{suffix}"
+        with file.open("wb") as written:
+            for part in read_upload(database, upload.id):
+                written.write(part)
+        rows = _checked(READERS[suffix](file), str(file), name)
+    return {**keys, "cases": rows}
+
+
+def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any]:
+    """Return what is in a file. Raises InputError with places by the name that it was sent as."""
+    found: list[Any] = []
+    problems: list[str] = []
+    for place, row in rows:
+        if isinstance(row, Wrong):
+            problems.append(f"{place.replace(file, name, 1)}: {row}")
+        else:
+            found.append(row)
+        if len(problems) == MAX_PROBLEMS:
+            break
+    if problems:
+        raise InputError(*problems, argument="keys")
+    return found

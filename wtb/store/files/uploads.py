@@ -1,0 +1,98 @@
+"""Files that are sent to a server before the sweeps that take their cases from them.
+
+They lie in the database, in parts: each server has them, and nobody sees those of another project. A sweep has its
+cases in rows of its own, so nothing names an upload once it was submitted; it is removed after a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.store.access.scope import in_scope
+from wtb.store.bulk import fetch_record
+from wtb.store.database import Database
+from wtb.store.rows import UploadRow
+from wtb.store.tables.schema import now, upload_parts, uploads
+
+MOST_BYTES = 32_000_000
+QUOTA_BYTES = 256_000_000  # of a project
+PART_BYTES = 1_000_000
+KEPT_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewUpload:
+    """An upload that begins; see `UploadRow`."""
+
+    id: str
+    project: str
+    digest: str
+    by: str
+
+
+def begin_upload(database: Database, new: NewUpload) -> None:
+    """Note that somebody sends a file, and remove the uploads that are older than a day."""
+    given = {"id": new.id, "project": new.project, "digest": new.digest, "by": new.by}
+    with database.write() as connection:
+        connection.execute(uploads.delete().where(uploads.c.created_at < now() - KEPT_S))
+        connection.execute(uploads.insert().values(given))
+
+
+def add_part(database: Database, new: NewUpload, number: int, content: bytes) -> None:
+    """Keep the next part of an upload.
+
+    Args:
+        database: Where.
+        new: The upload.
+        number: Of the part, from 0.
+        content: At most PART_BYTES.
+
+    Raises:
+        ConflictError: If the uploads of its project take too much.
+    """
+    this = uploads.update().where(uploads.c.id == new.id).values(bytes=uploads.c.bytes + len(content))
+    of_project = sa.select(sa.func.sum(uploads.c.bytes)).where(uploads.c.project == new.project)
+    with database.write() as connection:
+        connection.execute(this)
+        taken = int(connection.scalar(of_project) or 0)
+        if taken > QUOTA_BYTES:
+            raise ConflictError(
+                f"the uploads of project {new.project!r} would take more than {QUOTA_BYTES:,} bytes, which is the "
+                "limit; each is removed after a day"
+            )
+        connection.execute(upload_parts.insert().values(upload_id=new.id, number=number, content=content))
+
+
+def complete_upload(database: Database, new: NewUpload) -> None:
+    """Let an upload be found by its digest, in place of an earlier one of its project."""
+    same = sa.and_(
+        uploads.c.project == new.project, uploads.c.digest == new.digest, uploads.c.completed_at.is_not(None)
+    )
+    with database.write() as connection:
+        connection.execute(uploads.delete().where(same, uploads.c.id != new.id))
+        connection.execute(uploads.update().where(uploads.c.id == new.id).values(completed_at=now()))
+
+
+def abandon_upload(database: Database, id: str) -> None:
+    """Remove an upload that did not come whole, or is not what its digest says."""
+    database.execute(uploads.delete().where(uploads.c.id == id, uploads.c.completed_at.is_(None)))
+
+
+def find_upload(database: Database, digest: str) -> UploadRow | None:
+    """Return an upload that has come whole by its digest; None if there is none in a project that may be seen."""
+    query = sa.select(uploads).where(uploads.c.digest == digest, uploads.c.completed_at.is_not(None))
+    with database.read() as connection:
+        return fetch_record(connection, UploadRow, query.where(*in_scope(connection, uploads)).limit(1))
+
+
+def read_upload(database: Database, id: str) -> Iterator[bytes]:
+    """Yield the parts of an upload, one after the other."""
+    numbers = sa.select(upload_parts.c.number).where(upload_parts.c.upload_id == id).order_by(upload_parts.c.number)
+    for number in database.scalars(numbers):
+        part = sa.select(upload_parts.c.content)
+        content = database.scalar(part.where(upload_parts.c.upload_id == id, upload_parts.c.number == number))
+        yield content or b""
