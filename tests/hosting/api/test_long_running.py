@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from starlette.responses import Response
 
-from wtb.core.errors import ConflictError
+from wtb.core.errors import ConflictError, StoreAway
 from wtb.hosting.api.problems import problem_of
 from wtb.hosting.api.requests import long_running
 from wtb.hosting.api.requests.long_running import Asked, LongOperations, document_of, response_of, seconds_to_wait
@@ -177,6 +177,20 @@ def test_a_refusal_is_a_result_and_a_fault_tells_nothing(database: Database) -> 
     assert refused.body == problem_of(ConflictError("it has ended")).body == again.body
     assert (refused.status_code, again.status_code) == (409, 409)
     assert (failed.status_code, b"secret" in bytes(failed.body)) == (500, False)
+
+
+def test_what_could_not_be_done_for_now_is_done_when_it_is_sent_again(database: Database) -> None:
+    def be_away() -> Response:
+        raise StoreAway("the database is out of reach")
+
+    async def scenario() -> list[int]:
+        server = LongOperations(database)
+        return [
+            (await server.answer(asked(database, "o1", wait_s=20, key="k"), work)).status_code
+            for work in (be_away, answer)
+        ]
+
+    assert asyncio.run(scenario()) == [503, 200]
 
 
 def test_what_began_a_day_ago_is_removed_unless_it_goes_on(database: Database) -> None:

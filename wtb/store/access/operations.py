@@ -86,6 +86,11 @@ def end_operation(database: Database, id: str, status: int, location: str | None
     database.execute(this.values(ended_at=now(), status=status, location=location, body=body))
 
 
+def forget_operation(database: Database, id: str) -> None:
+    """Remove an operation, as if nobody had asked for it."""
+    database.execute(operations.delete().where(operations.c.id == id))
+
+
 def find_operation(database: Database, id: str) -> FoundOperation | None:
     """Return an operation by its id; None if there is none whose projects may all be seen."""
     return _found(database, operations.c.id == id)

@@ -39,6 +39,7 @@ from wtb.store.access.operations import (
     end_operation,
     find_by_key,
     find_operation,
+    forget_operation,
     renew_operations,
 )
 from wtb.store.database import Database, Scope
@@ -92,10 +93,17 @@ class Asked:
 
 @dataclass
 class _UnderWay:
-    """An operation that this server carries out. is_kept: whether the database has it, so that others can ask."""
+    """An operation that this server carries out.
+
+    Attributes:
+        who: Whose it is.
+        is_kept: Whether the database has it, so that others can ask for it.
+        is_told: Whether somebody was told its id.
+    """
 
     who: str
     is_kept: bool
+    is_told: bool = False
     task: asyncio.Task[Response] | None = None
 
 
@@ -154,14 +162,19 @@ class LongOperations:
             mine.is_kept = True
             if mine.task.done():  # between the two
                 await self._keep(id, mine.task.result())
-        return mine.task.result() if mine.task.done() else _accepted(id, asked.new.name)
+        if mine.task.done():
+            return mine.task.result()
+        mine.is_told = True
+        return _accepted(id, asked.new.name)
 
     async def _done(self, id: str, mine: _UnderWay, work: Callable[[], Response]) -> Response:
         if self._threads is None:
             self._threads = CapacityLimiter(LONG)
         try:
             response = await run_sync(_outcome, work, limiter=self._threads, abandon_on_cancel=True)
-            if mine.is_kept:
+            if mine.is_kept and response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and not mine.is_told:
+                await run_quickly(forget_operation, self._database, id)  # so that its key may be sent again
+            elif mine.is_kept:
                 await self._keep(id, response)
             return response
         finally:
