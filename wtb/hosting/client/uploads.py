@@ -20,7 +20,9 @@ def upload_of(arguments: Mapping[str, Any]) -> tuple[Request, dict[str, Any]] | 
         arguments: Of an operation that a server is to carry out.
     """
     keys = arguments.get("keys")
-    cases = keys.get("cases") if isinstance(keys, Mapping) else None
+    if not isinstance(keys, Mapping):
+        return None
+    cases = keys.get("cases")
     if not isinstance(cases, Sequence) or isinstance(cases, str):
         return None
     content = "\n".join(json.dumps(case) for case in cases).encode()
