@@ -20,6 +20,7 @@ PAGE = ROOT / "docs" / "json.md"
 HEADER = "| document | printed by | schema |\n| --- | --- | --- |\n"
 # What of a schema readers do not rest on, and what is compared by itself.
 WORDS = {"title", "description", "$id", "$schema", "version", "properties", "required", "$defs"}
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
 ADDED = "Within a version keys may be added; none is removed or changed."
 
 
@@ -68,13 +69,19 @@ def page(text: str) -> str:
 
 
 def breaks(before: Any, after: Any, place: str = "") -> list[str]:
-    """Return what of a schema another one of the same version does not keep: it may only add keys that may be missing.
+    """Return what of a schema another one of the same version does not keep.
+
+    It may add keys that may be missing, and say what is in an object that was one of anything.
 
     Args:
         before: A schema, or a part of one.
         after: What it is to become.
         place: Where the part is, for messages.
     """
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [text for pair in zip(before, after, strict=True) for text in breaks(*pair, place)]
+    if _is_narrowed(before, after):
+        return []
     if not isinstance(before, dict) or not isinstance(after, dict):
         return [] if before == after else [f"{place}: was {before!r}"]
     was, now = (one.get("properties", {}) for one in (before, after))
@@ -89,6 +96,13 @@ def breaks(before: Any, after: Any, place: str = "") -> list[str]:
     for key in (before.keys() | after.keys()) - WORDS:
         found += breaks(before.get(key), after.get(key), f"{place} {key}")
     return sorted(found)
+
+
+def _is_narrowed(before: Any, after: Any) -> bool:
+    """Return whether an object of anything became one of which more is said."""
+    if not isinstance(before, dict) or {key: of for key, of in before.items() if key not in WORDS} != ANY_OBJECT:
+        return False
+    return isinstance(after, dict) and ("$ref" in after or after.get("type") == "object")
 
 
 def changed_within_version(schema: dict[str, Any], file: Path) -> list[str]:

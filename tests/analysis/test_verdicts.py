@@ -11,7 +11,6 @@ import pytest
 from wtb.analysis.comparison.changes import (
     code_changes,
     graph_changed,
-    may_change_results,
     setting_changes,
     variant_changes,
 )
@@ -170,15 +169,6 @@ def test_the_first_metric_decides_that_is_not_what_a_cell_takes() -> None:
     assert primary_of({"primary": "recall"}, ["f1", "recall"]) == "recall"
     assert primary_of({"primary": None}, ["latency"]) == "latency"
     assert primary_of({}, []) is None
-
-
-def test_what_does_not_change_results_is_no_change() -> None:
-    assert not may_change_results(NOTHING)
-    judged_by = [{"key": key} for key in ("environment.python", "gates", "margin.m", "best.maximize")]
-    assert not may_change_results({**NOTHING, "settings": judged_by})
-    assert may_change_results({**NOTHING, "settings": [{"key": "seed"}]})
-    for key, more in {"code": [{}], "graph": True, "cases": {**NOTHING["cases"], "changed": ["a"]}}.items():
-        assert may_change_results({**NOTHING, key: more})
 
 
 # What is said

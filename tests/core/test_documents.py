@@ -57,6 +57,7 @@ class Before(TypedDict):
 
     name: str
     parts: list[Part]
+    about: dict[str, Any] | None
 
 
 class Part(TypedDict):
@@ -64,6 +65,12 @@ class Part(TypedDict):
 
     n: int
     kind: Literal["a", "b"]
+
+
+class Narrowed(Before):
+    """The same with more that is said of what it says the least of."""
+
+    about: Part | None
 
 
 class Grown(Before):
@@ -82,6 +89,7 @@ class Less(TypedDict):
     """The same without parts."""
 
     name: str
+    about: dict[str, Any] | None
 
 
 class Other(TypedDict):
@@ -89,6 +97,7 @@ class Other(TypedDict):
 
     name: int
     parts: list[Part]
+    about: dict[str, Any] | None
 
 
 @pytest.mark.parametrize(
@@ -96,6 +105,7 @@ class Other(TypedDict):
     [
         (Before, []),
         (Grown, []),
+        (Narrowed, []),
         (Demanding, ["x/more: new, and required (NotRequired may be missing)"]),
         (Less, ["x/parts: removed"]),
         (Other, ["x/name type: was 'string'"]),
@@ -108,7 +118,7 @@ def test_what_breaks_a_version_is_found(type_: Any, expected: list[str]) -> None
 
 def test_unknown_keys_fail_in_tests_and_not_by_the_schema() -> None:
     schema = write_schemas.schema_of("x", Before, 1, "")
-    document = {"name": "a", "parts": [{"n": 1, "kind": "a", "unknown": 0}]}
+    document = {"name": "a", "parts": [{"n": 1, "kind": "a", "unknown": 0}], "about": None}
     jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError, match="unknown"):
         jsonschema.validate(document, documents.closed(schema))

@@ -41,7 +41,6 @@ def test_a_visit_goes_from_the_checkpoint_that_names_the_node_next_to_the_one_th
 
     assert visits(history) == [("a", 0, "c0", "c1"), ("b", 0, "c1", "c2")]
     assert history.path == ("a", "b")
-    assert history.completed_nodes == {"a", "b"}
     assert history.latest is not None
     assert history.latest.id == "c2"
 
@@ -50,7 +49,6 @@ def test_a_node_that_has_not_run_yet_has_an_open_boundary() -> None:
     history = line(("", "a"), ("a", "b"))
 
     assert history.by_node("b") == [NodeBoundary("b", 0, CheckpointId("c1"), None)]
-    assert history.completed_nodes == {"a"}
 
 
 def test_each_pass_of_a_loop_is_a_visit_of_its_own() -> None:

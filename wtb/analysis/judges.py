@@ -89,8 +89,18 @@ class JudgeCheck:
     rows: tuple[LabelledRow, ...]
 
 
-def check(database: Database, sweep: SweepRow, metric: str, labels: Sequence[Label], scale: Scale) -> JudgeCheck:
+def check(
+    database: Database, sweep: SweepRow, read: Scores, metric: str, labels: Sequence[Label], scale: Scale
+) -> JudgeCheck:
     """Hold the scores of a metric against labels. Cells that failed, or were edited, have neither.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row.
+        read: Its scores.
+        metric: One by which it is scored.
+        labels: Of its cells.
+        scale: What labels are.
 
     Raises:
         InputError: No label is of a cell that has a score.
@@ -106,7 +116,6 @@ def check(database: Database, sweep: SweepRow, metric: str, labels: Sequence[Lab
     people = np.array([one.value for one in judged])
     cases = np.array([one.case for one in judged], dtype=np.int64)
     clustered = outcomes.clusters(database, sweep.id)
-    read = Scores(database, sweep)
     ends = read.measures[metric].scale
     return JudgeCheck(
         sweep.id,

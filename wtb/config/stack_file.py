@@ -62,6 +62,14 @@ class Stack:
     api: str | None = None
 
 
+class FlowerDocument(TypedDict):
+    """Flower, as the file has it."""
+
+    url: str
+    user: str
+    password: str
+
+
 class StackDocument(TypedDict):
     """A stack as its file has it."""
 
@@ -71,7 +79,7 @@ class StackDocument(TypedDict):
     ready: bool
     database_url: str
     broker_url: str
-    flower: dict[str, Any] | None
+    flower: FlowerDocument | None
     parts: list[Any]
     restarts: NotRequired[list[Any]]
     api: NotRequired[str | None]

@@ -16,6 +16,7 @@ import orjson
 
 from wtb.core.failures import Failure
 from wtb.core.serialization.codec import decode
+from wtb.core.values import Json
 
 Kind = Literal["ask", "before", "after", "error", "action"]
 GivenAction = Literal["approve", "reject", "modify"]  # by a person
@@ -149,4 +150,4 @@ class Hold:
     reason: str
     questions: Sequence[Question] = ()
     by: str | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Json] = field(default_factory=dict)

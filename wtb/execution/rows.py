@@ -14,6 +14,7 @@ from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals
+from wtb.core.values import Json
 from wtb.execution.engine.protocol import BEGUN, Result
 from wtb.execution.execution import Execution
 from wtb.execution.node_plan import NodePlan
@@ -41,7 +42,7 @@ class Happened(NamedTuple):
     """An event of an execution: its kind, and what it says."""
 
     kind: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Json]
 
 
 def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info", **data: Any) -> NewEvent:

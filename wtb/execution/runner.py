@@ -21,6 +21,7 @@ from wtb.core.questions import Hold
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
+from wtb.core.values import Json
 from wtb.execution import rows as records
 from wtb.execution.dedupe import SHARED, adopts_begun
 from wtb.execution.engine.executor import CodeExecutor
@@ -181,7 +182,7 @@ class Runner:
         parent.status, parent.children = "forked", len(children)
         self._record(
             parent,
-            [Happened("execution.forked", {"children": len(children), "by": nodes})],
+            [Happened("execution.forked", {"children": len(children), "by": [*nodes]})],
             change=records.ended("forked"),
             born=[records.born(self.sweep.ids, parent, child) for child in children],
         )
@@ -268,8 +269,9 @@ class Runner:
         task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
         made = self._with_room(partial(self.code.score, task))
         if waiting := head.position.arrived:
-            self._record(execution, [Happened("join.unmet", {"joins": dict(waiting)})], severity="warning")
-        scores = {score.metric: score.value if score.error is None else score.error for score in made}
+            joins: dict[str, Json] = {name: [*sources] for name, sources in waiting.items()}
+            self._record(execution, [Happened("join.unmet", {"joins": joins})], severity="warning")
+        scores: dict[str, Json] = {score.metric: score.value if score.error is None else score.error for score in made}
         self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
@@ -286,7 +288,7 @@ class Runner:
         execution: Execution,
         status: str,
         cells: str,
-        data: Mapping[str, Any],
+        data: Mapping[str, Json],
         *,
         failure: Failure | None = None,
         scores: Sequence[Any] = (),
@@ -302,7 +304,7 @@ class Runner:
             execution,
             [Happened(f"execution.{status}", about), *each],
             severity="error" if failure else "info",
-            change=records.ended(status, failure=failure, reason=data.get("reason")),
+            change=records.ended(status, failure=failure, reason=str(data["reason"]) if "reason" in data else None),
             outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
             appended={"scores": records.scores(self.sweep.ids, execution, scores)},

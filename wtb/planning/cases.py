@@ -44,6 +44,13 @@ class Case:
     cluster: str | None = None
 
 
+def case_row(case: Case) -> dict[str, Any]:
+    """Return a case as a row of a source, which is read as the same case."""
+    files = {name: str(path) for name, path in case.files.items()}
+    row = {"id": case.id, "input": case.input, "expected": case.expected, "tags": list(case.tags)}
+    return row | ({"files": files} if files else {}) | ({"cluster": case.cluster} if case.cluster else {})
+
+
 @dataclass(frozen=True)
 class CaseSource:
     """Cases that can be iterated any number of times; each time the source is read from its start."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import orjson
@@ -13,7 +13,7 @@ from wtb.authoring.code.describing import describe_evaluator, describe_workflow
 from wtb.authoring.code.import_paths import load, published_evaluators, registered
 from wtb.authoring.code.resolve import workflow_at
 from wtb.authoring.workflow import Workflow
-from wtb.core.documents.workflows.publications import PublicationKind
+from wtb.core.documents.workflows.publications import EvaluatorDescription, PublicationKind, WorkflowDescription
 from wtb.core.errors import InputError, WTBError, meant_or_known
 from wtb.store.database import Database
 from wtb.store.publications import Publication, find_publication, list_publications
@@ -91,7 +91,9 @@ def describe_registered() -> list[Publication]:
     return found + [_describe("evaluator", path, path, _evaluator) for path in published_evaluators()]
 
 
-def _describe(kind: PublicationKind, name: str, path: str, describe: Callable[[str], Mapping[str, Any]]) -> Publication:
+def _describe(
+    kind: PublicationKind, name: str, path: str, describe: Callable[[str], WorkflowDescription | EvaluatorDescription]
+) -> Publication:
     try:
         text = orjson.dumps(describe(path))
     except WTBError as error:
@@ -99,13 +101,13 @@ def _describe(kind: PublicationKind, name: str, path: str, describe: Callable[[s
     return Publication(kind, name, path, text.decode(), hashlib.sha256(text).hexdigest())
 
 
-def _workflow(path: str) -> Mapping[str, Any]:
+def _workflow(path: str) -> WorkflowDescription:
     workflow = workflow_at(path)
     workflow.validate()
     return describe_workflow(workflow)
 
 
-def _evaluator(path: str) -> Mapping[str, Any]:
+def _evaluator(path: str) -> EvaluatorDescription:
     function = load(path)
     if not callable(function):
         raise InputError(f"evaluator {path!r} is of type {type(function).__name__}; expected a function (case, result)")

@@ -381,7 +381,7 @@ def parse_part(text: str, where: str) -> SweepSpec:
     return _validated(_FILLER | parse(text.encode(), where).data, Located(where=where))
 
 
-def read_limits(given: Mapping[str, Any]) -> stored_spec.Limits:
+def read_limits(given: stored_spec.Limits) -> stored_spec.Limits:
     """Return limits as a sweep file has them, those that are given; null lifts one. Raises InputError."""
     try:
         spec = _validated(_FILLER | {"limits": dict(given)}, Located())

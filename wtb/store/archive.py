@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -119,7 +120,7 @@ def events_of(
 ) -> Iterator[Row]:
     """The events of executions, as they became visible."""
     for event in log_rows(connection, sweep_id, executions=execution_ids):
-        row: Row = {**event}
+        row = dict(event)
         yield {str(column.name): row[column.name] for column in columns}
 
 
@@ -165,14 +166,10 @@ def insert_sweep(
 
 def insert_history(connection: sa.Connection, table: sa.Table, rows: Iterable[Row]) -> None:
     """Rows of one table, in parts; all of them have the same columns."""
-    part: list[Row] = []
     insert = partial(insert_events, connection) if table is events else partial(insert_rows, connection, table)
-    for row in rows:
-        part.append(row)
-        if len(part) >= PART:
-            insert(part)
-            part = []
-    insert(part)
+    remaining = iter(rows)
+    while part := list(islice(remaining, PART)):
+        insert(part)
 
 
 @contextmanager

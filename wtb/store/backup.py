@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.serialization.codec import digest
-from wtb.store.bulk import MOST_BYTES, Row, insert_rows
+from wtb.store.bulk import MOST_BYTES, insert_rows
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.housekeeping.references import values_named
 from wtb.store.log import adopt_log, continue_log
@@ -191,19 +191,19 @@ def _copy_table(source: sa.Connection, target: sa.Connection, table: sa.Table, r
     count = 0
     streamed = source.execution_options(yield_per=_ROWS).execute(sa.select(table))
     names = [column.name for column in table.columns]
-    for rows in _batches(dict(zip(names, row, strict=True)) for row in streamed):
-        insert_rows(target, table, rows)
+    for rows in _batches(streamed):
+        insert_rows(target, table, [dict(zip(names, row, strict=True)) for row in rows])
         count += len(rows)
         report(f"{table.name}: {count:,} rows")
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
+def _batches(rows: Iterable[sa.Row[Any]]) -> Iterator[Sequence[sa.Row[Any]]]:
     """Split rows into parts that memory holds."""
-    part: list[Row] = []
+    part: list[sa.Row[Any]] = []
     size = 0
     for row in rows:
         part.append(row)
-        size += sum(sys.getsizeof(value) for value in row.values())
+        size += sum(sys.getsizeof(value) for value in row)
         if len(part) == _ROWS or size > MOST_BYTES:
             yield part
             part, size = [], 0

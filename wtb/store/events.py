@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.values import Json
 from wtb.store.log import insert_events
 from wtb.store.rows import NewEvent, OfExecution, Subject, SweepRow
 
@@ -27,7 +28,7 @@ def of_execution(execution: OfExecution) -> Subject:
     return subject(execution.session_id, execution.sweep_id, execution.id)
 
 
-def event_row(about: Subject, kind: str, data: Mapping[str, Any], severity: str = "info") -> NewEvent:
+def event_row(about: Subject, kind: str, data: Mapping[str, Json], severity: str = "info") -> NewEvent:
     """Make a row of `events` that happens now.
 
     Args:
@@ -43,7 +44,7 @@ def event_row(about: Subject, kind: str, data: Mapping[str, Any], severity: str 
 
 
 def add_event(
-    connection: sa.Connection, about: Subject, kind: str, data: Mapping[str, Any], severity: str = "info"
+    connection: sa.Connection, about: Subject, kind: str, data: Mapping[str, Json], severity: str = "info"
 ) -> None:
     """Append an event, described as for `event_row`, within a transaction."""
     insert_events(connection, [event_row(about, kind, data, severity)])

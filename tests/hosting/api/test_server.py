@@ -256,6 +256,8 @@ def test_a_body_that_does_not_come_is_refused() -> None:
         ("POST", "/sweeps/first/breakpoints", {"add": "B"}, 400, "add: "),
         ("POST", "/sweeps/first/breakpoints", {"add": ["nowhere"]}, 400, "nowhere"),
         ("POST", "/sweeps/first/breakpoints", b"{", 400, ""),
+        ("POST", "/sweeps/first/retry", {"limits": {"usdd": 1}}, 400, "did you mean 'usd'"),
+        ("POST", "/sweeps/first/retry", {"limits": {"usd": "much"}}, 400, "limits"),
     ],
 )
 def test_what_is_wrong_is_told(served: Served, method: str, path: str, body: Any, status: int, words: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from wtb_workers.code.imports import imports
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
 MAX_WARM = 4
-
-Row = Mapping[str, Any]
 
 
 class Refused(WTBError):

@@ -6,26 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wtb.core.documents.comparison import ChangesDocument, CodeChange, SettingChange, VariantChanges, VariantName
+    from wtb.core.documents.comparison import CodeChange, SettingChange, VariantChanges, VariantName
     from wtb.core.documents.workflows.graphs import WorkflowDocument
     from wtb.core.tree.stored_spec import StoredSpec
 
 
 _NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows")
-_CHANGE_NO_RESULT = (
-    "stop",
-    "holdout",
-    "final",
-    "environment",
-    "gates",
-    "best",
-    "margin",
-    "primary",
-    "on_failure",
-    "failure_kinds",
-)  # settings, by how their keys begin
-
-
 Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> code
 
 
@@ -94,11 +80,3 @@ def graph_changed(before: WorkflowDocument, after: WorkflowDocument) -> bool:
 def _shape(graph: WorkflowDocument) -> list[Any]:
     rules = [{key: value for key, value in node.items() if key != "variants"} for node in graph.get("nodes", ())]
     return [rules, *(graph.get(key) for key in ("state", "entries", "edges", "branches"))]
-
-
-def may_change_results(changed: ChangesDocument) -> bool:
-    """Return whether anything was changed, as a comparison's `changed` lists it, that can change results."""
-    counted = (changed["variants"], changed["combinations"], changed["cases"])
-    others = changed["cases"]["changed"] or any(one["added"] or one["removed"] for one in counted)
-    settings = [one["key"] for one in changed["settings"] if one["key"].split(".")[0] not in _CHANGE_NO_RESULT]
-    return bool(others or settings or changed["code"] or changed["graph"])

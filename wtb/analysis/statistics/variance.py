@@ -29,15 +29,6 @@ class Components:
     cases: int
     repeats: int
 
-    @property
-    def within(self) -> float:
-        """All that repeats of a cell differ by."""
-        return self.common + sum(self.nodes) + self.rest
-
-    def variance_of_mean(self, cases: int, repeats: int) -> float:
-        """Of the mean of one row over so many cases with so many repeats each."""
-        return self.case / cases + self.within / (cases * repeats)
-
 
 def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Components | None:
     """Take the variance apart.

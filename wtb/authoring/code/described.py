@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
@@ -91,7 +91,7 @@ def workflow_of(description: WorkflowDescription) -> Workflow:
 
 def _set_traits(made: DescribedWorkflow, description: WorkflowDescription) -> None:
     """Give a workflow what kinds of workflows say of themselves by attributes of their class."""
-    traits: Mapping[str, Any] = {
+    traits = {
         "state_key": description["state_key"],
         "closed_input": description["closed_input"],
         "breakpoints": description["breakpoints"],

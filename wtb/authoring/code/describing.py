@@ -26,6 +26,7 @@ from wtb.core.errors import StateError
 from wtb.core.scoring.scales import returns_bool
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
+from wtb.core.values import Json
 
 _PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
 
@@ -158,7 +159,7 @@ def _type(annotation: Any) -> PublishedType:
     return {"shown": type_name(annotation), "schema": _json_schema(annotation), "plain": _is_plain(annotation)}
 
 
-def _json_schema(annotation: Any) -> dict[str, Any] | None:
+def _json_schema(annotation: Any) -> dict[str, Json] | None:
     import pydantic  # which takes its time to import
 
     try:

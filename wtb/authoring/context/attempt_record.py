@@ -9,6 +9,7 @@ from typing import Any
 
 from wtb.authoring.boundary import CallReport, report
 from wtb.core.serialization.codec import decode
+from wtb.core.values import Json
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Record:
     tokens_in: int = 0
     tokens_out: int = 0
     calls: list[CallReport] = field(default_factory=list)
-    events: list[tuple[str, float, dict[str, Any]]] = field(default_factory=list)
+    events: list[tuple[str, float, dict[str, Json]]] = field(default_factory=list)
     suggestions: list[str] = field(default_factory=list)
     output: str | None = None
     on_event: OnEvent | None = field(default=None, repr=False)

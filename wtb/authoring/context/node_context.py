@@ -26,6 +26,7 @@ from wtb.core.errors import BudgetReached, StateError
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.serialization.plain_json import storable
+from wtb.core.values import Json
 
 
 @dataclass
@@ -378,7 +379,7 @@ class Context:
         if suggestion is not None:
             self.record.report("suggestion", storable(str(suggestion)))
 
-    def _event(self, kind: str, data: dict[str, Any]) -> None:
+    def _event(self, kind: str, data: dict[str, Json]) -> None:
         self.record.report("event", [kind, time.time(), data])
 
 

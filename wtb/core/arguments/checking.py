@@ -11,6 +11,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from typing_extensions import is_typeddict
+
 from wtb.core.arguments.kinds import (
     NOTHING,
     FilePath,
@@ -110,6 +112,8 @@ def _kind(hint: Any) -> Kind | None:
         return kind
     if origin is Literal:
         return OneOf(args)
+    if is_typeddict(hint):
+        return Mapped(None)
     if origin is Mapping:
         return Mapped(_kinds(args[1]))
     if origin in (Sequence, Collection, Iterable):

@@ -164,7 +164,7 @@ class ExecutionDocument(TypedDict):
 
     execution: ExecutionHeading
     cells: list[ExecutionCell]
-    scores: dict[str, Any]  # of a fork, which owns no cell
+    scores: dict[str, float | str | None]  # of a fork, which owns no cell
     path: list[ShownStep]
     totals: TotalsDocument | None
     next: list[str]

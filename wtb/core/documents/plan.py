@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Combination, SweepStatus
+from wtb.core.tree.stored_spec import Limits
 
 # The least and the most; null where there is no bound.
 Bounds = list[int | None]
@@ -85,7 +86,7 @@ class PlanDocument(TypedDict):
     cells: int
     baseline: Combination | None
     evaluators: list[str]
-    limits: dict[str, Any]
+    limits: Limits
     node_runs: PlannedNodeRuns
     margins: list[MarginDocument]
     pilot: NotRequired[PilotDocument]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Better, Combination, FailureCause, Interval, SweepHeading
 from wtb.core.documents.executions import TotalsDocument
 from wtb.core.documents.matrix import GateDocument, MatrixDocument
+from wtb.core.documents.workflows.graphs import WorkflowDocument
+from wtb.core.tree.stored_spec import Environment
 
 
 class VariantEffect(TypedDict):
@@ -314,10 +316,10 @@ class ProvenanceDocument(HowToRepeat):
 
     sweep: ProvenanceSweep
     workflow: str | None
-    graph: dict[str, Any]
+    graph: WorkflowDocument
     fingerprints: dict[str, dict[str, str]]
     size: ProvenanceSize
-    environment: dict[str, Any] | None
+    environment: Environment | None
     because: str | None
     folder: str | None
     settings: str

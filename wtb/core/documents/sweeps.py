@@ -18,6 +18,7 @@ from wtb.core.documents.common import (
 )
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.matrix import AsOf
+from wtb.core.tree.stored_spec import Limits
 
 
 class SweepName(TypedDict):
@@ -156,7 +157,7 @@ class SweepDefinition(TypedDict):
     params: dict[str, Any]
     baseline: Combination | None
     evaluate: list[Any]
-    limits: dict[str, Any]
+    limits: Limits
 
 
 class SummaryDocument(StatusDocument):

@@ -209,10 +209,6 @@ class ExecutionHistory:
         """Nodes in the order in which they ran; those of one step in the order of declaration."""
         return tuple(writer.node for checkpoint in self.checkpoints for writer in checkpoint.writers)
 
-    @property
-    def completed_nodes(self) -> frozenset[str]:
-        return frozenset(self.path)
-
     def boundaries(self) -> list[NodeBoundary]:
         """One boundary a visit, in the order of entry: entry among the next nodes, exit among the writers.
 

@@ -5,11 +5,13 @@ A key may be missing, where the sweep was submitted or exported by an earlier ve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
 from wtb.core.scoring.scales import OnFailure
+from wtb.core.values import Json
 
 
 class Environment(TypedDict):
@@ -35,6 +37,11 @@ class Limits(NodeLimits, total=False):
     cell_timeout: float | None
     wall: float | None
     nodes: dict[str, NodeLimits]
+
+
+# Pydantic, which reads requests, drops keys that a TypedDict has not: here they are kept, so that they can be refused.
+for _shape in (NodeLimits, Limits):
+    _shape.__pydantic_config__ = {"extra": "allow"}  # type: ignore[attr-defined]
 
 
 class Best(TypedDict, total=False):
@@ -73,16 +80,16 @@ class StoredSpec(TypedDict, total=False):
     project: str | None
     session: str | None
     workflow: str
-    params: dict[str, Any]
+    params: dict[str, Json]
     cases: str
     files_from: list[str]
-    vary: dict[str, Any]
+    vary: Mapping[str, Literal["all"] | list[Any]]
     exclude: list[dict[str, list[str]]]
     combinations: Any
     repeats: int
     seed: int
     baseline: dict[str, str]
-    evaluate: list[dict[str, Any]]
+    evaluate: list[dict[str, Json]]
     primary: str | None
     on_failure: OnFailure | None
     failure_kinds: dict[str, Literal["result", "missing"]]

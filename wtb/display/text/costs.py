@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, Literal
 
 from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
 from wtb.core.texts import money
+from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.csv import safe
 from wtb.display.tables import grid
 
@@ -16,6 +17,14 @@ _AS_CSV: Final = (
     *("usd", "tokens_in", "tokens_out", "attempts", "calls"),
     *("failed_attempts", "failed_usd", "innocent_attempts", "innocent_usd"),
 )
+_LIMITS: Sequence[Literal["cell_timeout", "node_runs", "usd", "tokens", "wall"]] = (
+    "cell_timeout",
+    "node_runs",
+    "usd",
+    "tokens",
+    "wall",
+)
+_NODE_LIMITS: Sequence[Literal["usd", "tokens", "node_runs"]] = ("usd", "tokens", "node_runs")
 
 
 def costs(document: CostsDocument, width: int, color: bool = False) -> str:
@@ -88,12 +97,14 @@ def amount(kind: str, figure: float | None) -> str:
     return money(figure) if kind == "usd" else f"{figure:,.0f}"
 
 
-def limits(settings: Mapping[str, Any]) -> list[str]:
+def limits(settings: Limits) -> list[str]:
     """Limits of a sweep as `--limits` takes them."""
-    own = [f"{key}={value:g}" for key, value in settings.items() if key != "nodes"]
-    nodes = settings.get("nodes") or {}
+    own = [f"{key}={value:g}" for key in _LIMITS if (value := settings.get(key)) is not None]
     return own + [
-        f"nodes.{node}.{key}={value:g}" for node, of in nodes.items() for key, value in of.items() if value is not None
+        f"nodes.{node}.{key}={value:g}"
+        for node, of in settings.get("nodes", {}).items()
+        for key in _NODE_LIMITS
+        if (value := of.get(key)) is not None
     ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument
 from wtb.core.texts import money, plural, took
+from wtb.core.tree.stored_spec import Limits
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
 from wtb.planning.estimate import Count, Estimate
@@ -18,7 +20,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     high is null where there is no bound. margins: how many cases each takes.
     """
     spec = prepared.bound.spec
-    times = prepared.cases * spec.repeats
+    times, limits = prepared.cases * spec.repeats, spec.limits.model_dump(exclude_none=True)
     # What exclusions, and the part that was asked for, leave of it.
     used = {node: {choice[node] for choice in prepared.choices} for node in prepared.bound.vary}
     vary = {node: [name for name in names if name in used[node]] for node, names in prepared.bound.vary.items()}
@@ -33,7 +35,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
         "cells": prepared.cells,
         "baseline": None if prepared.baseline is None else dict(prepared.baseline),
         "evaluators": [one.name for one in prepared.bound.evaluators],
-        "limits": {key: limit for key, limit in spec.limits.model_dump(exclude_none=True).items() if limit != {}},
+        "limits": cast("Limits", {key: limit for key, limit in limits.items() if limit != {}}),
         "node_runs": {
             "executed": _range(estimate.total("executed"), times),
             "unshared": _range(estimate.total("unshared"), times),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wtb.analysis.failure_causes import causes
 from wtb.core.documents.common import cell_counts
@@ -21,6 +21,7 @@ from wtb.store.runs import leases
 
 if TYPE_CHECKING:
     from wtb.core.documents.sweeps import NextStep, StatusDocument, SummaryDocument, SweepDocument, SweepOwner
+    from wtb.core.tree.stored_spec import Limits
 
 
 def sweep_document(row: ListedSweep) -> SweepDocument:
@@ -139,7 +140,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
             "params": spec.get("params", {}),
             "baseline": spec.get("baseline_row"),
             "evaluate": spec.get("evaluate", []),
-            "limits": {key: value for key, value in limits.items() if value not in (None, {})},
+            "limits": cast("Limits", {key: value for key, value in limits.items() if value not in (None, {})}),
         },
         "metrics": [metric.name for metric in queries.metric_rows(database, row.id)],
     }

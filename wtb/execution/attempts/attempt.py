@@ -14,7 +14,7 @@ from wtb.core.ids import new_id
 from wtb.core.serialization.codec import digest
 from wtb.core.stop import Disk
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
-from wtb.core.values import Value, Values
+from wtb.core.values import Json, Value, Values
 from wtb.execution import rows
 from wtb.execution.attempts.visit import Visit
 from wtb.execution.engine.protocol import BEGUN
@@ -137,7 +137,7 @@ class Attempt:
         event = self._run.event(kind, severity, attempt=self.number, **more)
         self._run.record(change=change, appended={"events": [event]})
 
-    def _event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+    def _event(self, kind: str, at: float, data: Mapping[str, Json]) -> None:
         level = "debug" if kind == SAMPLE else data.get("level", "info")
         event = self._run.event(kind, level if level in SEVERITIES else "info")
         run = {"node_run": self._run.id} if kind in (SAMPLE, "node.metric") else {}

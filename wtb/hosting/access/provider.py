@@ -14,13 +14,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 from urllib.parse import urlencode, urlsplit
 
 import httpx
 import jwt
 
 from wtb.core.errors import WTBError
+from wtb.core.values import Json
 from wtb.hosting.access.flows import Flow
 from wtb.hosting.access.settings import Person, ProviderSettings
 
@@ -34,6 +35,16 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 
 class SignInFailed(WTBError):
     """The provider, or who came back from it, is not to be believed."""
+
+
+class Metadata(TypedDict):
+    """What a provider says of itself, as far as it is read here: OpenID Connect Discovery 1.0, section 3."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    token_endpoint_auth_methods_supported: NotRequired[list[str]]
 
 
 class Provider:
@@ -57,7 +68,7 @@ class Provider:
         self.host = urlsplit(settings.url).hostname or ""
         self._redirect = redirect
         self._lock = asyncio.Lock()
-        self._metadata: Mapping[str, Any] = {}
+        self._metadata: Metadata | None = None
         self._metadata_at = -_METADATA_S
         self._keys: Mapping[str | None, jwt.PyJWK] = {}
         self._keys_at = -_KEYS_S
@@ -129,11 +140,11 @@ class Provider:
             raise SignInFailed("the provider gave no ID token; is `openid` in the scope?")
         return token
 
-    async def _claims(self, token: str, flow: Flow) -> Mapping[str, Any]:
+    async def _claims(self, token: str, flow: Flow) -> Mapping[str, Json]:
         """Return what an ID token says, if the provider signed it for this server and this sign-in."""
         try:
             key = await self._key(jwt.get_unverified_header(token).get("kid"))
-            claims: dict[str, Any] = jwt.decode(
+            claims: dict[str, Json] = jwt.decode(
                 token,
                 key,
                 algorithms=list(_ALGORITHMS),
@@ -155,16 +166,16 @@ class Provider:
         async with self._lock:
             if id not in self._keys and monotonic() - self._keys_at >= _KEYS_S:
                 metadata = await self._described()
-                found = jwt.PyJWKSet.from_dict(dict(await self._asked("GET", str(metadata["jwks_uri"]))))
+                found = jwt.PyJWKSet.from_dict(await self._asked("GET", str(metadata["jwks_uri"])))
                 self._keys = {key.key_id: key for key in found.keys}
                 self._keys_at = monotonic()
         if id not in self._keys:
             raise SignInFailed("the ID token is signed by a key that the provider does not publish")
         return self._keys[id]
 
-    async def _described(self) -> Mapping[str, Any]:
+    async def _described(self) -> Metadata:
         """Return what the provider says of itself, which is asked for once an hour."""
-        if monotonic() - self._metadata_at >= _METADATA_S:
+        if self._metadata is None or monotonic() - self._metadata_at >= _METADATA_S:
             issuer = self.settings.issuer
             found = await self._asked("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
             if found.get("issuer") != issuer:
@@ -172,10 +183,10 @@ class Provider:
             missing = {"authorization_endpoint", "token_endpoint", "jwks_uri"} - found.keys()
             if missing:
                 raise SignInFailed(f"the provider does not say its {', '.join(sorted(missing))}")
-            self._metadata, self._metadata_at = found, monotonic()
+            self._metadata, self._metadata_at = cast("Metadata", found), monotonic()
         return self._metadata
 
-    async def _asked(self, method: str, url: str, **given: Any) -> Mapping[str, Any]:
+    async def _asked(self, method: str, url: str, **given: Any) -> dict[str, Json]:
         """Send a request to the provider, and return the JSON of its answer; redirects are not followed."""
         try:
             async with httpx.AsyncClient(timeout=_TIMEOUT_S) as client:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from wtb.config.credentials import OIDC_SECRET, credential
 from wtb.config.project_settings import Setting, find_setting, table_of
 from wtb.core.errors import InputError
+from wtb.core.values import Json
 from wtb.operations.registry import Permission
 
 _KNOWN = ("url", "oidc")
@@ -44,7 +44,7 @@ class ProviderSettings:
     grants: Mapping[str, frozenset[str]]
     everybody: frozenset[str]
 
-    def scopes_of(self, claims: Mapping[str, Any]) -> frozenset[str]:
+    def scopes_of(self, claims: Mapping[str, Json]) -> frozenset[str]:
         """Return what somebody may do of whom the provider says this."""
         groups = claims.get(self.claim)
         named = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import httpx
 
@@ -13,6 +13,9 @@ from wtb.core import errors
 from wtb.core.errors import AccessDenied, InputError, ServerError, WTBError
 from wtb.core.version import __version__
 from wtb.hosting.client.requests import Request
+
+if TYPE_CHECKING:
+    from wtb.hosting.api.problems import ProblemDocument
 
 ATTEMPTS = 5
 FIRST_PAUSE_S = 0.2  # doubled after each attempt
@@ -112,7 +115,7 @@ def _error_of(url: str, response: httpx.Response) -> WTBError:
     return ServerError(f"{url}: {detail}")
 
 
-def _problem(response: httpx.Response) -> Mapping[str, Any] | None:
+def _problem(response: httpx.Response) -> ProblemDocument | None:
     """Return the problem that a response says; None if it says none."""
     if response.headers.get("Content-Type", "").partition(";")[0] != "application/problem+json":
         return None
@@ -120,7 +123,7 @@ def _problem(response: httpx.Response) -> Mapping[str, Any] | None:
         found = json.loads(response.content)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return cast("ProblemDocument", found) if isinstance(found, dict) else None
 
 
 def check_version(url: str, found: str, own: str = __version__) -> str | None:

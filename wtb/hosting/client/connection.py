@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,6 +18,25 @@ from wtb.hosting.client.credentials import find_token
 from wtb.hosting.client.requests import Request
 
 HEALTH = Request("GET", f"{PREFIX}/health")
+
+
+class ClientOptions(TypedDict):
+    """What both kinds of clients of httpx take."""
+
+    base_url: str
+    timeout: httpx.Timeout
+    headers: dict[str, str]
+    verify: bool
+
+
+class SentRequest(TypedDict):
+    """A request as both kinds of clients of httpx take it."""
+
+    method: str
+    url: str
+    params: tuple[tuple[str, str], ...]
+    content: bytes | None
+    headers: dict[str, str]
 
 
 @dataclass
@@ -60,7 +79,7 @@ class Connection:
         return cls(shown, token or find_token(shown), timeout, warn)
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> ClientOptions:
         """What both kinds of clients of httpx take."""
         return {
             "base_url": self.url,
@@ -96,12 +115,12 @@ def timeouts(read_s: float) -> httpx.Timeout:
     return httpx.Timeout(read_s, connect=min(read_s, 10.0))
 
 
-def as_sent(request: Request) -> dict[str, Any]:
+def as_sent(request: Request) -> SentRequest:
     """Return a request as both kinds of clients of httpx take it."""
     return {
         "method": request.method,
         "url": request.path,
-        "params": list(request.query),
+        "params": tuple(request.query),
         "content": request.body,
         "headers": dict(request.headers),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from functools import cache
@@ -99,10 +99,10 @@ def _is_given(function: Callable[..., Any], name: str, value: Any) -> bool:
     return not is_nothing and (default is inspect.Parameter.empty or value != default)
 
 
-def _refused(function: Callable[..., Any], routes: Sequence[Route], given: Mapping[str, Any]) -> InputError:
+def _refused(function: Callable[..., Any], routes: Sequence[Route], given: Collection[str]) -> InputError:
     """Say why a server does not carry an operation out, and what to do."""
     if routes:
-        (name, *_) = sorted(routes[0].left_out & given.keys()) or ["it"]
+        (name, *_) = sorted(routes[0].left_out.intersection(given)) or ["it"]
         return InputError(f"a server takes no argument {name}; do it beside the database", argument=name)
     names = [name for name, one in OPERATIONS.items() if one.function is function]
     why = next((f": {WITHOUT_ROUTE[name]}" for name in names if name in WITHOUT_ROUTE), "")

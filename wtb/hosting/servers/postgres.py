@@ -76,10 +76,6 @@ class PostgresServer(Server):
     def url_of(self, port: int, password: str) -> str:
         return f"postgresql+psycopg://{roles.ROLE}:{password}@{HOST}:{port}/{roles.ROLE}"
 
-    def url_as(self, role: str) -> str:
-        """Return its URL for another role of its, password included; see `wtb.store.tables.walls`."""
-        return role_url(self.url, role)
-
     def create_database(self, name: str) -> str:
         """Make the empty database `name`, where the role may. Returns its URL."""
         return create_database(self.url, name)

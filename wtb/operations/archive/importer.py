@@ -17,6 +17,7 @@ from wtb.core.documents.administration import ImportedDocument
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT, new_id, short_id
 from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.values import Json
 from wtb.operations.archive.exporter import CELL, named_values
 from wtb.operations.archive.row_schemas import (
     REFERS,
@@ -364,7 +365,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
         stored.insert_history(connection, table, rows)
         if table_name == "executions":
             insert_rows(connection, cells, [_cell(archive, sweep_id, new, status)])
-    data = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
+    data: dict[str, Json] = {"from": head.execution, "exported_at": head.exported_at, "host": head.host, "by": by}
     add_event(connection, subject(session.id, sweep_id, new), "execution.imported", data)
     return status
 

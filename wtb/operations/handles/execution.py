@@ -12,6 +12,7 @@ from wtb.core.documents.administration import ExportedDocument
 from wtb.core.documents.lineage import DiffDocument, FileChangesDocument, FilesDocument, HistoryDocument
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.stored_spec import Limits
 from wtb.display.notebook import execution as notebook_view
 from wtb.display.views.executions import execution_document
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
@@ -146,7 +147,7 @@ class ExecutionHandle(TargetHandle):
         self,
         set: Mapping[str, Any] | None = None,
         *,
-        limits: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         allow_code_change: bool = False,
     ) -> Self:
         """Resume it, with other values for keys of its state if given: here in the background, or by its workers.
@@ -163,7 +164,7 @@ class ExecutionHandle(TargetHandle):
         )
 
     @documented_by(retry)
-    def retry(self, *, failed_only: bool = False, limits: Mapping[str, Any] | None = None) -> Self:
+    def retry(self, *, failed_only: bool = False, limits: Limits | None = None) -> Self:
         """Run what failed again, from its last good checkpoint: here in the background, or by its workers.
 
         Returns:

@@ -7,6 +7,7 @@ from typing import Any
 
 from wtb.core.documents.plan import PlanDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
+from wtb.core.tree.stored_spec import Limits
 from wtb.operations.context import Context
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.inspection.workflows import list_published, show_published
@@ -97,7 +98,7 @@ class Published:
         approval: str | Mapping[str, str] | None = None,
         project: str | None = None,
         session: str | None = None,
-        limits: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         written: Mapping[str, str] | None = None,
     ) -> Submitted:
         """Give one input for a workflow that workers publish to them.

@@ -18,6 +18,7 @@ from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
 from wtb.core.scoring.scales import OnFailure
+from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.views.sweeps import sweep_document
@@ -90,7 +91,7 @@ class SweepHandle(TargetHandle):
     def resume(
         self,
         *,
-        limits: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         allow_code_change: bool = False,
         progress: ProgressCallback | None = None,
     ) -> Self:
@@ -117,7 +118,7 @@ class SweepHandle(TargetHandle):
         self,
         *,
         failed_only: bool = False,
-        limits: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         progress: ProgressCallback | None = None,
     ) -> Self:
         """Run failed cells again, from their last good checkpoints: here until that has ended, or by its workers.
@@ -306,12 +307,12 @@ _CELL: Final = ("case", "repeat", "tags", "expected", "status", "error", "execut
 def _flat(cell: CellDocument, metrics: Sequence[str], spent: Sequence[Spent], state: Sequence[str]) -> dict[str, Any]:
     """A cell as a row of a data frame; the columns are the same for all cells."""
     row: dict[str, Any] = dict(cell["combination"])
-    parts: dict[str, dict[str, Any]] = {
-        "cell": {key: cell[key] for key in _CELL},
-        "metric": {metric: cell["scores"].get(metric) for metric in metrics},
-        "spent": {key: cell[key] for key in spent},
-        "state": {key: cell["state"].get(key) for key in state},
-    }
-    for kind, columns in parts.items():
+    parts = (
+        ("cell", {key: cell[key] for key in _CELL}),
+        ("metric", {metric: cell["scores"].get(metric) for metric in metrics}),
+        ("spent", {key: cell[key] for key in spent}),
+        ("state", {key: cell["state"].get(key) for key in state}),
+    )
+    for kind, columns in parts:
         row |= {f"{kind}.{name}" if name in row else name: value for name, value in columns.items()}
     return row

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from wtb.core.errors import AccessDenied, InputError
+from wtb.core.values import Json
 from wtb.operations.policy.engine import Decision, find_policies
 from wtb.operations.policy.vocabulary import CALL_TOOL, Asked, Fact, action_of
 from wtb.operations.registry import Effect
@@ -54,12 +55,12 @@ def _words(asked: Asked) -> str:
 
 
 def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decision) -> None:
-    data = {
+    data: dict[str, Json] = {
         "operation": asked.action,
         "by": asked.by,
         "allowed": decision.allowed,
-        "rules": list(decision.rules),
-        "errors": list(decision.errors),
+        "rules": [*decision.rules],
+        "errors": [*decision.errors],
     }
     with database.write() as connection:
         add_event(connection, of_sweep(sweep), "policy.decided", data, "info" if decision.allowed else "warning")

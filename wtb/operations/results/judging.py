@@ -9,7 +9,6 @@ from wtb.analysis.judges import JudgeCheck
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
-from wtb.core.errors import InputError, did_you_mean
 from wtb.operations.context import Context
 from wtb.operations.results.label_files import read_labels
 from wtb.store.read import evidence, queries
@@ -38,10 +37,7 @@ def check_judge(
     database = context.database
     sweep = queries.find_sweep(database, ref)
     scores = Scores(database, sweep)
-    known = scores.measures
-    chosen = metric or scores.primary
-    if chosen is None or chosen not in known:
-        what = "the sweep has no scores" if chosen is None else f"the sweep has no metric {chosen!r}"
-        raise InputError(f"{what}{did_you_mean(chosen or '', known) or '; expected one that it has scores of'}")
-    found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), known[chosen].scale)
-    return judges.check(database, sweep, chosen, found, scale)
+    chosen = scores.chosen_metric(metric)
+    ends = scores.measures[chosen].scale
+    found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
+    return judges.check(database, sweep, scores, chosen, found, scale)

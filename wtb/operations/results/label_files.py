@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from wtb.analysis.judges import Label
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.values import Json
+from wtb.planning.case_files import READERS, Wrong
 
 MOST_BYTES = 100_000_000
 _OWN = ("case", "repeat", "rater", "label")
@@ -35,7 +35,7 @@ def read_labels(
     nodes = [node for node in choices[0] if len({row[node] for row in choices}) > 1] if choices else []
     labels: dict[tuple[int, int, int, str], Label] = {}
     problems: list[str] = []
-    for line, row in _lines(file):
+    for place, row in _rows(file):
         try:
             label = _label(row, choices, cases, nodes)
             _check_on_scale(label.value, ends)
@@ -44,7 +44,7 @@ def read_labels(
                 raise InputError(f"{label.rater!r} labels the cell a second time; expected one label of each")
             labels[key] = label
         except InputError as error:
-            problems += [f"{file}:{line}: {text}" for text in error.problems]
+            problems += [f"{place}: {text}" for text in error.problems]
     if problems:
         raise InputError(*problems)
     if not labels:
@@ -52,36 +52,33 @@ def read_labels(
     return list(labels.values())
 
 
-def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a file with their numbers. Raises InputError."""
+def _rows(file: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """The rows of a file with their places. Raises InputError."""
     try:
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"{file}: more than {MOST_BYTES:,} bytes; expected a smaller file")
+        if file.suffix == ".jsonl":
+            yield from ((place, _object(place, row)) for place, row in READERS[".jsonl"](file))
+            return
         text = file.read_text("utf-8-sig")
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); expected a file of labels") from None
     except UnicodeDecodeError:
         raise InputError(f"{file}: not UTF-8; expected text in UTF-8") from None
-    if file.suffix != ".jsonl":
-        yield from enumerate(csv.DictReader(text.splitlines(), restkey=""), start=2)
-        return
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            yield number, _object(file, number, line)
+    rows = csv.DictReader(text.splitlines(), restkey="")
+    yield from ((f"{file}:{line}", row) for line, row in enumerate(rows, start=2))
 
 
-def _object(file: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        raise InputError(f"{file}:{number}: not JSON; expected one object a line") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{file}:{number}: {describe(found)}; expected an object such as {{'case': ..., 'label': 1}}")
-    return found
+def _object(place: str, row: Json | Wrong) -> Mapping[str, Json]:
+    if isinstance(row, Wrong):
+        raise InputError(f"{place}: {row}")
+    if not isinstance(row, dict):
+        raise InputError(f"{place}: {describe(row)}; expected an object such as {{'case': ..., 'label': 1}}")
+    return row
 
 
 def _label(
-    row: Mapping[str, Any], choices: Sequence[Mapping[str, str]], cases: Mapping[str, int], nodes: Sequence[str]
+    row: Mapping[str, Json], choices: Sequence[Mapping[str, str]], cases: Mapping[str, int], nodes: Sequence[str]
 ) -> Label:
     known = [*_OWN, *(choices[0] if choices else ())]
     if unknown := [key for key in row if key not in known]:
@@ -98,7 +95,7 @@ def _label(
     )
 
 
-def _combination(row: Mapping[str, Any], choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> int:
+def _combination(row: Mapping[str, Json], choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> int:
     if missing := [node for node in nodes if not row.get(node)]:
         raise InputError(f"no {missing[0]!r}; expected the variant of each node by which rows differ")
     chosen = {node: str(row[node]) for node in choices[0] if row.get(node)}

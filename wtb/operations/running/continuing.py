@@ -99,7 +99,7 @@ def resume(
     *,
     set: Mapping[str, Any] | None = None,
     written: Mapping[str, str] | None = None,
-    limits: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
     allow_code_change: bool = False,
     progress: ShowProgress | None = None,
     code: Code | None = None,
@@ -218,7 +218,7 @@ def retry(
     ref: str,
     *,
     failed_only: bool = False,
-    limits: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
     progress: ShowProgress | None = None,
     code: Code | None = None,
 ) -> Continued:

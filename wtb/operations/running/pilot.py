@@ -11,11 +11,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
-from typing import Any, Final
+from typing import Final
 
 from wtb.analysis.statistics.intervals import t_quantile
 from wtb.core.documents.plan import EstimatedAmount, PilotDocument, PilotEstimate
-from wtb.planning.cases import Case, CaseSource
+from wtb.planning.cases import CaseSource, case_row
 from wtb.planning.prepare import Only, Prepared
 from wtb.store.database import Database
 from wtb.store.read.costs import case_totals
@@ -31,14 +31,10 @@ def pilot_of(prepared: Prepared, count: int) -> Prepared:
     chosen = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
     cases = [case for place, case in enumerate(prepared.picked()) if place in chosen]
     small = spec.model_copy(update={"sweep": f"{spec.sweep[:_LONGEST]}-pilot", "repeats": 1, "gates": ()})
-    source = CaseSource(prepared.source.name, spec.folder, lambda: ((f"case {one.id!r}", _row(one)) for one in cases))
+    source = CaseSource(
+        prepared.source.name, spec.folder, lambda: ((f"case {one.id!r}", case_row(one)) for one in cases)
+    )
     return replace(prepared, bound=replace(prepared.bound, spec=small), source=source, cases=len(cases), only=Only())
-
-
-def _row(case: Case) -> dict[str, Any]:
-    files = {name: str(path) for name, path in case.files.items()}
-    row = {"id": case.id, "input": case.input, "expected": case.expected, "tags": list(case.tags)}
-    return row | ({"files": files} if files else {}) | ({"cluster": case.cluster} if case.cluster else {})
 
 
 def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed: int) -> PilotDocument:

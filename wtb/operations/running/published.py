@@ -16,13 +16,14 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
 from wtb.core.documents.plan import PlanDocument
 from wtb.core.errors import InputError
+from wtb.core.tree.stored_spec import Limits
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.running.planning import plan
 from wtb.operations.running.preparing import prepare_single, with_options
 from wtb.operations.running.submitting import Submitted, submit
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
-from wtb.planning.cases import Case, read_cases
+from wtb.planning.cases import case_row, read_cases
 from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare
 from wtb.planning.publishing import PublishedCode
 from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
@@ -48,13 +49,8 @@ def sweep_to_send(file: Path) -> dict[str, Any]:
     if isinstance(spec.cases, str):
         source = read_cases(spec.cases, spec.folder, spec.located)
         source.check()
-        keys["cases"] = [_case_to_send(case) for case in source]
+        keys["cases"] = [case_row(case) for case in source]
     return keys
-
-
-def _case_to_send(case: Case) -> dict[str, Any]:
-    found = {"id": case.id, "input": case.input, "expected": case.expected, "tags": case.tags, "cluster": case.cluster}
-    return found | {"files": {name: str(path) for name, path in case.files.items()}}
 
 
 @checked
@@ -141,7 +137,7 @@ def start_published(
     approval: str | Mapping[str, str] | None = None,
     project: str | None = None,
     session: str | None = None,
-    limits: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
     written: Mapping[str, str] | None = None,
 ) -> Submitted:
     """Give one input for a workflow that workers publish to them.

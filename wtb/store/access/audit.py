@@ -111,11 +111,6 @@ def head(database: Database) -> Head:
         return _last(connection)
 
 
-def row_at(database: Database, number: int) -> AuditRow | None:
-    """Return the row of a number, if it is there."""
-    return database.record(AuditRow, sa.select(audit).where(audit.c.number == number))
-
-
 def rows(database: Database) -> Iterator[AuditRow]:
     """Yield all rows, the oldest first; a part at a time."""
     last = -1

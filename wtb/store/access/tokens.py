@@ -13,7 +13,7 @@ from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import Row, fetch_records
+from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.rows import TokenRow
 from wtb.store.tables.schema import now, tokens, users
@@ -61,10 +61,18 @@ def create_token(database: Database, new: NewToken, also: Callable[[sa.Connectio
     """
     name, project = new.name, new.project
     expires_at = None if new.expires_s is None else now() + new.expires_s
-    given: Row = {"id": new_id(), "name": name, "digest": new.digest, "scopes": list(new.scopes), "created_by": new.by}
     query = (
         tokens.insert()
-        .values(given | {"expires_at": expires_at, "project": project, "user": new.user})
+        .values(
+            id=new_id(),
+            name=name,
+            digest=new.digest,
+            scopes=list(new.scopes),
+            created_by=new.by,
+            expires_at=expires_at,
+            project=project,
+            user=new.user,
+        )
         .returning(tokens)
     )
     try:

@@ -16,6 +16,7 @@ from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.added_rows import KEY, Addition
 from wtb.core.tree.run_order import case_order
 from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.values import Json
 from wtb.store.bulk import fetch_records, insert_rows, parts, update_rows
 from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
@@ -131,10 +132,15 @@ def insert_added_row(database: Database, sweep: SweepRow, new: NewRow) -> Begun:
         spec = {**new.spec, KEY: [*sweep.spec.get(KEY, ()), addition.document()]}
         grown = sweeps.update().values(spec=spec, fingerprints=dict(new.fingerprints), cells=sweeps.c.cells + count)
         connection.execute(grown.where(sweeps.c.id == sweep.id))
-        data = {"combination": dict(new.choices), "cells": count, "from": addition.execution, "case": addition.case}
-        add_event(
-            connection, of_sweep(sweep), "sweep.row_added", {**data, "by": addition.by, "reason": addition.reason}
-        )
+        data: dict[str, Json] = {
+            "combination": {**new.choices},
+            "cells": count,
+            "from": addition.execution,
+            "case": addition.case,
+            "by": addition.by,
+            "reason": addition.reason,
+        }
+        add_event(connection, of_sweep(sweep), "sweep.row_added", data)
         if sweep.queued and status in ("completed", "failed"):
             try_move(connection, sweep.id, "running", reason="a row was added", by=addition.by)
         point("submit.written")

@@ -11,7 +11,7 @@ from wtb.core.errors import ConflictError
 from wtb.core.questions import Answer
 from wtb.core.serialization.plain_json import iso, storable
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.values import Value
+from wtb.core.values import Json, Value
 from wtb.store.bulk import fetch_record, fetch_records, insert_missing
 from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
@@ -174,7 +174,7 @@ def _settle(
     (asked,) = fetch_records(connection, QuestionRow, query)
     woken = _wake(connection, asked, answer, waiting, changes)
     value, answered_at = answer.get("value"), asked.answered_at or asked.asked_at
-    data = {
+    data: dict[str, Json] = {
         "approval": asked.id,
         "kind": asked.kind,
         "node": asked.node,
@@ -183,10 +183,10 @@ def _settle(
         "choice": answer["choice"],
         "feedback": answer["feedback"],
         "value": value and storable(value, 500),
-        "keys": sorted(answer["set"]),
+        "keys": [*sorted(answer["set"])],
         "latency_s": round(answered_at - asked.asked_at, 3),
         "executions": len(waiting),
-        "woken": woken,
+        "woken": [*woken],
     }
     only = waiting[0].id if len(waiting) == 1 else None
     add_event(connection, _about(asked, only), f"approval.{status}", data)

@@ -7,14 +7,15 @@ lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
 from wtb.core.documents.events.sweeps import SweepCollectedData
 from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.values import Json
 from wtb.store.bulk import parts, update_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
@@ -101,7 +102,7 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
                 collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
             )
         )
-        add_event(connection, of_sweep(sweep), "sweep.collected", spent)
+        add_event(connection, of_sweep(sweep), "sweep.collected", cast("Mapping[str, Json]", spent))
     return Removed(len(ids), spent["node_runs"])
 
 

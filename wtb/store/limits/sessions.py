@@ -43,10 +43,11 @@ class Quota:
         check_fields(self)
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any] | None) -> Quota:
+    def of(cls, stored: Mapping[str, float | None] | None) -> Quota:
         """The quota from the value of its column."""
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in (stored or {}).items() if key in known})
+        amounts = {key: value for key, value in (stored or {}).items() if key in known}
+        return cls(**amounts)  # type: ignore[arg-type]  # which are whole is checked when it is made
 
     def budgets(self, session_id: str) -> dict[Key, float | None]:
         """Those of its limits that are on the ledger."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wtb.core.documents.comparison import NoiseFloorDocument
 
 
-Row = dict[str, Any]
 LAST = "last"  # of a schedule: its last fire that ended well, and so the name of no baseline
 
 

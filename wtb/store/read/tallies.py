@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 Place = tuple[int, int]  # transaction and id of an event
-Row = dict[str, Any]
 
 START: Place = (-1, 0)
 SCORED = "execution.completed"

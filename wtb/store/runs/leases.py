@@ -244,7 +244,7 @@ def pause(database: Database, sweep_id: str, reason: str, *, by: str) -> bool:
 
 
 def explain(
-    database: Database, sweep: SweepRow, reason: str | None, kind: str, data: Mapping[str, Any], severity: str
+    database: Database, sweep: SweepRow, reason: str | None, kind: str, data: Mapping[str, str], severity: str
 ) -> None:
     """Give a sweep that has not ended or paused a reason for people, with an event of this kind."""
     going = sweeps.c.id == sweep.id, sweeps.c.status.in_(("pending", "running"))

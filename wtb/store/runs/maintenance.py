@@ -79,8 +79,8 @@ def reclaim(database: Database) -> list[LostExecution]:
 
 
 def _taken_back(row: LostExecution) -> NewEvent:
-    data = {"runner": row.owner_id, "losses": row.losses}
-    return event_row(of_execution(row), "execution.taken_back", data, "warning")
+    about = of_execution(row)
+    return event_row(about, "execution.taken_back", {"runner": row.owner_id, "losses": row.losses}, "warning")
 
 
 def _up_since() -> sa.ColumnElement[float]:

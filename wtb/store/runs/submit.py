@@ -16,6 +16,7 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id, short_id
 from wtb.core.tree.added_rows import KEY
+from wtb.core.values import Json
 from wtb.store.access.projects import project_to_submit_to
 from wtb.store.access.scope import scope_of
 from wtb.store.bulk import fetch_records, insert_missing, insert_rows, insert_values, parts
@@ -121,7 +122,7 @@ def _renew(connection: sa.Connection, sweep: NewSweep) -> None:
 def _publish(connection: sa.Connection, sweep: NewSweep, session: str, also: Also | None) -> None:
     """Have a sweep be there, all of whose rows are written."""
     session_to_submit_to(connection, sweep.session)
-    data = {"name": sweep.name, "cells": sweep.cells, "combinations": len(sweep.choices)}
+    data: dict[str, Json] = {"name": sweep.name, "cells": sweep.cells, "combinations": len(sweep.choices)}
     add_event(connection, subject(session, sweep.id), "sweep.submitted", data)
     if sweep.starts_at is not None:
         _start_at(connection, sweep.id, sweep.starts_at)

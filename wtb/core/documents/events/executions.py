@@ -376,7 +376,7 @@ class CheckpointUnpinned(Event):
 class JoinUnmetData(TypedDict):
     """Of `join.unmet`."""
 
-    joins: dict[str, Any]
+    joins: dict[str, list[str]]
 
 
 class JoinUnmet(Event):

@@ -34,7 +34,7 @@ def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> P
             "reason": sweep.reason,
         },
         "workflow": spec.get("workflow"),
-        "graph": dict(queries.workflow_graph(database, sweep.workflow_id)),
+        "graph": queries.workflow_graph(database, sweep.workflow_id),
         "fingerprints": sweep.fingerprints,
         "size": {
             "combinations": len(matrix["rows"]),
@@ -42,7 +42,7 @@ def provenance(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> P
             "repeats": repeats,
             "cells": sweep.cells,
         },
-        "environment": None if recorded is None else dict(recorded),
+        "environment": recorded,
         "because": None if recorded else "the sweep recorded no versions of Python, WTB or packages",
         "folder": spec.get("folder"),
         "settings": _settings(sweep),

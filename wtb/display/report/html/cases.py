@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -16,7 +16,6 @@ from wtb.display.report.html.scales import Scale, room, scale
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import SlicesDocument
     from wtb.core.documents.report import EvidenceDocument, TellingCase, TellingCases
-    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
 SETTINGS = 20_000  # characters
@@ -118,7 +117,7 @@ def origins(document: EvidenceDocument) -> Origins:
     nodes = len(found["graph"].get("nodes", ()))
     return Origins(
         too_many_nodes=nodes if nodes > MOST else 0,
-        picture=picture(cast("WorkflowDocument", found["graph"])) if 0 < nodes <= MOST else "",
+        picture=picture(found["graph"]) if 0 < nodes <= MOST else "",
         longest=SETTINGS,
         code=[
             (node, variant, code)
