@@ -18,8 +18,11 @@ from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.measure import Better, Compare
 from wtb.core.scoring.scales import PASS_OR_FAIL, failure_scores, returns_bool, scale_of
+from wtb.core.scoring.threshold import Threshold
 from wtb.core.units import LONGEST_S
 
+# Of a package above this one, and imported where user code is: what it does reaches beyond the process.
+BY_PATH: Mapping[str, str] = {"judge": "wtb.integrations.judges.judge:judge"}
 _DECLARED = ("name", "better", "compare", "timeout", "scale", "on_failure")
 
 
@@ -50,6 +53,8 @@ def make_evaluator(
             declared["name"] = f"not_{options['of'][0].evaluator.name}"
     check_options(name, fn, options)
     check_installed(name, fn)
+    if hasattr(fn, "wtb_declare"):
+        declared |= _declared_by_options(name, fn, options, declared["on_failure"], threshold)
     problem_of: Callable[[Any], str | None] | None = None
     if is_built_in:
         check_built_in(name, options)
@@ -84,13 +89,28 @@ def _declared(
     overridable = {"name", "timeout", *KEYS}
     if fn not in MEASURED or passes_or_fails:
         overridable.add("on_failure")
-    if not is_built_in:
+    if not is_built_in and not hasattr(fn, "wtb_declare"):
         overridable.add("scale")
     taken = {key: options[key] for key in options if key in overridable and not takes(fn, key)}
     declared |= {key: value for key, value in taken.items() if key in declared}
     if "timeout" in options:  # its deadline, also where the function has the option
         declared["timeout"] = options["timeout"]
     return declared, {key: value for key, value in options.items() if key not in taken}
+
+
+def _declared_by_options(
+    name: str, fn: Any, options: Mapping[str, Any], on_failure: Any, threshold: Threshold | None
+) -> Mapping[str, Any]:
+    """What an evaluator of several metrics declares by its options, which it checks. Raises InputError."""
+    if threshold is not None:
+        raise InputError(
+            f"evaluator {name!r}: 'at_least' or 'at_most' of several metrics; expected a gate on one of them"
+        )
+    try:
+        found: Mapping[str, Any] = fn.wtb_declare(options, on_failure)
+    except InputError as error:
+        raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
+    return found
 
 
 def _name(name: str, fn: Callable[..., Any], declared: Any) -> str:
@@ -105,10 +125,11 @@ def _name(name: str, fn: Callable[..., Any], declared: Any) -> str:
 def _function(name: str, resolve: Callable[[str], Any]) -> Any:
     if name in BUILT_IN:
         return BUILT_IN[name]
-    if ":" in name:
-        return resolve(name)
-    known = f"; expected one of {', '.join(BUILT_IN)}, or an import path 'pkg.module:function'"
-    raise InputError(f"there is no evaluator {name!r}{did_you_mean(name, BUILT_IN) or known}")
+    if name in BY_PATH or ":" in name:
+        return resolve(BY_PATH.get(name, name))
+    names = [*BUILT_IN, *BY_PATH]
+    known = f"; expected one of {', '.join(names)}, or an import path 'pkg.module:function'"
+    raise InputError(f"there is no evaluator {name!r}{did_you_mean(name, names) or known}")
 
 
 def _pattern_problem(field: str, expected: Any) -> str | None:

@@ -50,7 +50,8 @@ def evaluator(
     """Declare properties of an evaluator: a function `(case, result) -> bool | float | dict`.
 
     `case` has `id`, `input`, `expected` and `tags`; `result` is a `wtb.testing.CellResult`. Of a function that returns
-    a dict, each key is a metric, and `better`, `scale` and `on_failure` may be mappings by key.
+    a dict, each key is a metric NAME.KEY, the key "" the one that has the evaluator's own name; `better`, `scale` and
+    `on_failure` may be mappings by key.
 
     Args:
         better: `higher` or `lower`: which scores are better.
@@ -157,6 +158,13 @@ class CellResult:
         return self.workspace_of()
 
 
+@dataclass(frozen=True)
+class Unscored:
+    """What an evaluator returns in place of a score that it cannot give, and why: the score fails, and is no 0."""
+
+    reason: str
+
+
 def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
     """What is wrong with a loss that is more than the scale of a metric, in words, or None."""
     if measure.scale is None:
@@ -227,7 +235,7 @@ class Evaluator:
         return metric == self.name or metric.startswith(f"{self.name}.")
 
     def measure(self, metric: str) -> Measure:
-        key = metric.removeprefix(f"{self.name}.")
+        key = "" if metric == self.name else metric.removeprefix(f"{self.name}.")
         better = self.better.get(key) if isinstance(self.better, Mapping) else self.better
         low, high = self._scale_of(key) or (None, None)
         on_failure = self._failure_score_of(key)
@@ -324,7 +332,7 @@ def _read(scorer: Evaluator, returned: Any) -> list[Score]:
         return [_number(scorer, scorer.name, returned)]
     found: dict[str, Score] = {}
     for key, value in returned.items():
-        metric = storable(f"{scorer.name}.{key}", METRIC)
+        metric = storable(f"{scorer.name}.{key}", METRIC) if key else scorer.name
         if metric in found or len(found) == MOST_METRICS:
             more = f"more than {MOST_METRICS:,} metrics" if metric not in found else f"the metric {metric!r} twice"
             raise StateError(f"it returned {more}")
@@ -334,6 +342,8 @@ def _read(scorer: Evaluator, returned: Any) -> list[Score]:
 
 def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     measure = scorer.measure(metric)
+    if isinstance(value, Unscored):
+        return Score(metric, None, measure, storable(value.reason))
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,0 +1,1 @@
+"""Judges: evaluators that ask a model what an answer is worth, by a rubric."""

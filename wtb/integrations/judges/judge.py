@@ -1,0 +1,156 @@
+"""The evaluator `judge`: asks a model what an answer is worth, and says what that cost and how often it failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from statistics import fmean
+from typing import Any, TypedDict
+
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.context.node_context import Context, surrounding
+from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, Unscored
+from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.scoring.measure import Better
+from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, OnFailure, Scale
+from wtb.core.serialization.codec import encode
+from wtb.core.serialization.plain_json import readable
+from wtb.integrations.judges.asking import PROVIDERS, Endpoint, Judgement, Provider, Question, ask
+from wtb.integrations.judges.rubric import read_rubric
+
+_MOST_SAMPLES = 100
+_FAILED, _USD = "failed", "usd"  # metrics beside the score
+_HOTTEST = 2.0
+
+
+class Declaration(TypedDict):
+    """What a judge declares of its metrics, by key."""
+
+    better: Mapping[str, Better]
+    scale: Mapping[str, Scale]
+    on_failure: Mapping[str, OnFailure]
+
+
+def judge(
+    case: ScoredCase,
+    result: CellResult,
+    *,
+    field: str,
+    model: str | Sequence[str],
+    criteria: str | None = None,
+    rubric: Mapping[object, object] | None = None,
+    reference: bool = False,
+    samples: int = 1,
+    temperature: float | None = None,
+    provider: Provider = "openai",
+    url: str | None = None,
+) -> dict[str, float | Unscored]:
+    """Ask models to judge a field of the final state.
+
+    Args:
+        case: The case.
+        result: What came of the cell.
+        field: The key of the state that is judged.
+        model: The model that is asked, or several, each of which counts alike.
+        criteria: What a good answer is; without a rubric, an answer meets it (1) or not (0).
+        rubric: The score of each level, and its description.
+        reference: Whether the judge sees what is expected of the case.
+        samples: How often each model is asked.
+        temperature: By which it samples; without it, the provider's own.
+        provider: The protocol: `openai` or `anthropic`.
+        url: Of another server that speaks it.
+
+    Returns:
+        The mean level, how many of the replies were of no use, and US dollars where all prices are known.
+
+    Raises:
+        InputError: The final state has no such key.
+    """
+    models = [model] if isinstance(model, str) else model
+    asked = read_rubric(criteria, rubric)
+    data = {"input": case.input, "answer": field_of(result, field)}
+    if reference:
+        data["reference"] = expected_of(case, field)
+    text = json.dumps(readable(encode(data)), ensure_ascii=False)
+    context = Context(CaseView(case.id, case.tags), node=judge.__name__, variant="")
+    with surrounding(context):
+        judgements = [
+            [ask(Question(Endpoint(provider, url), one, asked, text, temperature, n)) for n in range(samples)]
+            for one in models
+        ]
+    return {**_figures(judgements), **_costs(context)}
+
+
+def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
+    """The mean over models of the mean over samples, of the replies that are of use."""
+    by_model = [[one.score for one in each if one.score is not None] for each in judgements]
+    problems = [one.problem for each in judgements for one in each if one.score is None]
+    replies = sum(len(each) for each in judgements)
+    score = fmean(fmean(each) for each in by_model) if all(by_model) else Unscored(problems[0])
+    return {"": score, _FAILED: len(problems) / replies}
+
+
+def _costs(context: Context) -> dict[str, float]:
+    """What judging cost, which is no cost of the run; nothing where tokens have no known price."""
+    record = context.record
+    unpriced = any(call["usd"] == 0 and call["tokens_in"] + call["tokens_out"] > 0 for call in record.calls)
+    return {} if unpriced else {_USD: record.usd}
+
+
+def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declaration:
+    """What a judge declares by its options: direction, scale and failure score of each of its metrics.
+
+    Args:
+        options: As a sweep file has them.
+        on_failure: The score of a failed cell, where it is given.
+
+    Returns:
+        The same by metric.
+
+    Raises:
+        InputError: An option can give no judgement, or the package of the provider is missing.
+    """
+    rubric = read_rubric(options.get("criteria"), options.get("rubric"))
+    _check_models(options["model"])
+    provider = options.get("provider", PROVIDERS[0])
+    if provider not in PROVIDERS:
+        near = did_you_mean(str(provider), PROVIDERS) or f"; expected one of {', '.join(PROVIDERS)}"
+        raise InputError(f"'provider' is {describe(provider)}{near}")
+    if find_spec(provider) is None:
+        raise InputError(f"the package {provider} is not installed; install it with: pip install {provider}")
+    for option, kind, expected in (
+        ("field", str, "the name of a key of the state"),
+        ("reference", bool, "true or false"),
+        ("url", str, "the address of a server, such as http://localhost:8080/v1"),
+    ):
+        if options.get(option) is not None and not isinstance(options[option], kind):
+            raise InputError(f"{option!r} is {describe(options[option])}; expected {expected}")
+    _check_number("samples", options.get("samples", 1), int, 1, _MOST_SAMPLES)
+    if options.get("temperature") is not None:
+        _check_number("temperature", options["temperature"], (int, float), 0, _HOTTEST)
+    of_score: dict[str, OnFailure] = {} if on_failure is None else {"": on_failure}
+    return {
+        "better": {"": "higher", _FAILED: "lower", _USD: "lower"},
+        "scale": {"": rubric.ends, _FAILED: PASS_OR_FAIL},
+        "on_failure": {**of_score, _FAILED: LEFT_OUT, _USD: LEFT_OUT},
+    }
+
+
+def _check_models(given: object) -> None:
+    models = [given] if isinstance(given, str) else given
+    if not isinstance(models, list | tuple) or not models or not all(isinstance(one, str) and one for one in models):
+        raise InputError(f"'model' is {describe(given)}; expected the name of a model, or a list of them")
+    if len(set(models)) < len(models):
+        raise InputError(f"'model' has a name twice: {', '.join(models)}; expected 'samples' to ask it more often")
+
+
+def _check_number(option: str, value: Any, kind: type | tuple[type, ...], low: float, high: float) -> None:
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
+        whole = "a whole number" if kind is int else "a number"
+        raise InputError(f"{option!r} is {describe(value)}; expected {whole} from {low:g} to {high:g}")
+
+
+judge.wtb_declare = declare  # type: ignore[attr-defined]
