@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,33 +19,49 @@ from wtb.core.errors import InputError
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import graphs
 from wtb.operations.inspection import workflows
+from wtb.planning.importing.project import import_project
 from wtb.store import database as databases
 from wtb.store.tables import schema
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder; created if missing.")] = Path(),
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Start from the prompts and tests of this promptfoo configuration."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Write a small workflow, cases and a sweep file to start from.
 
-    It sorts customers' messages into three teams, in nine combinations, without network or models.
+    It sorts customers' messages into three teams, in nine combinations, without network or models. With --from, the
+    cases are the tests of promptfoo, and prompts are variants of a node; what has no counterpart is named.
 
-    Example: wtb init demo && cd demo && wtb run sweep.yaml
+    Examples: wtb init demo && cd demo && wtb run sweep.yaml  |  wtb init --from promptfooconfig.yaml
     """
-    template = Path(__file__).parents[1] / "templates" / "init"
-    sources = sorted(path for path in template.iterdir() if path.is_file())
+    imported = None if source is None else import_project(source)
+    files = _template() if imported is None else imported.files
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; expected a folder")
-    present_already = [path.name for path in sources if (folder / path.name).exists()]
+    present_already = [name for name in files if (folder / name).exists()]
     if present_already and not force:
         raise InputError(f"{folder}: {', '.join(present_already)} would be overwritten; --force does that")
     folder.mkdir(parents=True, exist_ok=True)
-    for path in sources:
-        (folder / path.name).write_bytes(path.read_bytes())
-    put("\n".join(str(folder / path.name) for path in sources))
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    put("\n".join(str(folder / name) for name in files))
+    for what in imported.left_out if imported else ():
+        say(f"left out: {what}")
     change = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    say(f"next: {change}wtb run sweep.yaml")
+    say(f"next: {'write `ask` in workflow.py, then ' if imported else ''}{change}wtb run sweep.yaml")
+
+
+def _template() -> Mapping[str, str]:
+    """The files of the small workflow, by name."""
+    folder = Path(__file__).parents[1] / "templates" / "init"
+    return {path.name: path.read_text("utf-8") for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 def workflow_list(

@@ -1,0 +1,1 @@
+"""Test cases of other tools as cases and evaluators of WTB."""

@@ -1,0 +1,74 @@
+"""Files to start from, of what was imported: cases, a sweep file, and a workflow that wants the call of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wtb.planning.importing.promptfoo import FIELD, Imported, import_promptfoo
+
+_SWEEP = """workflow: workflow:wf
+cases: cases.jsonl
+vary: {answer: all}
+evaluate: [assertions]
+"""
+_WORKFLOW = '''"""Prompts as variants of one node. Put the call of your model into `ask`."""
+
+from wtb import Workflow
+
+PROMPTS = [
+%(prompts)s]
+
+wf = Workflow("imported")
+
+
+def ask(prompt: str) -> str:
+    raise NotImplementedError("call your model here")
+
+
+@wf.node
+def answer(state, *, prompt: int = 0):
+    text = PROMPTS[prompt]
+    for name in list(state):
+        text = text.replace("{{" + name + "}}", str(state[name])).replace("{{ " + name + " }}", str(state[name]))
+    return {"%(field)s": ask(text)}
+
+
+for number in range(1, len(PROMPTS)):
+    answer.variant(f"prompt_{number}", prompt=number)
+wf.entry(answer)
+'''
+
+
+@dataclass(frozen=True)
+class ImportedProject:
+    """A project of what another tool had.
+
+    Attributes:
+        files: Their texts, by name.
+        left_out: What was not brought over, each with its place.
+    """
+
+    files: Mapping[str, str]
+    left_out: Sequence[str]
+
+
+def import_project(source: Path) -> ImportedProject:
+    """Read a configuration of promptfoo as the files of a project.
+
+    Raises:
+        InputError: It cannot be read, or has no tests in it.
+    """
+    imported = import_promptfoo(source)
+    return ImportedProject(_files(imported), imported.left_out)
+
+
+def _files(imported: Imported) -> Mapping[str, str]:
+    prompts = "".join(f"    {prompt!r},\n" for prompt in imported.prompts or [""])
+    return {
+        "cases.jsonl": "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in imported.cases),
+        "sweep.yaml": _SWEEP,
+        "workflow.py": _WORKFLOW % {"prompts": prompts, "field": FIELD},
+    }

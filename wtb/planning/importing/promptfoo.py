@@ -1,0 +1,224 @@
+"""The tests of a promptfoo configuration as cases with assertions. What has no counterpart is named, and left out."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wtb.config.yaml_reader import read
+from wtb.core.errors import InputError, describe
+
+FIELD = "answer"  # the key of the state that the workflow has to write
+_MILLISECONDS = 1000
+_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@dataclass
+class Imported:
+    """What a configuration comes to.
+
+    Attributes:
+        cases: As of a cases file.
+        prompts: Templates, with `{{name}}` for a key of the input.
+        left_out: What was not brought over, in words, each with its place.
+    """
+
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def import_promptfoo(file: Path) -> Imported:
+    """Read a configuration of promptfoo, in YAML or JSON.
+
+    Args:
+        file: The configuration.
+
+    Returns:
+        Its tests as cases, its prompts, and what of it has no counterpart.
+
+    Raises:
+        InputError: The file cannot be read, or has no tests in it.
+    """
+    data = read(file).data
+    tests = data.get("tests")
+    if not isinstance(tests, list) or not tests:
+        raise InputError(f"{file}: 'tests' is {describe(tests)}; expected a list of tests")
+    made = Imported(left_out=[key for key in data if key not in ("description", "prompts", "tests", "defaultTest")])
+    made.prompts = list(_prompts(data.get("prompts"), made.left_out))
+    common = data.get("defaultTest")
+    shared = _Test("defaultTest", common, made.left_out) if isinstance(common, Mapping) else None
+    for number, test in enumerate(tests):
+        if isinstance(test, Mapping):
+            made.cases += _cases(number, _Test(f"tests[{number}]", test, made.left_out), shared, made.left_out)
+        else:
+            made.left_out.append(f"tests[{number}]: {describe(test)}")
+    if not made.cases:
+        raise InputError(f"{file}: no test that can be brought over; expected mappings with 'vars' and 'assert'")
+    return made
+
+
+class _Test:
+    """A test as it is written: its variables and assertions; what else it has is named."""
+
+    def __init__(self, place: str, given: Mapping[str, Any], left_out: list[str]) -> None:
+        self.place = place
+        variables, assertions = given.get("vars") or {}, given.get("assert") or []
+        self.variables: Mapping[str, Any] = variables if isinstance(variables, Mapping) else {}
+        self.assertions: Sequence[Any] = assertions if isinstance(assertions, list) else []
+        known = {"description": True, "vars": self.variables == variables, "assert": self.assertions == assertions}
+        left_out += [f"{place}.{key}" for key in given if not known.get(key)]
+
+
+def _prompts(given: object, left_out: list[str]) -> Iterator[str]:
+    for number, prompt in enumerate(given if isinstance(given, list) else [given]):
+        text = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
+        if isinstance(text, str) and not text.startswith("file://"):
+            yield text
+        elif text is not None:
+            left_out.append(f"prompts[{number}]: {describe(prompt)}")
+
+
+def _cases(number: int, test: _Test, shared: _Test | None, left_out: list[str]) -> Iterator[dict[str, Any]]:
+    """The cases of a test: a variable that is a list stands for one with each of its values."""
+    variables = {**(shared.variables if shared else {}), **test.variables}
+    each = [value if isinstance(value, list) else [value] for value in variables.values()]
+    chosen = list(itertools.product(*each))
+    for place, values in enumerate(chosen):
+        name = f"{number + 1}" if len(chosen) == 1 else f"{number + 1}-{place + 1}"
+        given = dict(zip(variables, values, strict=True))
+        # What is left out is so for each of the values, and named once.
+        yield _case(name, given, [one for one in (shared, test) if one], [] if place else left_out)
+
+
+def _case(name: str, given: dict[str, Any], tests: Sequence[_Test], left_out: list[str]) -> dict[str, Any]:
+    case: dict[str, Any] = {"id": name, "input": given}
+    expected: dict[str, Any] = {}
+    assertions = []
+    for test in tests:
+        for place, one in enumerate(test.assertions):
+            evaluator = _assertion(_rendered(one, given), expected) if isinstance(one, Mapping) else None
+            if evaluator is None:
+                kind = one.get("type") if isinstance(one, Mapping) else one
+                left_out.append(f"{test.place}.assert[{place}]: {describe(kind)}")
+            else:
+                assertions.append(evaluator)
+    if expected:
+        case["expected"] = expected
+    if assertions:
+        case["assert"] = assertions
+    return case
+
+
+def _rendered(written: Any, given: Mapping[str, Any]) -> Any:
+    """What is written, with the values of variables in place of `{{name}}`."""
+    if isinstance(written, str):
+        return _VARIABLE.sub(lambda found: str(given.get(found[1], found[0])), written)
+    if isinstance(written, list):
+        return [_rendered(one, given) for one in written]
+    if isinstance(written, Mapping):
+        return {key: _rendered(value, given) for key, value in written.items()}
+    return written
+
+
+def _assertion(one: Mapping[str, Any], expected: dict[str, Any]) -> dict[str, Any] | None:
+    """An assertion as an evaluator; None where it has none. What it is compared with is added to what is expected."""
+    kind = str(one.get("type"))
+    make = _KINDS.get(kind.removeprefix("not-"))
+    value, threshold, weight = one.get("value"), one.get("threshold"), one.get("weight", 1)
+    is_readable = (threshold is None or _is_number(threshold)) and _is_number(weight) and weight > 0
+    if make is None or not is_readable or _has_template(value):
+        return None
+    made = make(value, threshold, expected)
+    if made is not None and kind.startswith("not-"):
+        made = {"not": made}
+    if made is None or weight == 1:
+        return made
+    ((name, options),) = made.items()
+    return {name: {**options, "weight": weight}}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has_template(value: object) -> bool:
+    """Return whether something of a template is left, which only promptfoo can fill in, or a file."""
+    if isinstance(value, Mapping | list):
+        return any(map(_has_template, value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, str) and ("{{" in value or "{%" in value or value.startswith("file://"))
+
+
+Make = Callable[[Any, Any, dict[str, Any]], dict[str, Any] | None]
+
+
+def _of_text(name: str, option: str, change: Callable[[str], str] = str) -> Make:
+    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+        return (
+            {name: {"field": FIELD, option: change(str(value))}}
+            if isinstance(value, str) or _is_number(value)
+            else None
+        )
+
+    return make
+
+
+def _of_texts(name: str) -> Make:
+    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+        texts = [text.strip() for text in value.split(",")] if isinstance(value, str) else value
+        return {name: {"field": FIELD, "text": [str(text) for text in texts]}} if isinstance(texts, list) else None
+
+    return make
+
+
+def _of_reference(name: str, least: float | None, **options: Any) -> Make:
+    """least: the threshold that promptfoo has where none is given; None where the evaluator passes or fails."""
+
+    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+        wanted = str(value) if _is_number(value) else value
+        if wanted is None or expected.setdefault(FIELD, wanted) != wanted:  # a case expects one thing of a field
+            return None
+        passing = {} if least is None else {"at_least": least if threshold is None else threshold}
+        return {name: {"field": FIELD, **options, **passing}}
+
+    return make
+
+
+def _is_json(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+    schema = {} if value is None else value
+    return {"json_schema": {"field": FIELD, "schema": schema}} if isinstance(schema, Mapping) else None
+
+
+def _of_measure(name: str, unit: float) -> Make:
+    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+        return None if threshold is None else {name: {"at_most": threshold / unit}}
+
+    return make
+
+
+def _ignoring_case(text: str) -> str:
+    return "(?i)" + re.escape(text)
+
+
+def _at_the_start(text: str) -> str:
+    return "^" + re.escape(text)
+
+
+_KINDS: Mapping[str, Make] = {
+    "equals": _of_reference("exact_match", None),
+    "contains": _of_text("contains", "text"),
+    "icontains": _of_text("regex", "pattern", _ignoring_case),
+    "starts-with": _of_text("regex", "pattern", _at_the_start),
+    "regex": _of_text("regex", "pattern"),
+    "contains-any": _of_texts("contains_any"),
+    "contains-all": _of_texts("contains"),
+    "is-json": _is_json,
+    "rouge-n": _of_reference("rouge", 0.75, variant="1"),
+    "bleu": _of_reference("bleu", 0.5),
+    "latency": _of_measure("latency", _MILLISECONDS),
+    "cost": _of_measure("cost", 1),
+}
