@@ -26,6 +26,7 @@ BENCHMARKS = {
     "idle": "distributed.idle",
     "million": "distributed.million",
     "plans": "distributed.query_plans",
+    "api": "distributed.api",
     "streams": "distributed.streams",
     "tallies": "distributed.tallies",
     "evidence": "embedded.evidence",

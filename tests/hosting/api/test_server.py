@@ -8,6 +8,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class Answer:
     status: int
     type: str
     body: bytes
+    tag: str = ""
 
     @property
     def json(self) -> Any:
@@ -63,12 +65,17 @@ class Served:
             text = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, text, sent)
             response = connection.getresponse()
-            return Answer(response.status, response.headers.get_content_type(), response.read())
+            return Answer(
+                response.status, response.headers.get_content_type(), response.read(), response.headers["ETag"] or ""
+            )
         finally:
             connection.close()
 
     def get(self, path: str) -> Answer:
         return self.ask("GET", PREFIX + path)
+
+    def tag(self, path: str) -> str:
+        return self.get(path).tag
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +149,37 @@ def test_the_log_is_sent_as_lines(served: Served) -> None:
     command = ("log", served.sweep, "--severity", "info", "--kind", "sweep", "--format", "json")
     assert answer.type == "application/x-ndjson"
     assert answer.body.decode() == served.project.inside(*command, check=0).stdout
+
+
+def test_a_change_for_a_version_that_is_past_is_refused(served: Served) -> None:
+    def change(cells: int, **headers: str) -> Answer:
+        body = {"limits": {"node_runs": cells}}
+        return served.ask("POST", f"{PREFIX}/sessions/default/change", body, **headers)
+
+    first = served.tag("/sessions/default")
+    assert served.ask("GET", f"{PREFIX}/sessions/default", **{"If-None-Match": first}).status == 304
+    assert change(1_000_000, **{"If-Match": first}).status == 200
+    second = served.tag("/sessions/default")
+    assert second != first
+    refused = change(2_000_000, **{"If-Match": first})
+    assert (refused.status, refused.type) == (412, "application/problem+json")
+    assert "1000000" in refused.json["detail"]
+    assert change(3_000_000, **{"If-Match": f'"other", {second}'}).status == 200
+    assert change(1_000_000, **{"If-Match": "*"}).status == 200
+    assert served.tag("/sessions/default") == second, "it has become what it was"
+    assert change(4_000_000, **{"If-Match": second}).status == 200
+    assert change(5_000_000).status == 200
+
+
+def test_of_two_changes_for_one_version_at_once_one_is_carried_out(served: Served) -> None:
+    tag = served.tag("/sessions/default")
+    bodies = [{"limits": {"node_runs": 7_000_000 + number}} for number in range(8)]
+
+    def change(body: Any) -> int:
+        return served.ask("POST", f"{PREFIX}/sessions/default/change", body, **{"If-Match": tag}).status
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(change, bodies)) == [200] + [412] * 7
 
 
 def test_what_takes_long_goes_on_and_is_asked_for(served: Served) -> None:

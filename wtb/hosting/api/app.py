@@ -28,6 +28,7 @@ from wtb.hosting.api.problems import Problem, fault, problem_of
 from wtb.hosting.api.requests.ends import operation_routes, when_ended
 from wtb.hosting.api.requests.idempotency import answered_once, key_of
 from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
+from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
@@ -153,20 +154,16 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
     def answer(request: Request, arguments: Mapping[str, Any]) -> Response:
         identity: Identity = request.state.identity
         acting = context.acting_as(identity, route.needs, _origin(route, request))
+
+        def carry_out() -> Response:
+            return _response(route, request, function(acting, **arguments))
+
+        change = partial(changed_if_current, acting, request, route, arguments, carry_out)
         try:
-            return answered_once(context.database, request, lambda: carry_out(acting, arguments))
+            return answered_once(context.database, request, change)
         except AccessDenied as error:  # by a policy; noted here, since what was begun is rolled back
             note_refusal(acting, route.name, error)
             raise
-
-    def carry_out(acting: Context, arguments: Mapping[str, Any]) -> Response:
-        found = route.present(function(acting, **arguments))
-        if isinstance(found, Lines):
-            return StreamingResponse(found.pieces, headers=found.headers, media_type=found.media_type)
-        if route.location is None:
-            return Response(as_json(found), media_type="application/json")
-        made = {"Location": PREFIX + route.location.format_map(found)}
-        return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
 
     def at_once(request: Request, **arguments: Any) -> Response:
         return answer(request, arguments)
@@ -202,6 +199,20 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
         [_REQUEST, *waiting, *(_parameter(route, one, hints[one.name]) for one in given)]
     )
     return chosen
+
+
+def _response(route: Route, request: Request, returned: Any) -> Response:
+    """Return the response with what an operation returned."""
+    tag, found = tag_of(route, returned), route.present(returned)
+    tagged = {} if tag is None else {"ETag": tag}
+    if is_known(request, tag):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=tagged)
+    if isinstance(found, Lines):
+        return StreamingResponse(found.pieces, headers=found.headers, media_type=found.media_type)
+    if route.location is None:
+        return Response(as_json(found), headers=tagged, media_type="application/json")
+    made = {"Location": PREFIX + route.location.format_map(found)}
+    return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
 
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)

@@ -47,6 +47,8 @@ class Route:
         left_out: Arguments of the operation that a request cannot give.
         preview: What the operation would do is asked, and nothing is done.
         location: Where what it made is found, below `PREFIX`, with fields of its document in braces.
+        version: Of what is read that several people may change: what of it they do, so that its ETag changes with it.
+        edits: The path of the route that reads what is changed, whose ETag `If-Match` may name.
     """
 
     method: str
@@ -56,6 +58,8 @@ class Route:
     left_out: frozenset[str] = frozenset()
     preview: bool = False
     location: str | None = None
+    version: Callable[[Any], Any] | None = None
+    edits: str | None = None
 
     @property
     def operation(self) -> Operation:
@@ -129,6 +133,22 @@ def _submitted(found: Submitted) -> Mapping[str, Any]:
     return {**asdict(found), "started": found.started}
 
 
+def _of_baseline(found: Any) -> Any:
+    return {name: found[name] for name in ("name", "session", "set_at")} | {"sweep": found["sweep"]["id"]}
+
+
+def _of_schedule(found: Any) -> Any:
+    return {name: value for name, value in found.items() if name not in ("next_at", "last")}
+
+
+def _of_session(found: Any) -> Any:
+    return {name: found["session"][name] for name in ("name", "created_at", "archived_at", "quota")}
+
+
+def _of_budgets(found: Any) -> Any:
+    return [{name: one[name] for name in ("scope", "key", "node", "kind", "most")} for one in found]
+
+
 def _watched(found: Watch) -> Any:
     return found.look()
 
@@ -197,22 +217,28 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/cases/{case}/erase", "erase", preview=True),
     Route("GET", "/costs", "costs", left_out=frozenset({"ref"})),
     Route("GET", "/baselines", "baseline list", _under("baselines")),
-    Route("GET", "/baselines/{name}", "baseline show"),
-    Route("POST", "/baselines/{name}", "baseline set", left_out=frozenset({"repeat", "progress"})),
-    Route("POST", "/baselines/{name}/remove", "baseline remove"),
+    Route("GET", "/baselines/{name}", "baseline show", version=_of_baseline),
+    Route(
+        "POST",
+        "/baselines/{name}",
+        "baseline set",
+        left_out=frozenset({"repeat", "progress"}),
+        edits="/baselines/{name}",
+    ),
+    Route("POST", "/baselines/{name}/remove", "baseline remove", edits="/baselines/{name}"),
     Route("GET", "/schedules", "schedule list", _under("schedules")),
-    Route("GET", "/schedules/{name}", "schedule show", _under("schedule")),
+    Route("GET", "/schedules/{name}", "schedule show", _under("schedule"), version=_of_schedule),
     Route("GET", "/schedules/{name}/history", "schedule history"),
-    Route("POST", "/schedules/{name}/pause", "schedule pause"),
-    Route("POST", "/schedules/{name}/resume", "schedule resume"),
-    Route("POST", "/schedules/{name}/remove", "schedule remove"),
+    Route("POST", "/schedules/{name}/pause", "schedule pause", edits="/schedules/{name}"),
+    Route("POST", "/schedules/{name}/resume", "schedule resume", edits="/schedules/{name}"),
+    Route("POST", "/schedules/{name}/remove", "schedule remove", edits="/schedules/{name}"),
     Route("GET", "/schedules/{name}/check", "schedule check"),
     Route("GET", "/sessions", "session list", _under("sessions")),
-    Route("GET", "/sessions/{name}", "session show"),
+    Route("GET", "/sessions/{name}", "session show", version=_of_session),
     Route("POST", "/sessions", "session create"),
-    Route("POST", "/sessions/{name}/change", "session change"),
-    Route("POST", "/sessions/{name}/archive", "session archive"),
-    Route("POST", "/sessions/{name}/delete", "session delete"),
+    Route("POST", "/sessions/{name}/change", "session change", edits="/sessions/{name}"),
+    Route("POST", "/sessions/{name}/archive", "session archive", edits="/sessions/{name}"),
+    Route("POST", "/sessions/{name}/delete", "session delete", edits="/sessions/{name}"),
     Route("GET", "/sessions/{name}/delete", "session delete", preview=True),
     Route("GET", "/projects", "project list", _under("projects")),
     Route("GET", "/projects/{name}", "project show"),
@@ -226,9 +252,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/access", "access list", _under("access")),
     Route("POST", "/access/grant", "access grant"),
     Route("POST", "/access/revoke", "access revoke"),
-    Route("GET", "/budgets", "budget list", _under("budgets")),
-    Route("POST", "/budgets/set", "budget set"),
-    Route("POST", "/budgets/clear", "budget clear"),
+    Route("GET", "/budgets", "budget list", _under("budgets"), version=_of_budgets),
+    Route("POST", "/budgets/set", "budget set", edits="/budgets"),
+    Route("POST", "/budgets/clear", "budget clear", edits="/budgets"),
     Route("GET", "/tokens", "token list", _under("tokens")),
     Route("POST", "/tokens", "token create"),
     Route("POST", "/tokens/{name}/revoke", "token revoke"),

@@ -19,7 +19,11 @@ KEPT_S = 86_400.0
 
 
 class Repeated(StoreError):
-    """Another request with this key has changed something: this one changes nothing."""
+    """Another request with this key has changed something: this one changes nothing. digest: that of the key."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__("another request with this Idempotency-Key was carried out")
+        self.digest = digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,19 @@ class Claim:
             from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
         statement = insert(idempotency_keys).values(values).on_conflict_do_nothing()
         if connection.scalar(statement.returning(idempotency_keys.c.digest)) is None:
-            raise Repeated("another request with this Idempotency-Key was carried out")
+            raise Repeated(self.digest)
 
 
 def find_answer(database: Database, digest: str) -> IdempotencyKeyRow | None:
     """Return what is kept of a key; None if no request with it has changed anything."""
     query = sa.select(idempotency_keys).where(idempotency_keys.c.digest == digest)
     return database.record(IdempotencyKeyRow, query)
+
+
+def forget(database: Database, row: IdempotencyKeyRow) -> None:
+    """Remove a key, unless it was stored again since it was found."""
+    this = idempotency_keys.c.digest == row.digest, idempotency_keys.c.created_at == row.created_at
+    database.execute(idempotency_keys.delete().where(*this))
 
 
 def keep_answer(database: Database, digest: str, status: int, location: str | None, body: str) -> None:

@@ -1,0 +1,129 @@
+"""What the REST API answers in, with `--cells` cells in the database, and what `wtb serve` holds at rest. PostgreSQL.
+
+The cells are those of `plans`: half of them of one sweep, half of 99 others. What is asked for in detail is a sweep of
+T that has run. Requests are sent one after the other on one connection, as by one person; p95 is of all rounds
+together.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import psutil
+
+from benchmarks.distributed.query_plans import fill
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure
+from benchmarks.harness.timing import timed
+from benchmarks.workloads.chain import CELLS, STEPS, VARIANTS, workflow
+from wtb.config.credentials import SERVER_TOKEN
+from wtb.planning.publishing import describe_registered
+from wtb.store.database import Database
+from wtb.store.publications import publish
+from wtb.store.read import queries
+
+READS, WRITES = 40, 5  # requests of each kind in a round
+SUBMITTED = 1_000  # cells
+TOKEN = "of-the-benchmark-alone"
+_URL = re.compile(r"http://([\d.]+):(\d+)(/\S+)")
+
+
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    database = Database(environment.fresh("postgresql"))
+    fill(database, environment.folder / "api", environment.cells, pending=1)
+    timed(database, workflow())
+    (sweep,) = queries.list_sweeps(database, limit=1)
+    _publish(database, environment.folder)
+    seconds: dict[str, list[float]] = {}
+    with _serving(database) as (server, asked):
+        rest = psutil.Process(server.pid).memory_full_info().uss / 1e6
+        paths = {
+            "a list of 50 sweeps": "/sweeps?limit=50",
+            "the status of a sweep": f"/sweeps/{sweep.id}/status",
+            "50 cells": f"/sweeps/{sweep.id}/cells?limit=50",
+            f"the frozen matrix of {CELLS} cells": f"/sweeps/{sweep.id}/matrix",
+        }
+        for name, path in paths.items():
+            seconds[name] = [asked.took("GET", path) for _ in range(READS * runs)]
+        name = f"submission of {SUBMITTED:,} cells"
+        seconds[name] = [asked.took("POST", "/sweeps", _sweep(number)) for number in range(WRITES * runs)]
+    database.close()
+    yield Figure("api: memory of `wtb serve` at rest", rest, "MB", 120)
+    for name, each in seconds.items():
+        target = 150 if name.startswith("submission") else 50
+        yield Figure(f"api, {environment.cells:,} cells: {name}, p95", 1000 * quantiles(each, n=20)[18], "ms", target)
+
+
+def _publish(database: Database, folder: Path) -> None:
+    """Publish T as a worker does."""
+    (folder / "wtb.toml").write_text("[workflows]\ntiny = 'benchmarks.workloads.chain:tiny'\n")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        publish(database, "bench", describe_registered())
+    finally:
+        os.chdir(before)
+
+
+def _sweep(number: int) -> Mapping[str, Any]:
+    rest = -(-SUBMITTED // VARIANTS ** len(STEPS))
+    cases = [{"id": str(x), "input": {"x": x}} for x in range(rest)]
+    keys = {"sweep": f"sent-{number}", "workflow": "tiny", "cases": cases, "vary": dict.fromkeys(STEPS, "all")}
+    return {"keys": keys, "anyway": True}
+
+
+class _Asked:
+    """A server, asked on one connection."""
+
+    def __init__(self, host: str, port: int, prefix: str) -> None:
+        self._connection = http.client.HTTPConnection(host, port, timeout=120)
+        self._prefix = prefix
+
+    def took(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> float:
+        """Seconds from a request to the last byte of its answer. Raises RuntimeError where it is refused."""
+        text = None if body is None else json.dumps(body)
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        begun = time.perf_counter()
+        self._connection.request(method, self._prefix + path, text, headers)
+        with self._connection.getresponse() as response:
+            content = response.read()
+        seconds = time.perf_counter() - begun
+        if response.status not in (200, 201):
+            raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
+        return seconds
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def _serving(database: Database) -> Iterator[tuple[subprocess.Popen[str], _Asked]]:
+    url = database.url.render_as_string(hide_password=False)
+    with subprocess.Popen(
+        [sys.executable, "-m", "wtb", "serve", "--port", "0", "--db", url],
+        env={**os.environ, SERVER_TOKEN: TOKEN},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stderr is not None
+        found = _URL.search(server.stderr.readline())
+        assert found, "it does not say where it listens"
+        host, port, prefix = found.groups()
+        asked = _Asked(host, int(port), prefix)
+        asked.took("GET", "/sweeps?limit=1")  # it is warm
+        try:
+            yield server, asked
+        finally:
+            asked.close()
+            server.terminate()
