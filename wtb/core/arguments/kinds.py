@@ -215,7 +215,8 @@ Seconds = Annotated[float, Number(0, LONGEST_S)]
 Interval = Annotated[float, Number(0.05, LONGEST_S)]
 AtLeastZero = Annotated[float, Number(0)]
 Money = Annotated[float, Number(above=0, at_most=1e18)]
-Amounts = Annotated[Mapping[str, float | None], Mapped(None)]  # by kind; what each may be, depends on the kind
+# By kind; what each may be, depends on the kind: whole numbers stay whole, also where they come as JSON.
+Amounts = Annotated[Mapping[str, int | float | None], Mapped(None)]
 Reason = Annotated[str, Text(10_000, may_be_empty=True)]
 LongText = Annotated[str, Text(10_000)]
 AnyText = Annotated[str, Text(100_000_000, may_be_empty=True)]
