@@ -8,6 +8,7 @@ from hashlib import sha256
 import pytest
 
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.ids import new_id
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.store.database import Database, Scope
 from wtb.store.files import uploads
@@ -23,7 +24,7 @@ def database(prepared_url: str) -> Iterator[Database]:
 
 def send(database: Database, *parts: bytes, project: str = "default") -> str:
     digest = sha256(b"".join(parts)).hexdigest()
-    new = NewUpload(f"{project}-{digest}"[:32], project, digest, "ann")
+    new = NewUpload(new_id(), project, digest, "ann")
     uploads.begin_upload(database, new)
     for number, part in enumerate(parts):
         uploads.add_part(database, new, number, part)
@@ -66,6 +67,41 @@ def test_an_upload_of_another_project_is_not_there(database: Database) -> None:
     with pytest.raises(InputError, match="there is no upload"):
         read(database.within(Scope(frozenset({"quokka"}))), digest, "cases.json")
     assert read(database.within(Scope(frozenset({"zebras"}))), digest, "cases.json") == []
+
+
+def test_an_upload_that_is_sent_again_while_it_is_read_is_read_whole(database: Database) -> None:
+    parts = [b"x\n", b"1\n", b"2\n"]
+    upload = uploads.find_upload(database, send(database, *parts))
+    assert upload is not None
+    reading = uploads.read_upload(database, upload)
+    found = [next(reading)]
+    send(database, *parts)
+    assert [*found, *reading] == parts
+    again = uploads.find_upload(database, upload.digest)
+    assert again is not None
+    assert again.id == upload.id
+    assert again.created_at > upload.created_at
+    assert database.scalar(uploads.sa.select(uploads.sa.func.count()).select_from(uploads.uploads)) == 1
+
+
+def test_an_upload_that_is_removed_before_it_is_read_is_no_shorter_file(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = send(database, b"x\n", b"1\n", b"2\n")
+    upload = uploads.find_upload(database, digest)
+    database.execute(uploads.upload_parts.delete().where(uploads.upload_parts.c.number == 2))
+    monkeypatch.setattr("wtb.operations.running.uploaded_cases.find_upload", lambda *_: upload)
+    with pytest.raises(ConflictError, match="was removed while it was read; send the file again"):
+        read(database, digest, "cases.csv")
+    database.execute(uploads.uploads.delete())
+    with pytest.raises(ConflictError, match="was removed while it was read; send the file again"):
+        read(database, digest, "cases.csv")
+
+
+def test_an_upload_of_more_than_a_day_ago_is_not_found(database: Database) -> None:
+    digest = send(database, b"[]")
+    database.execute(uploads.uploads.update().values(created_at=uploads.uploads.c.created_at - uploads.KEPT_S - 1))
+    assert uploads.find_upload(database, digest) is None
 
 
 def test_uploads_of_a_project_are_limited_and_removed_after_a_day(

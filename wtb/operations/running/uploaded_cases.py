@@ -27,6 +27,7 @@ def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str
 
     Raises:
         InputError: If there is no such upload, or it cannot be read.
+        ConflictError: If it is removed while it is read.
     """
     cases = keys.get("cases")
     if not isinstance(cases, Mapping):
@@ -46,7 +47,7 @@ def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str
     with TemporaryDirectory(prefix="wtb-upload-") as folder:
         file = Path(folder) / f"cases{suffix}"
         with file.open("wb") as written:
-            for part in read_upload(database, upload.id):
+            for part in read_upload(database, upload):
                 written.write(part)
         rows = _checked(READERS[suffix](file), str(file), name)
     return {**keys, "cases": rows}

@@ -6,6 +6,7 @@ cases in rows of its own, so nothing names an upload once it was submitted; it i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -68,13 +69,19 @@ def add_part(database: Database, new: NewUpload, number: int, content: bytes) ->
 
 
 def complete_upload(database: Database, new: NewUpload) -> None:
-    """Let an upload be found by its digest, in place of an earlier one of its project."""
-    same = sa.and_(
+    """Let an upload be found by its digest; where its project has that content, it is kept for a day from now on.
+
+    The earlier one stays rather than the new one, since somebody may be reading it.
+    """
+    same = uploads.update().where(
         uploads.c.project == new.project, uploads.c.digest == new.digest, uploads.c.completed_at.is_not(None)
     )
+    this = uploads.c.id == new.id
     with database.write() as connection:
-        connection.execute(uploads.delete().where(same, uploads.c.id != new.id))
-        connection.execute(uploads.update().where(uploads.c.id == new.id).values(completed_at=now()))
+        if connection.execute(same.values(created_at=now())).rowcount:
+            connection.execute(uploads.delete().where(this))
+        else:
+            connection.execute(uploads.update().where(this).values(completed_at=now()))
 
 
 def abandon_upload(database: Database, id: str) -> None:
@@ -84,15 +91,31 @@ def abandon_upload(database: Database, id: str) -> None:
 
 def find_upload(database: Database, digest: str) -> UploadRow | None:
     """Return an upload that has come whole by its digest; None if there is none in a project that may be seen."""
-    query = sa.select(uploads).where(uploads.c.digest == digest, uploads.c.completed_at.is_not(None))
+    query = sa.select(uploads).where(
+        uploads.c.digest == digest, uploads.c.completed_at.is_not(None), uploads.c.created_at >= now() - KEPT_S
+    )
     with database.read() as connection:
         return fetch_record(connection, UploadRow, query.where(*in_scope(connection, uploads)).limit(1))
 
 
-def read_upload(database: Database, id: str) -> Iterator[bytes]:
-    """Yield the parts of an upload, one after the other."""
-    numbers = sa.select(upload_parts.c.number).where(upload_parts.c.upload_id == id).order_by(upload_parts.c.number)
-    for number in database.scalars(numbers):
-        part = sa.select(upload_parts.c.content)
-        content = database.scalar(part.where(upload_parts.c.upload_id == id, upload_parts.c.number == number))
-        yield content or b""
+def read_upload(database: Database, upload: UploadRow) -> Iterator[bytes]:
+    """Yield the parts of an upload, one after the other, as they are at one moment.
+
+    Args:
+        database: Where.
+        upload: As `find_upload` found it.
+
+    Raises:
+        ConflictError: After the last part, if all of them are not what its digest says: it was removed meanwhile.
+    """
+    hashed = hashlib.sha256()
+    of_upload = upload_parts.c.upload_id == upload.id
+    with database.read() as connection:
+        numbers = sa.select(upload_parts.c.number).where(of_upload).order_by(upload_parts.c.number)
+        for number in connection.scalars(numbers).all():
+            part = sa.select(upload_parts.c.content).where(of_upload, upload_parts.c.number == number)
+            content = connection.execute(part).scalar_one()
+            hashed.update(content)
+            yield content
+    if hashed.hexdigest() != upload.digest:
+        raise ConflictError(f"upload {upload.digest} was removed while it was read; send the file again")
