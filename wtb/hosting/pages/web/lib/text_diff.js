@@ -24,33 +24,23 @@ function wordsOf(line) {
 
 /**
  * The hunks in which two lists of texts differ, with as few edits as there can be.
- * @param {string[]} one @param {string[]} other @param {number} most edits
+ * @param {string[]} a @param {string[]} b @param {number} most edits
  * @returns {Hunk[]}
  */
-export function compare(one, other, most) {
-  const numbers = new Map();
-  const [a, b] = [one, other].map((list) => Int32Array.from(list, (text) => numberOf(numbers, text)));
+export function compare(a, b, most) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let [endA, endB] = [a.length, b.length];
   while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) [endA, endB] = [endA - 1, endB - 1];
   if (start === endA && start === endB) return [];
-  const found = shortest(a.subarray(start, endA), b.subarray(start, endB), most);
+  const found = shortest(a.slice(start, endA), b.slice(start, endB), most);
   if (!found) return [[start, endA, start, endB]];
   return joined(found).map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
 }
 
-/** @param {Map<string, number>} numbers @param {string} text */
-function numberOf(numbers, text) {
-  const known = numbers.get(text);
-  if (known !== undefined) return known;
-  numbers.set(text, numbers.size);
-  return numbers.size - 1;
-}
-
 /**
  * The shortest list of edits (E. Myers: An O(ND) difference algorithm and its variations, 1986).
- * @param {Int32Array} a @param {Int32Array} b @param {number} most
+ * @param {string[]} a @param {string[]} b @param {number} most
  * @returns {Hunk[] | null} each the deletion or insertion of one; null if it takes more than `most`
  */
 function shortest(a, b, most) {
