@@ -139,6 +139,9 @@ def test_an_execution_is_taken_back_and_its_rollback_undone(sending: Sending, si
     page.get_by_role("button", name="Undo the rollback").wait_for()
     assert "before review" in asked[0]
     assert state_of(sending, execution) == {"x": 5}
+    page.get_by_text("Where it forked and was rolled back").click()
+    page.locator(".lineage").get_by_text("left by a rollback").first.wait_for()
+    assert execution in page.locator(".lineage").inner_text()
     site.check_readable(page)
     page.get_by_role("button", name="Undo the rollback").click()
     page.get_by_role("button", name="Undo the rollback").wait_for(state="hidden")

@@ -255,6 +255,12 @@ export const words = {
     verdict: "Verdict",
     same: "Nothing differs.",
   },
+  lineage: {
+    title: "Where it forked and was rolled back",
+    input: "input",
+    byHand: "a checkpoint that a person made",
+    left: (/** @type {string} */ by) => (by ? `left by a rollback of ${by}` : "left by a rollback"),
+  },
   rows: {
     title: "Two rows",
     row: "Row",

@@ -8,6 +8,7 @@ import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
+import { Lineage } from "../views/lineage.js";
 import { OtherCells } from "../views/other_cells.js";
 import { Question } from "../views/question.js";
 import { Status } from "../views/status.js";
@@ -46,6 +47,7 @@ export function ExecutionPage({ parts: [ref] }) {
     <${Questions} asked=${standing.data.questions.length} path=${ref} reload=${reload} />
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
+    <${Lineage} id=${execution.id} />
     <${Steps} found=${found} history=${history} reload=${reload} />
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
