@@ -26,13 +26,13 @@ from wtb.config.urls import HIDDEN, shown_url
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.texts import printable
+from wtb.core.values import Json
 from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS
 from wtb.store.access.audit import Note, append
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Shown = None | bool | int | float | str | list["Shown"] | dict[str, "Shown"]
 
 _TOKEN = "wtb_"
 _MOST_LETTERS = 200
@@ -50,8 +50,8 @@ class _Call:
 
     context: Context
     operation: str
-    arguments: dict[str, Shown]
-    result: dict[str, Shown] = field(default_factory=dict)
+    arguments: dict[str, Json]
+    result: dict[str, Json] = field(default_factory=dict)
     id: str = field(default_factory=new_id)
     has_begun: bool = False
 
@@ -168,21 +168,21 @@ def _name_of(function: Callable[..., object]) -> str:
     return _names()[f"{function.__module__.removeprefix('wtb.operations.')}:{function.__name__}"]
 
 
-def _shown(signature: inspect.Signature, given: Mapping[str, object]) -> dict[str, Shown]:
+def _shown(signature: inspect.Signature, given: Mapping[str, object]) -> dict[str, Json]:
     """Return what a call gives besides defaults, as it may be shown."""
     found = {name: value for name, value in given.items() if value is not signature.parameters[name].default}
     shown = {name: _hidden(value) if name in _SECRET else shown_argument(value) for name, value in found.items()}
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def _hidden(value: object) -> Shown:
+def _hidden(value: object) -> Json:
     if isinstance(value, Mapping):
         return {shown_text(str(key)): HIDDEN for key in list(value)[:_MOST_ITEMS]}
     return None if value is None else HIDDEN
 
 
 @singledispatch
-def shown_argument(value: object) -> Shown:
+def shown_argument(value: object) -> Json:
     """Return an argument as the log may keep it: short, and without passwords and tokens; None leaves it out.
 
     Args:
@@ -194,12 +194,12 @@ def shown_argument(value: object) -> Shown:
 
 @shown_argument.register(bool)
 @shown_argument.register(int)
-def _number(value: int) -> Shown:
+def _number(value: int) -> Json:
     return value if abs(value) < 1 << 63 else str(value)[:_MOST_LETTERS]
 
 
 @shown_argument.register
-def _float(value: float) -> Shown:
+def _float(value: float) -> Json:
     return value if math.isfinite(value) else str(value)
 
 
@@ -212,22 +212,22 @@ def shown_text(value: str) -> str:
 
 
 @shown_argument.register
-def _path(value: Path) -> Shown:
+def _path(value: Path) -> Json:
     return shown_text(str(value))
 
 
 @shown_argument.register
-def _moment(value: datetime) -> Shown:
+def _moment(value: datetime) -> Json:
     return value.isoformat()
 
 
 @shown_argument.register
-def _mapping(value: Mapping) -> Shown:  # type: ignore[type-arg]  # as singledispatch takes it
+def _mapping(value: Mapping) -> Json:  # type: ignore[type-arg]  # as singledispatch takes it
     return {shown_text(str(key)): shown_argument(one) for key, one in list(value.items())[:_MOST_ITEMS]}
 
 
 @shown_argument.register
-def _collection(value: Collection) -> Shown:  # type: ignore[type-arg]
+def _collection(value: Collection) -> Json:  # type: ignore[type-arg]
     return [shown_argument(one) for one in list(value)[:_MOST_ITEMS]]
 
 

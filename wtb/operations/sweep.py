@@ -65,7 +65,7 @@ class Sweep:
         path = workflow if isinstance(workflow, str) else import_path_of(workflow)
         self._workflow = None if isinstance(workflow, str) else as_workflow(workflow, path)
         self._evaluators: dict[str, Callable[..., Any]] = {}
-        data: dict[str, Any] = {
+        data = {
             "sweep": name or ("sweep" if self._workflow is None else self._workflow.name),
             "workflow": path,
             "cases": str(cases) if isinstance(cases, Path) else cases,

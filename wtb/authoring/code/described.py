@@ -141,7 +141,7 @@ def _node(graph: NodeDocument, described: PublishedNode) -> Node:
 
 
 def _variant(node: str, graph: VariantDocument, described: PublishedVariant) -> Variant:
-    params: dict[str, Any] = {name: decode(text.encode()) for name, text in described["params"].items()}
+    params = {name: decode(text.encode()) for name, text in described["params"].items()}
     params |= {name: _Shown(text) for name, text in described["shown"].items()}
     function = DescribedFunction(f"{node}={graph['name']}", described["function"])
     ordered = {name: params[name] for name in graph["params"]}

@@ -172,7 +172,7 @@ class _Walk:
         for name, value in sorted((fn.__kwdefaults__ or {}).items()):
             yield f"{name}: {self.refer(value, captured=True)}"
         names = names_in(fn.__code__) if source else set()
-        spaces: list[dict[str, Any]] = [fn.__globals__]
+        spaces = [fn.__globals__]
         for space in spaces:  # grows by modules of the same package, for `prompts.SYSTEM`
             for name in sorted(names & space.keys()):
                 value = space[name]

@@ -102,6 +102,12 @@ class SubmittedDocument(TypedDict):
     workers: int
 
 
+class SubmissionDocument(SubmittedDocument):
+    """The same as HTTP has it. problem: why workers could not be notified; null if they were."""
+
+    problem: str | None
+
+
 class StartedDocument(TypedDict):
     """A single input that was given to workers: its execution is found by `id`."""
 

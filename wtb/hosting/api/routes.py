@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from wtb.core.documents.events import EventDocument
+from wtb.core.documents.plan import SubmissionDocument
 from wtb.display.json_text import cells_as_json
 from wtb.display.views.progress import Watch
 from wtb.operations.control.questions import Questions
@@ -129,8 +130,15 @@ def _questions(found: Questions) -> Any:
     }
 
 
-def _submitted(found: Submitted) -> Mapping[str, Any]:
-    return {**asdict(found), "started": found.started}
+def _submitted(found: Submitted) -> SubmissionDocument:
+    return {
+        "sweep": found.sweep,
+        "name": found.name,
+        "cells": found.cells,
+        "workers": found.workers,
+        "problem": found.problem,
+        "started": found.started,
+    }
 
 
 def _of_baseline(found: Any) -> Any:

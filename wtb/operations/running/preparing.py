@@ -13,7 +13,8 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Slots
 from wtb.core.errors import ConflictError
-from wtb.operations.auditing import Shown, shown_argument
+from wtb.core.values import Json
+from wtb.operations.auditing import shown_argument
 from wtb.operations.context import Context
 from wtb.operations.control.state_edits import coerce_values
 from wtb.planning.binding import Bound, bind
@@ -27,7 +28,7 @@ from wtb.store.runs import leases
 
 
 @shown_argument.register
-def _shown(prepared: Prepared) -> Shown:
+def _shown(prepared: Prepared) -> Json:
     spec = prepared.bound.spec
     return {"sweep": spec.sweep, "workflow": prepared.bound.workflow.name, "cells": prepared.cells}
 

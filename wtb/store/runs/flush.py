@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -19,7 +19,7 @@ from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
 from wtb.store.rows import AskedRow
 from wtb.store.runs.batch import Batch
-from wtb.store.runs.records import HeldCell, NewCheckpoint, NewNodeRun, Outcome
+from wtb.store.runs.records import HeldCell, NewCheckpoint, NewExecution, NewNodeRun, Outcome
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -37,6 +37,9 @@ from wtb.store.tables.schema import (
 )
 
 RowT = TypeVar("RowT")
+
+
+Change = tuple[str, NewExecution | NewNodeRun]  # an id, and the columns of its row that change
 
 
 @dataclass(frozen=True)
@@ -191,11 +194,12 @@ def _lease_born(connection: sa.Connection, batch: Batch, lease_s: float) -> None
     )
 
 
-def _update(connection: sa.Connection, table: sa.Table, changes: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+def _update(connection: sa.Connection, table: sa.Table, changes: Iterable[Change]) -> None:
+    by_columns: dict[tuple[str, ...], list[Change]] = {}
     for key, row in changes:
-        by_columns.setdefault(tuple(row), []).append({"id": key, **row})
-    for rows in by_columns.values():
+        by_columns.setdefault(tuple(row), []).append((key, row))
+    for some in by_columns.values():
+        rows = [{**row, "id": key} for key, row in some]
         # The fencing tokens decided whose executions these are; the table of transitions decides what may change.
         update_rows(connection, table, rows, ("id",), only={"status": OPEN_EXECUTIONS} if table is executions else None)
 
