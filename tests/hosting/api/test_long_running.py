@@ -6,16 +6,19 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from starlette.responses import Response
 
 from wtb.core.errors import ConflictError, StoreAway
 from wtb.hosting.api.problems import problem_of
-from wtb.hosting.api.requests import long_running
+from wtb.hosting.api.requests import ends, long_running
 from wtb.hosting.api.requests.long_running import Asked, LongOperations, document_of, response_of, seconds_to_wait
+from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission
+from wtb.operations.running.waiting import Look
 from wtb.store.access import operations as store
 from wtb.store.access.operations import NewOperation, Status
 from wtb.store.database import Database, Scope
@@ -158,6 +161,79 @@ def test_the_lease_of_what_is_under_way_is_renewed(database: Database, monkeypat
             work.go.set()
 
     asyncio.run(scenario())
+
+
+def test_what_is_under_way_here_is_not_lost_when_its_lease_could_not_be_renewed(database: Database) -> None:
+    async def scenario() -> None:
+        server, work = LongOperations(database), Held(lambda: answer('{"n": 1}'))
+        await server.answer(asked(database, "o1", key="k"), work)
+        database.execute(store.operations.update().values(lease_until=1.0))
+        found = await server.find(READER, "o1", 0)
+        assert found is not None
+        assert (found.status, document_of(found)["problem"], response_of(found).status_code) == ("running", None, 202)
+        repeat = asyncio.create_task(server.answer(asked(database, "o2", wait_s=20, key="k"), work))
+        work.go.set()
+        assert ((await repeat).body, work.begun) == (b'{"n": 1}', 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_outlasts_a_renewal_that_waits_for_the_lock_of_sqlite(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'wtb.db'}")
+    with database.read() as connection:
+        busy_s = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() / 1000
+    assert store.LEASE_S / 3 + busy_s < store.LEASE_S
+    database.close()
+
+
+def test_what_goes_on_is_waited_for_where_it_cannot_be_kept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, tried = Held(), list[str]()
+
+    def fail(_: Database, new: NewOperation) -> None:
+        tried.append(new.id)
+        if len(tried) == 2:
+            work.go.set()
+        raise StoreAway("database is locked")
+
+    monkeypatch.setattr(long_running, "begin_operation", fail)
+    monkeypatch.setattr(long_running, "_LOOK_S", 0.01)
+    response = asyncio.run(LongOperations(database).answer(asked(database, "o1"), work))
+    assert (response.status_code, work.begun) == (200, 1)
+    assert set(tried) == {"o1"}
+
+
+def test_what_goes_on_is_accepted_when_it_can_be_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [StoreAway("database is locked")]
+
+    def begin(within: Database, new: NewOperation) -> None:
+        if failures:
+            raise failures.pop()
+        store.begin_operation(within, new)
+
+    monkeypatch.setattr(long_running, "begin_operation", begin)
+    monkeypatch.setattr(long_running, "_LOOK_S", 0.01)
+
+    async def scenario() -> None:
+        work = Held()
+        assert (await LongOperations(database).answer(asked(database, "o1"), work)).status_code == 202
+        assert store.find_operation(database, "o1") is not None
+        work.go.set()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_started_is_answered_though_its_end_cannot_be_seen(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_away(*_: object, **__: object) -> Iterator[Look]:
+        raise StoreAway("the database is out of reach")
+        yield
+
+    monkeypatch.setattr(ends, "looks", be_away)
+    started = answer('{"sweep": "s1"}', 201, Location="/api/v1/sweeps/s1")
+    assert asyncio.run(ends.when_ended(Context(database), started, 20)) is started
 
 
 def test_a_refusal_is_a_result_and_a_fault_tells_nothing(database: Database) -> None:

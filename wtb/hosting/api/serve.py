@@ -92,7 +92,7 @@ def serve(
         if address in LOOPBACK:
             signing_in = f"{url}/#code={doors.code.issue()}"  # what stands behind # is sent to nobody
             report(f"sign in, once and within {LASTS_S / 60:.0f} minutes: {signing_in}")
-        with opened(signing_in) if in_browser else nullcontext():
+        with opened(signing_in, report) if in_browser else nullcontext():
             _Server(config, app.state.streams).run(sockets=[listening])
 
 

@@ -18,7 +18,7 @@ from wtb.store.rows import OperationRow
 from wtb.store.tables.schema import now, operations
 from wtb.store.tables.walls import projects_of, projects_setting
 
-LEASE_S = 15.0
+LEASE_S = 60.0  # a third of it passes between renewals, each of which may wait 30 s for SQLite's lock
 KEPT_S = 86_400.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -11,6 +12,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from wtb.core.errors import StoreError
 from wtb.display.json_text import as_json
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.requests.long_running import (
@@ -28,6 +30,8 @@ from wtb.operations.running.waiting import Look, looks
 from wtb.store.access.operations import FoundOperation
 
 _LOOK_S = 0.5  # between two looks at what workers run
+
+_log = logging.getLogger("wtb")
 
 
 def operation_routes(operations: LongOperations) -> APIRouter:
@@ -66,16 +70,20 @@ async def when_ended(context: Context, response: Response, wait_s: float) -> Res
         wait_s: How long they wait.
 
     Returns:
-        The response, with how it stands as `status`, and why as `reason`.
+        The response, with how it stands as `status`, and why as `reason`; as it was if that cannot be seen.
     """
     document = orjson.loads(bytes(response.body))
     each, end = looks(context, document["sweep"], count=False), time.monotonic() + wait_s
-    while True:
-        look = await run_quickly(_next, each)
-        rest = end - time.monotonic()
-        if not look.goes_on or rest <= 0:
-            break
-        await asyncio.sleep(min(_LOOK_S, rest))
+    try:
+        while True:
+            look = await run_quickly(_next, each)
+            rest = end - time.monotonic()
+            if not look.goes_on or rest <= 0:
+                break
+            await asyncio.sleep(min(_LOOK_S, rest))
+    except StoreError as error:  # it was started all the same
+        _log.warning("the end of sweep %s was not waited for: %s", document["sweep"], error)
+        return response
     document |= {"status": look.ended.status, "reason": look.ended.reason}
     headers = {"Location": response.headers["Location"]}
     return Response(as_json(document), response.status_code, headers, media_type="application/json")

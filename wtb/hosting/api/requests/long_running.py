@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated, TypedDict
 
@@ -157,15 +157,24 @@ class LongOperations:
         mine = self._under_way[id] = _UnderWay(asked.who, is_kept=asked.new.key is not None)
         mine.task = asyncio.create_task(self._done(id, mine, work))
         await asyncio.wait({mine.task}, timeout=asked.wait_s)
-        if not mine.task.done() and not mine.is_kept:
-            await run_quickly(begin_operation, asked.database, asked.new)
-            mine.is_kept = True
-            if mine.task.done():  # between the two
-                await self._keep(id, mine.task.result())
+        while not mine.task.done() and not mine.is_kept:
+            await self._begin_late(asked, mine, mine.task)
         if mine.task.done():
             return mine.task.result()
         mine.is_told = True
         return _accepted(id, asked.new.name)
+
+    async def _begin_late(self, asked: Asked, mine: _UnderWay, task: asyncio.Task[Response]) -> None:
+        """Keep an operation that goes on; where it cannot be, wait for a while for its end instead."""
+        try:
+            await run_quickly(begin_operation, asked.database, asked.new)
+        except StoreError as error:  # it may itself hold the lock of the database
+            _log.warning("operation %s goes on and could not be kept: %s", asked.new.id, error)
+            await asyncio.wait({task}, timeout=_LOOK_S)
+        else:
+            mine.is_kept = True
+            if task.done():  # between the two
+                await self._keep(asked.new.id, task.result())
 
     async def _done(self, id: str, mine: _UnderWay, work: Callable[[], Response]) -> Response:
         if self._threads is None:
@@ -208,7 +217,7 @@ class LongOperations:
         """Return an operation when it has ended, or as it stands when the time is up."""
         end = time.monotonic() + wait_s
         while True:
-            found = await run_quickly(find_operation, database, id)
+            found = await self._look(database, id)
             rest = end - time.monotonic()
             if found is None or found.status is not Status.running or rest <= 0:
                 return found
@@ -217,6 +226,14 @@ class LongOperations:
                 await asyncio.wait({mine.task}, timeout=rest)
             else:
                 await asyncio.sleep(min(_LOOK_S, rest))
+
+    async def _look(self, database: Database, id: str) -> FoundOperation | None:
+        """Return an operation as it stands: what this server carries out is running, whatever its lease says."""
+        is_mine = id in self._under_way  # asked first: it may end while the database is read
+        found = await run_quickly(find_operation, database, id)
+        if found is not None and found.status is Status.lost and is_mine:
+            return replace(found, status=Status.running)
+        return found
 
     @asynccontextmanager
     async def renewing(self) -> AsyncIterator[None]:
