@@ -44,6 +44,7 @@ NAVIGATION = {
         "docs/api",
         "docs/access",
         "docs/client",
+        "docs/agents",
         "docs/telemetry",
     ],
     "Read results": ["docs/results", "docs/statistics", "docs/judges", "docs/report", "docs/pages"],

@@ -1,4 +1,4 @@
-"""The command that answers operations over HTTP: serve."""
+"""The commands that answer others: serve over HTTP, mcp an agent on this machine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import open_context, say
 from wtb.config.credentials import SERVER_TOKEN, credential
+from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
 
 SHORTEST = 16
@@ -30,6 +31,7 @@ def serve(
     in_browser: Annotated[
         bool, typer.Option("--open", help="Open the pages in the browser of this machine, signed in.")
     ] = False,
+    agents: Annotated[bool, typer.Option("--mcp", help="Answer agents, too, at /mcp.")] = False,
     db: options.Db = None,
 ) -> None:
     """Answer operations over HTTP: the REST API, and pages for a browser.
@@ -37,7 +39,7 @@ def serve(
     Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
     imported. Behind anything but loopback, have a proxy in front of it that speaks TLS, and name it.
 
-    See also: docs/api.md lists the paths.
+    See also: docs/api.md lists the paths; `wtb mcp` is for an agent on this machine.
 
     Examples: wtb serve --open  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
     """
@@ -48,6 +50,8 @@ def serve(
         raise InputError(f"{SERVER_TOKEN} is shorter than {SHORTEST} characters, which somebody could guess")
     for proxy in proxies or ():
         _check_network(proxy)
+    if agents:
+        _check_agents()
     from wtb.hosting.api import serve as server
 
     if in_browser and address not in server.LOOPBACK:
@@ -58,11 +62,39 @@ def serve(
         say(f"token, until it stops: {token}")
     try:
         place = server.Place(address, port, allow or (), proxies or ())
-        server.serve(context, place, token=token, report=say, in_browser=in_browser)
+        server.serve(context, place, token=token, report=say, in_browser=in_browser, agents=agents)
     except OSError as error:
         raise InputError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
     finally:
         context.close()
+
+
+def mcp(db: options.Db = None) -> None:
+    """Serve an agent on this machine by MCP: tools that plan, submit, compare and steer.
+
+    Whoever starts it may do everything that the database of this folder allows: it is for an agent of yours. What costs
+    or destroys asks back first. Others come by `wtb serve --mcp`, with tokens.
+
+    See also: docs/agents.md has the tools.
+
+    Examples: wtb mcp  |  wtb mcp --db postgresql://localhost/wtb
+    """
+    _check_agents()
+    import anyio
+
+    from wtb.hosting.agents.server import serve_stdio
+
+    context = open_context(db)
+    try:
+        anyio.run(serve_stdio, context)
+    finally:
+        context.close()
+
+
+def _check_agents() -> None:
+    """Refuse to begin without the SDK. Raises InputError."""
+    if find_spec("mcp") is None:
+        raise InputError(f"agents take more to be installed: {pip_install('mcp')}")
 
 
 def _check_network(proxy: str) -> None:

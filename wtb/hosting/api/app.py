@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -15,6 +15,7 @@ from fastapi import Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError, ValidationException, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route as StarletteRoute
 
 from wtb.core.errors import AccessDenied, WTBError
 from wtb.core.ids import new_id
@@ -30,7 +31,7 @@ from wtb.hosting.api.requests.idempotency import answered_once, key_of
 from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
 from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
-from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
+from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import page_routes
@@ -43,6 +44,7 @@ from wtb.store.access.operations import NewOperation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from wtb.hosting.agents.server import AgentEndpoint
     from wtb.operations.context import Context
     from wtb.operations.identity import Identity
 
@@ -56,6 +58,7 @@ def make_app(
     hosts: Collection[str],
     doors: Doors | None = None,
     limits: Limits | None = None,
+    agents: bool = False,
 ) -> FastAPI:
     """Make the application that answers requests by operations.
 
@@ -65,6 +68,7 @@ def make_app(
         hosts: The names by which the server may be asked.
         doors: How people come in.
         limits: What a request may take.
+        agents: Answer agents, too, at `/mcp`.
 
     Returns:
         An ASGI application.
@@ -74,11 +78,13 @@ def make_app(
     identities, doors = Identities(context, token), doors or Doors()
     streams = Streams(context, identities.still_active)
     long_operations = LongOperations(context.database)
+    endpoint = _agent_endpoint(context) if agents else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = OPERATIONS
-        async with streams.reading(), long_operations.renewing():
+        agent_requests = endpoint.running() if endpoint else nullcontext()
+        async with streams.reading(), long_operations.renewing(), agent_requests:
             yield
 
     app = FastAPI(
@@ -115,9 +121,17 @@ def make_app(
     app.include_router(metrics_router(context, lambda: streams.followers))
     app.include_router(operation_routes(long_operations))
     app.include_router(upload_routes(context))
+    if endpoint is not None:
+        app.router.routes.append(StarletteRoute(AGENTS, endpoint))
     app.router.routes.extend(page_routes())
     app.state.streams = streams
     return app
+
+
+def _agent_endpoint(context: Context) -> AgentEndpoint:
+    from wtb.hosting.agents.server import AgentEndpoint  # which takes more than a second to import
+
+    return AgentEndpoint(context)
 
 
 def _health() -> Mapping[str, str | bool]:

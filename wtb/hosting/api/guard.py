@@ -17,12 +17,12 @@ from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.rates import Rates, network_of
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
-from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, METRICS, PREFIX, SIGN_IN, UPLOADS
+from wtb.hosting.api.routes import AGENTS, AT_PROVIDER, FROM_PROVIDER, METRICS, PREFIX, SIGN_IN, UPLOADS
 from wtb.operations.identity import Identity
 
 # What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
 OPEN = frozenset(PREFIX + path for path in ("/health", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
-CLOSED = (PREFIX, METRICS)
+CLOSED = (PREFIX, METRICS, AGENTS)
 
 _UPLOADS = f"{PREFIX}{UPLOADS}/"
 

@@ -17,6 +17,7 @@ from wtb.operations.running.submitting import Submitted
 
 PREFIX = "/api/v1"
 METRICS = "/metrics"
+AGENTS = "/mcp"
 SIGN_IN = "/sign-in"
 AT_PROVIDER = f"{SIGN_IN}/provider"  # where somebody goes to sign in elsewhere
 UPLOADS = "/uploads"  # what a request is too small for

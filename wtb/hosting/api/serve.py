@@ -54,7 +54,13 @@ class Place:
 
 
 def serve(
-    context: Context, place: Place, *, token: str, report: Callable[[str], None], in_browser: bool = False
+    context: Context,
+    place: Place,
+    *,
+    token: str,
+    report: Callable[[str], None],
+    in_browser: bool = False,
+    agents: bool = False,
 ) -> None:
     """Answer requests until SIGINT or SIGTERM.
 
@@ -64,6 +70,7 @@ def serve(
         token: That of the operator, who may do everything; others have tokens of their own.
         report: Takes the lines that say where it listens, and on loopback where whoever started it signs in.
         in_browser: Open the pages, signed in, in the browser of whoever started it; on loopback only.
+        agents: Answer agents, too.
 
     Raises:
         OSError: If it cannot listen there.
@@ -75,7 +82,7 @@ def serve(
         host = f"[{address}]" if ":" in address else address
         doors = Doors(provider=_provider())
         hosts = {*LOOPBACK, address, *place.allow} | ({doors.provider.host} if doors.provider else set())
-        app = make_app(context, token=token, hosts=hosts, doors=doors)
+        app = make_app(context, token=token, hosts=hosts, doors=doors, agents=agents)
         config = uvicorn.Config(
             app,
             log_level="warning",

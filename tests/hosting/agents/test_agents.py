@@ -1,0 +1,309 @@
+"""Agents decide by documents that fit into a reply, and do nothing that costs or destroys before they have agreed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import sqlalchemy as sa
+from jsonschema import Draft202012Validator
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from tests.support.tenants import Tenant, limited_to
+from wtb.core.errors import AccessDenied, ConflictError, InputError, NotFound
+from wtb.hosting.agents.calling import Caller, Calls, checked_arguments, find_tool
+from wtb.hosting.agents.confirmations import LASTS_S, Confirmations
+from wtb.hosting.agents.replies import MOST_CHARACTERS, REPLY_SCHEMA, make_reply
+from wtb.hosting.agents.resources import read
+from wtb.hosting.agents.server import make_server
+from wtb.hosting.agents.tools import TOOLS
+from wtb.operations.context import Context
+from wtb.operations.identity import OPERATOR
+from wtb.operations.registry import OPERATIONS, Effect, Permission
+from wtb.store.database import Database
+from wtb.store.read.queries import find_sweep
+from wtb.store.tables.schema import audit
+
+SNAPSHOT = Path(__file__).with_name("tools.json")
+ANN = Caller(OPERATOR)
+
+
+@dataclass
+class Clock:
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Place:
+    """Two projects, and calls of agents there."""
+
+    context: Context
+    mine: Tenant
+    other: Tenant
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.calls = Calls(self.context, Confirmations(self.clock))
+
+    def call(self, name: str, caller: Caller = ANN, **given: Any) -> Mapping[str, Any]:
+        return self.calls.call(name, given, caller).reply
+
+    def status(self) -> str:
+        return str(find_sweep(self.context.database, self.mine.names["sweep"]).status)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("agents")
+    database = Database(f"sqlite:///{folder / 'wtb.db'}")
+    database.prepare()
+    context = Context(database, by="ann", files=folder).importing_nothing()
+    yield Place(context, Tenant(context, folder, "acme"), Tenant(context, folder, "zeta"))
+    context.close()
+
+
+def test_tools_are_those_that_were_agreed_on() -> None:
+    """What agents are told is a contract: a change of it is a change of this file, made on purpose."""
+    shown = {
+        tool.name: {"description": tool.description, "operations": list(tool.operations), "input": tool.schema}
+        for tool in TOOLS
+    }
+    assert shown == json.loads(SNAPSHOT.read_text())
+    assert len(TOOLS) <= 12
+
+
+def test_tools_call_operations_of_the_registry_and_ask_back_where_those_cost_or_destroy() -> None:
+    for tool in TOOLS:
+        Draft202012Validator.check_schema(tool.schema)
+        assert set(tool.operations) <= OPERATIONS.keys()
+        costly = any(OPERATIONS[name].effect in (Effect.spends, Effect.destroys) for name in tool.operations)
+        assert costly == (tool.preview is not None) == ("confirm" in tool.schema["properties"])  # type: ignore[operator]
+
+
+def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
+    names = place.mine.names
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("find", {}),
+        ("find", {"what": "questions"}),
+        ("find", {"what": "budgets"}),
+        ("find", {"what": "workflows"}),
+        ("status", {"ref": names["sweep"]}),
+        ("status", {"ref": names["execution"]}),
+        ("matrix", {"ref": names["sweep"]}),
+        ("explain", {"ref": names["sweep"]}),
+        ("compare", {"before": names["sweep"], "after": names["sweep"]}),
+        ("cell", {"ref": names["sweep"]}),
+        ("cell", {"execution": names["execution"], "calls": True}),
+        ("diff", {"a": names["execution"], "b": names["execution"]}),
+    ]
+    for name, given in asked:
+        reply = place.call(name, **given)
+        Draft202012Validator(REPLY_SCHEMA).validate(reply)
+        assert next(iter(reply)) == "decision"
+        assert reply["decision"], name
+        assert len(json.dumps(reply)) <= MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"rows": [{"text": "x" * 1000, "n": n} for n in range(100_000)]},
+        {f"key{n}": n for n in range(100_000)},
+        {"a": {"b": [["x" * 100] * 100] * 100}},
+        ["x"] * 100_000,
+        {"text": "☃" * 1_000_000},
+    ],
+)
+def test_what_is_large_is_cut_and_said_to_be(document: Any) -> None:
+    reply = make_reply("d" * 100_000, document)
+    assert len(json.dumps(reply)) <= MOST_CHARACTERS
+    assert reply["decision"].startswith("ddd")
+    assert reply["left_out"] or "…" in json.dumps(reply, ensure_ascii=False)
+
+
+def test_without_an_answer_nothing_is_cancelled(place: Place) -> None:
+    sweep = place.mine.names["sweep"]
+    before = place.status()
+    reply = place.call("steer", ref=sweep, action="cancel", reason="enough")
+    assert reply["decision"].startswith("NOTHING WAS DONE YET. This would end sweep")
+    assert (reply["done"], place.status()) == (False, before)
+    assert reply["confirm"]["expires_s"] == LASTS_S
+
+
+def _other_arguments(place: Place, token: str) -> Callable[[], Any]:
+    return lambda: place.call("steer", ref=place.other.names["sweep"], action="cancel", confirm=token)
+
+
+def _other_tool(place: Place, token: str) -> Callable[[], Any]:
+    return lambda: place.call("fork", ref=place.mine.names["execution"], confirm=token)
+
+
+def _somebody_else(place: Place, token: str) -> Callable[[], Any]:
+    somebody = Caller(limited_to("acme"))
+    return lambda: place.call("steer", somebody, ref=place.mine.names["sweep"], action="cancel", confirm=token)
+
+
+def _too_late(place: Place, token: str) -> Callable[[], Any]:
+    place.clock.now += LASTS_S + 1
+    return lambda: place.call("steer", ref=place.mine.names["sweep"], action="cancel", confirm=token)
+
+
+def _forged(place: Place, token: str) -> Callable[[], Any]:
+    forged = ".".join([*token.split(".")[:1], "9" * 12, token.split(".")[2]])
+    return lambda: place.call("steer", ref=place.mine.names["sweep"], action="cancel", confirm=forged)
+
+
+@pytest.mark.parametrize("hostile", [_other_arguments, _other_tool, _somebody_else, _too_late, _forged])
+def test_a_consent_to_something_else_is_none(place: Place, hostile: Callable[[Place, str], Callable[[], Any]]) -> None:
+    before = place.status()
+    token = place.call("steer", ref=place.mine.names["sweep"], action="cancel")["confirm"]["token"]
+    with pytest.raises(ConflictError, match="nothing was done"):
+        hostile(place, token)()
+    assert place.status() == before
+
+
+@pytest.mark.parametrize(
+    "token", ["", ".", "..", "a.b.c", "a.1.ä", "a.١.x", "yes", "x" * 200, "a.-1.b", "a." + "9" * 99]
+)
+def test_what_is_no_consent_is_none(token: str) -> None:
+    with pytest.raises(ConflictError):
+        Confirmations().take(token, "who", "steer", {})
+
+
+def test_a_consent_is_of_use_once() -> None:
+    confirmations = Confirmations()
+    token = confirmations.offer("ann", "steer", {"ref": "a", "action": "cancel"}).token
+    confirmations.take(token, "ann", "steer", {"action": "cancel", "ref": "a"})
+    with pytest.raises(ConflictError, match="used already; nothing more was done"):
+        confirmations.take(token, "ann", "steer", {"ref": "a", "action": "cancel"})
+    with pytest.raises(ConflictError):
+        Confirmations().take(confirmations.offer("ann", "a", {}).token, "ann", "a", {})
+
+
+def test_who_agrees_has_it_done_once_and_under_their_name(place: Place, tmp_path: Path) -> None:
+    tenant = Tenant(place.context, tmp_path, "gamma")
+    given = {"ref": tenant.names["sweep"], "action": "cancel"}
+    caller = Caller(limited_to("gamma"), "10.0.0.9")
+    confirm = place.call("steer", caller, **given)["confirm"]["token"]
+    assert place.call("steer", caller, **given, confirm=confirm)["done"]
+    assert find_sweep(place.context.database, tenant.names["sweep"]).status == "cancelled"
+    with pytest.raises(ConflictError, match="used already"):
+        place.call("steer", caller, **given, confirm=confirm)
+    noted = sa.select(audit.c.operation, audit.c.by, audit.c.via, audit.c.address)
+    found = {tuple(row) for row in place.context.database.tuples(noted)}
+    assert ("cancel", "mallory", "mcp steer", "10.0.0.9") in found
+
+
+def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(place: Place) -> None:
+    caller = Caller(limited_to("zeta"))
+    for ref in (place.mine.names["sweep"], "iiiiiiii"):
+        with pytest.raises(InputError, match="no sweep"):
+            place.call("matrix", caller, ref=ref)
+    with pytest.raises((InputError, NotFound)):
+        read(place.context, f"wtb:/api/v1/sweeps/{place.mine.names['sweep']}/matrix", caller.identity)
+
+
+def test_who_may_only_read_is_refused_and_noted(place: Place) -> None:
+    reader = Caller(limited_to("acme", Permission.read))
+    with pytest.raises(AccessDenied, match="takes the scope steer"):
+        place.call("steer", reader, ref=place.mine.names["sweep"], action="cancel")
+    with pytest.raises(AccessDenied, match="takes the scope submit"):
+        place.call("submit", reader, sweep={})
+    assert place.call("matrix", reader, ref=place.mine.names["sweep"])["done"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("matrix", {}, "'ref' is a required property"),
+        ("matrix", {"ref": 1}, "ref: 1 is not of type 'string'"),
+        ("matrix", {"ref": "a", "sql": "DROP"}, "'sql' was unexpected"),
+        ("steer", {"ref": "a", "action": "delete"}, "'delete' is not one of"),
+        ("status", {"ref": "a", "wait_s": 1e9}, "wait_s: 1000000000.0 is greater than the maximum"),
+        ("submit", {"sweep": {"x": "y" * 1_000_001}}, "at most 1,000,000 may be sent"),
+        ("matrix", {"ref": "x", "confirm": "a"}, "'confirm' was unexpected"),
+        ("cell", {}, None),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(name: str, given: dict[str, Any], words: str | None) -> None:
+    if words is None:
+        assert checked_arguments(find_tool(name), given) == {}
+        return
+    with pytest.raises(InputError, match=words.replace("(", r"\(")):
+        checked_arguments(find_tool(name), given)
+
+
+def test_a_consent_where_there_is_nothing_to_confirm_is_refused(place: Place) -> None:
+    with pytest.raises(InputError, match="nothing to confirm"):
+        place.call("steer", ref=place.mine.names["sweep"], action="pause", confirm="x")
+
+
+def test_a_tool_that_there_is_not_is_named() -> None:
+    with pytest.raises(NotFound, match="no tool 'statsu'; did you mean 'status'"):
+        find_tool("statsu")
+    with pytest.raises(NotFound):
+        find_tool("x" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "wtb:",
+        "file:///etc/passwd",
+        "wtb:/api/v1/nowhere",
+        "wtb:/api/v1/../x",
+        "wtb:/api/v1/sweeps/a/pause",
+        "x" * 9999,
+    ],
+)
+def test_what_is_no_resource_is_refused(place: Place, uri: str) -> None:
+    with pytest.raises(NotFound, match="no resource"):
+        read(place.context, uri, OPERATOR)
+
+
+def test_a_resource_is_what_the_rest_api_answers(place: Place) -> None:
+    sweep = place.mine.names["sweep"]
+    assert json.loads(read(place.context, f"wtb:/api/v1/sweeps/{sweep}", OPERATOR))["sweep"]["id"] == sweep
+    cells = json.loads(read(place.context, f"wtb:/api/v1/sweeps/{sweep}/cells?limit=1", OPERATOR))["cells"]
+    assert len(cells) == 1
+    with pytest.raises(InputError, match="has no 'x'"):
+        read(place.context, f"wtb:/api/v1/sweeps/{sweep}?x=1", OPERATOR)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_clients_of_both_eras_are_answered(place: Place, mode: Any) -> None:
+    sweep = place.mine.names["sweep"]
+
+    async def talk() -> None:
+        async with Client(make_server(place.context, lambda _: ANN), mode=mode) as client:
+            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert listed.keys() == {tool.name for tool in TOOLS}
+            assert listed["matrix"].annotations
+            assert listed["matrix"].annotations.read_only_hint
+            assert listed["steer"].annotations
+            assert listed["steer"].annotations.destructive_hint
+            found = await client.call_tool("matrix", {"ref": sweep})
+            assert not found.is_error
+            assert json.loads(found.content[0].text) == found.structured_content  # type: ignore[union-attr]
+            (link,) = found.content[1:]
+            contents = (await client.read_resource(link.uri)).contents  # type: ignore[union-attr]
+            assert json.loads(contents[0].text)["sweep"]["id"] == sweep  # type: ignore[union-attr]
+            refused = await client.call_tool("matrix", {"ref": "iiiiiiii"})
+            assert refused.is_error
+            assert "no sweep" in refused.content[0].text  # type: ignore[union-attr]
+            with pytest.raises(MCPError, match="no tool"):
+                await client.call_tool("rm", {"rf": "/"})
+            with pytest.raises(MCPError, match="no resource"):
+                await client.read_resource("file:///etc/passwd")
+
+    anyio.run(talk)

@@ -1,0 +1,159 @@
+"""An agent goes from a sweep file to a justified choice, over HTTP with a token of its own and over stdio."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.hosting.api.serving import HEADERS, Server
+from tests.hosting.client.sending import CELLS, SWEEP
+from tests.support.cluster import Cluster
+from tests.support.project import FLOW
+from wtb.hosting.agents.replies import CHARACTERS_PER_TOKEN
+
+
+@dataclass
+class Agent:
+    """Calls tools as a scripted agent does, and counts what it reads."""
+
+    client: Client
+    calls: int = 0
+    characters: int = 0
+    decisions: list[str] = field(default_factory=list)
+
+    async def call(self, name: str, **given: Any) -> Mapping[str, Any]:
+        result = await self.client.call_tool(name, given)
+        assert not result.is_error, result.content
+        self.calls += 1
+        self.characters += sum(len(one.text) for one in result.content if one.type == "text")
+        reply: Mapping[str, Any] = result.structured_content
+        self.decisions.append(reply["decision"])
+        return reply
+
+    async def agreed(self, name: str, **given: Any) -> Mapping[str, Any]:
+        """Call twice: what it would do is read, and agreed to."""
+        first = await self.call(name, **given)
+        assert not first["done"]
+        return await self.call(name, **given, confirm=first["confirm"]["token"])
+
+
+@pytest.fixture(scope="module")
+def server(module_cluster: Cluster) -> Iterator[Server]:
+    project = module_cluster.project
+    project.write(
+        {"flow.py": FLOW, "wtb.toml": "[workflows]\nshop = 'flow:wf'\n[publish]\nevaluators = ['flow:total']\n"}
+    )
+    module_cluster.start_scheduler()
+    module_cluster.start_worker(concurrency=2)
+    server = Server(project)
+    server.start(module_cluster.env, ["--mcp"])
+    published = ("workflow", "list", "--format", "json", "--published")
+    module_cluster.until(lambda: module_cluster.wtb(*published).json["workflows"], "it is published")
+    yield server
+    server.kill()
+
+
+def token_of(cluster: Cluster, name: str, *options: str) -> str:
+    return cluster.wtb("token", "create", name, *options, check=0).stdout.strip()
+
+
+@asynccontextmanager
+async def connected(server: Server, token: str, mode: Any = "auto") -> AsyncIterator[Agent]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        transport = streamable_http_client(f"http://127.0.0.1:{server.port}/mcp", http_client=http)
+        async with Client(transport, mode=mode) as client:
+            yield Agent(client)
+
+
+async def choose(agent: Agent) -> tuple[str, Mapping[str, Any]]:
+    """Go from a sweep file to a choice. Returns the sweep's id, and the last reply."""
+    planned = await agent.call("plan", sweep=SWEEP)
+    assert planned["document"]["cells"] == CELLS
+    submitted = (await agent.agreed("submit", sweep=SWEEP))["document"]
+    while (await agent.call("status", ref=submitted["sweep"], wait_s=20))["document"]["sweep"]["status"] == "running":
+        pass
+    await agent.call("matrix", ref=submitted["sweep"])
+    return submitted["sweep"], await agent.call("explain", ref=submitted["sweep"])
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_an_agent_goes_from_a_sweep_file_to_a_choice(module_cluster: Cluster, server: Server, mode: str) -> None:
+    token = token_of(module_cluster, f"agent-{mode}", "--scope", "read,submit,steer")
+
+    async def go() -> Agent:
+        async with connected(server, token, mode) as agent:
+            sweep, reply = await choose(agent)
+            assert reply["document"]["best"]
+            assert module_cluster.wtb("matrix", sweep, "--format", "json").json["best"] == reply["document"]["best"]
+            return agent
+
+    agent = anyio.run(go)
+    assert agent.calls <= 12
+    assert agent.characters / CHARACTERS_PER_TOKEN <= 20_000
+    assert "best" in agent.decisions[-1]
+
+
+def test_what_an_agent_spends_is_bound_by_the_budget_of_its_token(module_cluster: Cluster, server: Server) -> None:
+    token = token_of(module_cluster, "poor", "--scope", "read,submit", "--budget", "1usd")
+
+    async def go() -> str:
+        async with connected(server, token) as agent:
+            return str((await agent.agreed("submit", sweep=SWEEP))["document"]["sweep"])
+
+    sweep = anyio.run(go)
+    assert module_cluster.one("SELECT token FROM sweeps WHERE id = :id", id=sweep) == "poor"
+
+
+@pytest.mark.parametrize("token", ["", "wtb_no", "nobody"])
+def test_who_is_nobody_gets_nothing(server: Server, token: str) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    sent = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept": "application/json"}
+    assert _posted(server, body, sent) == 401
+    assert _posted(server, body, {**sent, "Host": "evil.example"}) == 421
+
+
+@pytest.mark.parametrize("body", ["", "not JSON", "[]", "{}", '{"jsonrpc": "2.0"}', "[" * 10_000, "x" * 2_000_000])
+def test_what_is_no_request_is_refused(module_cluster: Cluster, server: Server, body: str) -> None:
+    sent = {**HEADERS, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    assert 400 <= _posted(server, body, sent) < 500
+
+
+def _posted(server: Server, body: str, headers: Mapping[str, str]) -> int:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        try:
+            connection.request("POST", "/mcp", body, dict(headers))
+        except (BrokenPipeError, ConnectionResetError):  # it was told before it had sent all
+            return connection.getresponse().status
+        return connection.getresponse().status
+
+
+def test_an_agent_of_this_machine_is_served_over_stdio(module_cluster: Cluster, server: Server) -> None:
+    environment = module_cluster.project.environment(module_cluster.env)
+    process = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "wtb", "mcp", "--db", module_cluster.project.url],
+        cwd=str(module_cluster.project.folder),
+        env={**environment},
+    )
+
+    async def go() -> Agent:
+        async with Client(process) as client:
+            agent = Agent(client)
+            await agent.call("find", what="workflows")
+            refused = await client.call_tool("matrix", {"ref": "iiiiiiii"})
+            assert refused.is_error
+            return agent
+
+    assert anyio.run(go).decisions

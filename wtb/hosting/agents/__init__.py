@@ -1,0 +1,1 @@
+"""What agents use: a server of the Model Context Protocol over the operations of the registry."""

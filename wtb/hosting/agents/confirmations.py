@@ -1,0 +1,102 @@
+"""Consent to what destroys or costs: a first call says what it would do, a second one does it.
+
+What is kept between the two is signed and given to the caller: who they are, what they asked for and until when it
+holds. Whoever does not come again has not agreed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from wtb.core.errors import ConflictError
+
+LASTS_S = 300.0
+_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a caller shows to have done what they were told.
+
+    Attributes:
+        token: It, to be sent with the same arguments.
+        expires_s: Seconds for which it holds.
+    """
+
+    token: str
+    expires_s: float
+
+
+class Confirmations:
+    """Gives consents and takes them, each once, for as long as this process lives."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """Make it with a key of its own.
+
+        Args:
+            clock: Says what time it is, in seconds.
+        """
+        self._key = secrets.token_bytes(32)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._used: dict[str, float] = {}  # by when each is of no more use anyway
+
+    def offer(self, who: str, tool: str, arguments: Mapping[str, object]) -> Consent:
+        """Return what the caller sends again if they agree.
+
+        Args:
+            who: Identifies them.
+            tool: What they asked for.
+            arguments: With which arguments.
+        """
+        nonce, until = secrets.token_urlsafe(_BYTES), self._clock() + LASTS_S
+        signed = self._signature(nonce, int(until), who, _request(tool, arguments))
+        return Consent(f"{nonce}.{int(until)}.{signed}", LASTS_S)
+
+    def take(self, token: str, who: str, tool: str, arguments: Mapping[str, object]) -> None:
+        """Take a consent, which is of no more use from then on.
+
+        Args:
+            token: It.
+            who: As for `offer`.
+            tool: As for `offer`.
+            arguments: As for `offer`.
+
+        Raises:
+            ConflictError: If it is of somebody else, for something else, too old, used, or none at all.
+        """
+        nonce, _, rest = token.partition(".")
+        until, _, signed = rest.partition(".")
+        if not (until.isascii() and until.isdigit() and len(until) < 16 and signed.isascii()):
+            raise ConflictError(_NONE)
+        if not hmac.compare_digest(signed, self._signature(nonce, int(until), who, _request(tool, arguments))):
+            raise ConflictError(_NONE)
+        now = self._clock()
+        if int(until) < now:
+            raise ConflictError("the confirm token is too old; nothing was done. Call without it to get another one")
+        with self._lock:
+            self._used = {one: ends for one, ends in self._used.items() if ends >= now}
+            if nonce in self._used:
+                raise ConflictError("the confirm token was used already; nothing more was done")
+            self._used[nonce] = float(until)
+
+    def _signature(self, nonce: str, until: int, who: str, request: str) -> str:
+        signed = json.dumps([nonce, until, who, request]).encode()
+        return hmac.new(self._key, signed, hashlib.sha256).hexdigest()
+
+
+_NONE = (
+    "the confirm token is not one that you were given for these arguments; nothing was done. Call without `confirm` to "
+    "get one"
+)
+
+
+def _request(tool: str, arguments: Mapping[str, object]) -> str:
+    return json.dumps([tool, arguments], sort_keys=True)

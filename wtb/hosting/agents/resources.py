@@ -1,0 +1,86 @@
+"""Whole documents, for whoever wants more than a reply holds: what GET of the REST API answers, by the same table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from wtb.core.errors import AccessDenied, InputError, NotFound
+from wtb.display.json_text import as_json
+from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
+from wtb.operations.context import Context, Origin
+from wtb.operations.identity import Identity
+from wtb.operations.registry import arguments_of
+
+SCHEME: Final = "wtb:"
+TEMPLATE: Final = f"{SCHEME}{PREFIX}/{{+path}}"
+MOST_CHARACTERS: Final = 1_000_000
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"(\{\w+\})", path)
+    return re.compile("".join(f"(?P<{one[1:-1]}>[^/]+)" if one.startswith("{") else re.escape(one) for one in parts))
+
+
+_READS: Final = [(_pattern(route.path), route) for route in ROUTES if route.method == "GET"]
+
+
+def read(context: Context, uri: str, identity: Identity) -> str:
+    """Return a document.
+
+    Args:
+        context: Where operations act.
+        uri: Which, such as `wtb:/api/v1/sweeps/ID/matrix`.
+        identity: Who asks.
+
+    Returns:
+        JSON.
+
+    Raises:
+        NotFound: If there is nothing of this name.
+        AccessDenied: If they may not read it.
+        InputError: If it is too long, or what is asked for does not fit.
+    """
+    route, given = _found(uri)
+    refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
+    if refusal is not None:
+        raise AccessDenied(refusal)
+    acting = context.acting_as(identity, route.needs, Origin(f"mcp {route.path}", None, identity.token))
+    found = route.present(route.function(acting, **given))
+    pieces = found.pieces if isinstance(found, Lines) else [as_json(found)]
+    text = ""
+    for piece in pieces:
+        text += piece
+        if len(text) > MOST_CHARACTERS:
+            raise InputError(f"{uri} is longer than {MOST_CHARACTERS:,} characters; ask the REST API for it")
+    return text
+
+
+def _found(uri: str) -> tuple[Route, Mapping[str, Any]]:
+    split = urlsplit(uri)
+    path = split.path.removeprefix(PREFIX)
+    if f"{split.scheme}:" != SCHEME or path == split.path:
+        raise NotFound(f"there is no resource {uri[:200]!r}; expected {TEMPLATE}")
+    for pattern, route in _READS:
+        match = pattern.fullmatch(path)
+        if match is not None:
+            asked = {name: unquote(value) for name, value in match.groupdict().items()}
+            return route, {**asked, **_query(route, split.query)}
+    raise NotFound(f"there is no resource {uri[:200]!r}; expected {TEMPLATE}")
+
+
+def _query(route: Route, query: str) -> Mapping[str, Any]:
+    """Return what stands behind `?`: whole numbers, true, false and texts."""
+    known = set(arguments_of(route.function)) - route.left_out
+    given = dict(parse_qsl(query))
+    if unknown := given.keys() - known:
+        raise InputError(f"{route.path} has no {sorted(unknown)[0]!r}; it has {', '.join(sorted(known))}")
+    return {name: _plain(value) for name, value in given.items()}
+
+
+def _plain(text: str) -> str | int | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else text

@@ -1,0 +1,402 @@
+"""The tools of agents: each is an operation of the registry, or one of a few by what it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from itertools import islice
+from typing import Any, Final
+
+from wtb.core.errors import InputError
+from wtb.core.status import FINAL_CELLS
+from wtb.display.matrix.sentences import answers, noise
+from wtb.display.text.plan import render
+from wtb.display.text.row_comparison import two_rows
+from wtb.operations.context import Context
+from wtb.operations.registry import OPERATIONS, Effect, Operation
+
+Arguments = Mapping[str, Any]  # by the schema of the tool
+MOST_WAIT_S: Final = 20.0
+MOST_CELLS: Final = 200
+_WIDTH: Final = 120
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a tool found or did.
+
+    Attributes:
+        decision: It in words.
+        document: All of it.
+        links: Paths of the REST API where the rest is, by what it is.
+    """
+
+    decision: str
+    document: object
+    links: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What an agent may call.
+
+    Attributes:
+        name: Its name.
+        description: What agents are told of it.
+        properties: Its arguments, as JSON Schema has them.
+        required: Those that must be given.
+        operations: The names of those that it may call.
+        chooses: Which of them it calls, by its arguments.
+        call: Calls it.
+        preview: Says what it would do, where that destroys or costs, and does nothing.
+    """
+
+    name: str
+    description: str
+    properties: Mapping[str, object]
+    required: tuple[str, ...]
+    operations: tuple[str, ...]
+    chooses: Callable[[Arguments], str]
+    call: Callable[[Context, Arguments], Found]
+    preview: Callable[[Context, Arguments], Found] | None = None
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """What its arguments have to be."""
+        properties = dict(self.properties)
+        if self.preview is not None:
+            properties["confirm"] = _CONFIRM
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+    def operation(self, arguments: Arguments) -> str:
+        """Return the name of the operation that it calls with these arguments."""
+        return self.chooses(arguments)
+
+    def needs_consent(self, arguments: Arguments) -> bool:
+        """Return whether it destroys or costs something with these arguments."""
+        return self.acts_by(arguments).effect in (Effect.spends, Effect.destroys)
+
+    def acts_by(self, arguments: Arguments) -> Operation:
+        """Return the operation that it calls with these arguments."""
+        return OPERATIONS[self.operation(arguments)]
+
+
+def _do(context: Context, name: str, *given: object, **named: object) -> Any:
+    return OPERATIONS[name].function(context, *given, **named)
+
+
+def _given(arguments: Arguments, *names: str) -> dict[str, object]:
+    return {name: arguments[name] for name in names if name in arguments}
+
+
+def _as_document(result: object) -> object:
+    return asdict(result) if is_dataclass(result) and not isinstance(result, type) else result
+
+
+def _plan(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "plan --published", arguments["sweep"])
+    return Found(render(document, _WIDTH), document, {})
+
+
+def _submit(context: Context, arguments: Arguments) -> Found:
+    submitted = _do(context, "submit --published", arguments["sweep"], **_given(arguments, "priority"))
+    start = "workers run it" if submitted.started else submitted.problem or "it waits for a worker"
+    words = f"Sweep {submitted.sweep} ({submitted.name}) has {submitted.cells:,} cells; {start}. `status` waits for it."
+    return Found(words, _as_document(submitted), {"status": f"/sweeps/{submitted.sweep}/status"})
+
+
+def _status(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "status", arguments["ref"])
+    if "execution" in document:
+        one = document["execution"]
+        words = f"Execution {one['id']} is {one['status']}{_because(one['reason'])}."
+        return Found(words, document, {"execution": f"/executions/{one['id']}"})
+    sweep, cells = document["sweep"], document["cells"]
+    standing = f"{sweep['name']} ({sweep['id']}) is {sweep['status']}{_because(sweep['reason'])}"
+    words = f"{standing}: {sum(cells[name] for name in FINAL_CELLS):,} of {cells['total']:,} cells ended."
+    return Found(words, document, {"cells": f"/sweeps/{sweep['id']}/cells"})
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _matrix(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "matrix", arguments["ref"])
+    words = " ".join(answers(document)) or "Nothing is scored yet."
+    return Found(words, document, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
+
+
+def _explain(context: Context, arguments: Arguments) -> Found:
+    if "row" in arguments or "other" in arguments:
+        return _two_rows(context, arguments)
+    document = _do(context, "matrix", arguments["ref"])
+    noted = [noise(document, metric) for metric in document["best"]]
+    words = [*answers(document), *filter(None, noted), *document["warnings"]]
+    shown = {name: document[name] for name in ("best", "gates", "failures", "warnings")}
+    return Found(" ".join(words), shown, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
+
+
+def _two_rows(context: Context, arguments: Arguments) -> Found:
+    rows = (arguments.get("row", 0), arguments.get("other", 0))
+    document = _do(context, "compare --row", arguments["ref"], *rows, **_given(arguments, "metric"))
+    path = f"/sweeps/{document['sweep']['id']}/compare?row={rows[0]}&other={rows[1]}"
+    return Found(two_rows(document, _WIDTH).partition("\n\n")[0], document, {"comparison": path})
+
+
+def _compare(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "compare", arguments["before"], arguments["after"])
+    words = f"{document['verdict']}: {' '.join(document['because'])}"
+    path = f"/sweeps/{document['before']['id']}/compare/{document['after']['id']}"
+    return Found(words, document, {"comparison": path})
+
+
+def _cell(context: Context, arguments: Arguments) -> Found:
+    if "execution" in arguments:
+        document = _do(context, "show", arguments["execution"], calls=bool(arguments.get("calls")))
+        return Found("One execution in detail.", document, {"execution": f"/executions/{arguments['execution']}"})
+    if "ref" not in arguments:
+        raise InputError("ref or execution is missing; expected a sweep, or an execution", argument="ref")
+    given = {"statuses": [arguments["status"]]} if "status" in arguments else {}
+    found = _do(context, "show --cells", arguments["ref"], limit=MOST_CELLS, **given, **_given(arguments, "case"))
+    cells = list(islice(found.cells, MOST_CELLS))
+    words = f"{len(cells):,} cells{' or more' if len(cells) == MOST_CELLS else ''}; `execution` shows one of them."
+    return Found(words, {"cells": cells}, {"cells": f"/sweeps/{arguments['ref']}/cells"})
+
+
+def _diff(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "diff", arguments["a"], arguments["b"])
+    words = f"They share {document['shared_steps']:,} steps."
+    return Found(words, document, {"diff": f"/executions/{arguments['a']}/diff/{arguments['b']}"})
+
+
+def _forks_all(arguments: Arguments) -> str:
+    return "fork --all-cases" if arguments.get("all_cases") else "fork"
+
+
+def _fork(context: Context, arguments: Arguments) -> Found:
+    given = _given(arguments, "at", "variants", "reason")
+    if arguments.get("all_cases"):
+        row = _do(context, "fork --all-cases", arguments["ref"], run=False, **given)
+        words = (
+            f"Row {row.combination} was added to {row.name} with {row.cells:,} cells. It is exploratory: it was tried "
+            f"after results were seen, so it is never the best by itself, and counts among what was tried."
+        )
+        return Found(words, _as_document(row), {"matrix": f"/sweeps/{row.sweep}/matrix"})
+    forked = _do(context, "fork", arguments["ref"], run=False, **given, **_given(arguments, "set"))
+    words = f"Execution {forked.execution} is {forked.status}. It owns no cell, so no matrix changes."
+    return Found(words, _as_document(forked), {"execution": f"/executions/{forked.execution}"})
+
+
+def _would_fork(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "status", arguments["ref"])
+    every = "for every case of its sweep, as another row" if arguments.get("all_cases") else "beside the original"
+    return Found(f"This would run on from {arguments['ref']} {every}, which costs what its nodes cost.", document, {})
+
+
+def _answer(context: Context, arguments: Arguments) -> Found:
+    given = _given(arguments, "choice", "feedback", "value", "set")
+    answered = _do(context, "answer", arguments["ref"], arguments.get("action"), **given)
+    words = f"Question {answered.approval} is answered: {answered.action}."
+    return Found(words, _as_document(answered), {"sweep": f"/sweeps/{answered.sweep}"})
+
+
+def _steers(arguments: Arguments) -> str:
+    return str(arguments["action"])
+
+
+def _steer(context: Context, arguments: Arguments) -> Found:
+    action = arguments["action"]
+    given = _given(arguments, "reason") if action in ("pause", "cancel") else {}
+    result = _do(context, action, arguments["ref"], **given)
+    document = _as_document(result)
+    status = document.get("status") if isinstance(document, dict) else None
+    words = f"{action} of {arguments['ref']}: done{f'; it is {status}' if status else ''}."
+    return Found(words, document, {})
+
+
+def _would_steer(context: Context, arguments: Arguments) -> Found:
+    action, ref = arguments["action"], arguments["ref"]
+    if action == "cancel":
+        would = OPERATIONS["cancel"].preview_function(context, ref)
+        words = f"This would end {would.kind} {would.name} for good; {would.cells:,} cells would have no outcome."
+        return Found(words, _as_document(would), {})
+    document = _do(context, "status", ref)
+    return Found(f"This would {action} {ref}, which costs what its nodes cost.", document, {})
+
+
+_FINDS: Final[Mapping[str, str]] = {
+    "sweeps": "list",
+    "workflows": "workflow list --published",
+    "questions": "approvals",
+    "budgets": "budget list",
+}
+
+
+def _find(context: Context, arguments: Arguments) -> Found:
+    what = arguments.get("what", "sweeps")
+    if what == "sweeps":
+        given = _given(arguments, "workflow", "status")
+        sweeps = _do(context, "list", limit=arguments.get("limit", 20), **given)
+        return Found(f"{len(sweeps):,} sweeps, the newest first.", {"sweeps": sweeps}, {"sweeps": "/sweeps"})
+    if what == "questions":
+        found = _do(context, "approvals", limit=arguments.get("limit", 20))
+        questions = list(found.each)
+        return Found(f"{len(questions):,} questions wait for somebody.", {"questions": questions}, {})
+    document = _do(context, _FINDS[what])
+    return Found(f"{what.capitalize()} that there are.", document, {what: f"/{what}"})
+
+
+_REF: Final = {"type": "string", "description": "An id, the beginning of one, or the name of a sweep."}
+_TEXT: Final = {"type": "string", "maxLength": 2000}
+_NUMBER: Final = {"type": "integer", "minimum": 0}
+_CONFIRM: Final = {
+    "type": "string",
+    "maxLength": 200,
+    "description": "The token of the first reply, with the same arguments, once you agree to what it says.",
+}
+_SWEEP: Final = {
+    "type": "object",
+    "description": "The keys of a sweep file: workflow (a published one), vary, cases (a list), evaluate, limits, ...",
+}
+_TWICE = "Nothing is done at first: the reply says what it would do, and has a token to confirm it with."
+
+TOOLS: Final[tuple[Tool, ...]] = (
+    Tool(
+        "plan",
+        "Show what a sweep would run, and which difference it could detect, before anything runs. Costs nothing.",
+        {"sweep": _SWEEP},
+        ("sweep",),
+        ("plan --published",),
+        lambda _: "plan --published",
+        _plan,
+    ),
+    Tool(
+        "submit",
+        f"Give a sweep to the workers. {_TWICE} Budgets of your token bound what it spends.",
+        {"sweep": _SWEEP, "priority": {"type": "integer", "minimum": -1000, "maximum": 1000}},
+        ("sweep",),
+        ("submit --published",),
+        lambda _: "submit --published",
+        _submit,
+        _plan,
+    ),
+    Tool(
+        "status",
+        "Say how far a sweep or execution is, and what holds it up; waits up to wait_s seconds for its end.",
+        {"ref": _REF, "wait_s": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S}},
+        ("ref",),
+        ("status",),
+        lambda _: "status",
+        _status,
+    ),
+    Tool(
+        "matrix",
+        "Decide: which combination is best by each metric, or which could be, with the figures of every row.",
+        {"ref": _REF},
+        ("ref",),
+        ("matrix",),
+        lambda _: "matrix",
+        _matrix,
+    ),
+    Tool(
+        "explain",
+        "Say why a combination is or is not better: how clear that is and what to beware of; with row and other, in "
+        "which cases one beats the other. Whoever looks at many pairs finds small p by chance.",
+        {"ref": _REF, "row": _NUMBER, "other": _NUMBER, "metric": _TEXT},
+        ("ref",),
+        ("matrix", "compare --row"),
+        lambda arguments: "compare --row" if {"row", "other"} & arguments.keys() else "matrix",
+        _explain,
+    ),
+    Tool(
+        "compare",
+        "Show which results got worse or better between two sweeps, and what changed between them.",
+        {"before": _REF, "after": _REF},
+        ("before", "after"),
+        ("compare",),
+        lambda _: "compare",
+        _compare,
+    ),
+    Tool(
+        "cell",
+        "List the cells of a sweep with their states and scores, or show one execution with its node runs.",
+        {"ref": _REF, "case": _TEXT, "status": _TEXT, "execution": _REF, "calls": {"type": "boolean"}},
+        (),
+        ("show", "show --cells"),
+        lambda arguments: "show" if "execution" in arguments else "show --cells",
+        _cell,
+    ),
+    Tool(
+        "diff",
+        "Compare two executions or checkpoints: where they part, and what differs in their states.",
+        {"a": _REF, "b": _REF},
+        ("a", "b"),
+        ("diff",),
+        lambda _: "diff",
+        _diff,
+    ),
+    Tool(
+        "fork",
+        f"Run on from a checkpoint with changes; with all_cases as another row of the sweep, which is exploratory: "
+        f"never the best by itself. {_TWICE}",
+        {
+            "ref": _REF,
+            "at": _TEXT,
+            "variants": {"type": "object", "description": "Node to variant."},
+            "set": {"type": "object", "description": "Keys of the state to new values; not with all_cases."},
+            "all_cases": {"type": "boolean"},
+            "reason": _TEXT,
+        },
+        ("ref",),
+        ("fork", "fork --all-cases"),
+        _forks_all,
+        _fork,
+        _would_fork,
+    ),
+    Tool(
+        "answer",
+        "Answer a question that waits for a person, where your token may.",
+        {
+            "ref": _REF,
+            "action": {"enum": ["approve", "reject", "modify"]},
+            "choice": _TEXT,
+            "feedback": _TEXT,
+            "value": {"description": "What the node is given."},
+            "set": {"type": "object", "description": "Keys of the state to new values."},
+        },
+        ("ref",),
+        ("answer",),
+        lambda _: "answer",
+        _answer,
+    ),
+    Tool(
+        "steer",
+        f"Pause, resume, cancel or retry a sweep or execution. Pausing is done at once. Of the others: {_TWICE}",
+        {"ref": _REF, "action": {"enum": ["pause", "resume", "cancel", "retry"]}, "reason": _TEXT},
+        ("ref", "action"),
+        ("pause", "resume", "cancel", "retry"),
+        _steers,
+        _steer,
+        _would_steer,
+    ),
+    Tool(
+        "find",
+        "Find sweeps, workflows that workers publish, questions that wait for somebody, or budgets.",
+        {
+            "what": {"enum": list(_FINDS)},
+            "workflow": _TEXT,
+            "status": _TEXT,
+            "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+        },
+        (),
+        tuple(_FINDS.values()),
+        lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "list"),
+        _find,
+    ),
+)
