@@ -20,7 +20,20 @@ from wtb.cli.main import app
 from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission
 
 # Commands that host, read code or write files, and act on nothing that a database holds; and what a scheduler starts.
-NO_OPERATIONS = {"init", "workflow", "doctor", "db", "up", "down", "worker", "scheduler", "serve", "flower", "policy"}
+NO_OPERATIONS = {
+    "init",
+    "workflow",
+    "doctor",
+    "db",
+    "up",
+    "down",
+    "worker",
+    "scheduler",
+    "serve",
+    "flower",
+    "mcp",
+    "policy",
+}
 NO_OPERATIONS |= {"schedule fire"}
 
 
