@@ -55,7 +55,7 @@ def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project
         "Compare": "matrix report score judge compare baseline regress",
         "Keep": "pin unpin gc delete erase export import backup restore",
         "Host": "doctor db project session budget policy token user team access audit "
-        "up down worker scheduler serve flower",
+        "up down worker scheduler serve mcp flower",
     }
     assert list(names) == list(GROUPS)
     assert all(line.endswith(".") for lines in found.values() for line in lines)
