@@ -71,6 +71,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "diff": Entry("inspect.history"),
         "files": Entry("inspect.files"),
         "series": Entry("results.series"),
+        "telemetry": Entry("inspect.telemetry", "Send traces to a collector of OpenTelemetry."),
         "costs": Entry("results.costs"),
     },
     "Compare: what is best, and what changed": {

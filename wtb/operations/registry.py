@@ -391,6 +391,12 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show what was spent, and for what.",
         ("Bench.costs", "SweepHandle.costs", "ExecutionHandle.costs"),
     ),
+    "telemetry export": Operation(
+        "telemetry.export:export_traces",
+        "Send the traces of a sweep to a collector of OpenTelemetry.",
+        ("SweepHandle.export_traces",),
+        long=True,
+    ),
     "matrix": Operation(
         "results.matrix:matrix",
         "Show the figures of every combination, with intervals.",

@@ -276,6 +276,7 @@ ROUTES: tuple[Route, ...] = (
 _RUNS = "it runs code of users, and the server imports none"
 _WAITS = "it takes longer than a request may"
 _FILES = "it reads or writes files of the machine of its caller"
+_SENDS = "it sends what is there to wherever its caller says"
 _KEEPS = "it is for who keeps the machine, and so has the database"
 
 # Why operations have no route. A test holds both tables against the registry.
@@ -288,6 +289,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
         _RUNS,
     ),
     **dict.fromkeys(("submit --wait",), _WAITS),
+    **dict.fromkeys(("telemetry export",), _SENDS),
     **dict.fromkeys(
         (
             "files --export",

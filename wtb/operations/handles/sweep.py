@@ -34,6 +34,7 @@ from wtb.operations.results.judging import check_judge
 from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
+from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.store.read import queries
 from wtb.store.rows import ListedSweep, SweepRow
 
@@ -222,6 +223,13 @@ class SweepHandle(TargetHandle):
     def report(self, *, full: bool = False) -> EvidenceDocument:
         """Return everything that a report shows of it, whatever its status."""
         return report(self._context, self.id, full=full)
+
+    @documented_by(export_traces)
+    def export_traces(
+        self, endpoint: str, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0
+    ) -> ExportedTraces:
+        """Send its traces to a collector of OpenTelemetry. What nodes read and wrote is not sent."""
+        return export_traces(self._context, self.id, endpoint, headers=headers, timeout=timeout)
 
     @documented_by(score)
     def score(self, evaluate: Sequence[str | Mapping[str, Any]] = (), *, file: str | Path | None = None) -> Scored:

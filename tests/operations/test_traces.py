@@ -1,0 +1,214 @@
+"""Traces are what the database has, with the same ids however often they are sent, and never what nodes read."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import in_memory, make_bench
+from wtb import END, Workflow
+from wtb.core.errors import InputError
+from wtb.operations.context import Context
+from wtb.operations.telemetry.collector import CollectorError
+from wtb.operations.telemetry.export import export_traces
+from wtb.store.database import Database
+from wtb.store.tables.schema import attempts, executions
+
+SECRET = "what-the-case-says"
+
+
+@dataclass
+class Collector:
+    """Takes what is sent, and answers as it is told to."""
+
+    status: int = 200
+    answer: bytes = b"{}"
+    bodies: list[Any] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    @property
+    def spans(self) -> list[dict[str, Any]]:
+        return [
+            span
+            for body in self.bodies
+            for resource in body["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+@contextmanager
+def receiving(**how: Any) -> Iterator[Collector]:
+    found = Collector(**how)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.bodies.append(json.loads(body))
+            found.headers.append(dict(self.headers))
+            self.send_response(found.status)
+            self.send_header("Content-Length", str(len(found.answer)))
+            self.send_header("Location", found.url)
+            self.end_headers()
+            self.wfile.write(found.answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.url = f"http://127.0.0.1:{server.server_address[1]}"
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def branching() -> Workflow:
+    """a, whose one run all share, then b in two variants, one of which fails at first."""
+    wf = Workflow("branching")
+    failed: list[int] = []
+
+    @wf.node
+    def a(state: Any, ctx: Any) -> Any:
+        ctx.call(model="m-1", prompt=state["x"], response="r", tokens_in=3, tokens_out=2, usd=0.5)
+        return {"y": state["x"]}
+
+    @wf.node(retries=1)
+    def b(state: Any, *, breaks: bool = False) -> Any:
+        if breaks and not failed:
+            failed.append(1)
+            raise ValueError(state["y"])
+        return {"z": 1}
+
+    b.variant("breaking", breaks=True)
+    wf.entry(a)
+    wf.edge(a, b)
+    wf.edge(b, END)
+    return wf
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, str]]:
+    database, folder = in_memory(), tmp_path_factory.mktemp("traces")
+    cases = [{"id": f"c{n}", "input": {"x": SECRET}} for n in range(3)]
+    bench = make_bench(database, folder, branching(), cases=cases, vary={"b": "all"})
+    bench.run()
+    yield Context(database, by="ann", files=folder), bench.sweep_id
+    database.close()
+
+
+def count(database: Database, table: sa.Table) -> int:
+    return int(database.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
+
+
+def attributes(span: dict[str, Any]) -> dict[str, Any]:
+    return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
+
+
+def test_every_attempt_and_execution_is_a_span(place: tuple[Context, str]) -> None:
+    context, sweep = place
+    with receiving() as collector:
+        sent = export_traces(context, sweep, collector.url)
+    spans = [attributes(span) for span in collector.spans]
+    assert sent.attempts == sum("wtb.attempt" in one for one in spans) == count(context.database, attempts)
+    assert sum("wtb.execution" in one for one in spans) == count(context.database, executions)
+    assert (sent.spans, sent.rejected) == (len(spans), 0)
+    assert len({span["traceId"] for span in collector.spans}) == 3, "one for each root"
+
+
+def test_a_span_is_within_its_parent_and_in_its_trace(place: tuple[Context, str]) -> None:
+    context, sweep = place
+    with receiving() as collector:
+        export_traces(context, sweep, collector.url)
+    by_id = {span["spanId"]: span for span in collector.spans}
+    assert len(by_id) == len(collector.spans)
+    children = [span for span in collector.spans if "parentSpanId" in span]
+    assert len(by_id) - len(children) == 3
+    assert all(by_id[span["parentSpanId"]]["traceId"] == span["traceId"] for span in children)
+    (kinds,) = {
+        tuple(sorted(attributes(by_id[link["spanId"]])["wtb.node"] for link in span["links"]))
+        for span in collector.spans
+        if span["links"]
+    }
+    assert kinds == ("a",), "forks link to what they share"
+    calls = [span for span in collector.spans if attributes(span).get("gen_ai.operation.name") == "chat"]
+    assert {attributes(span)["gen_ai.request.model"] for span in calls} == {"m-1"}
+    assert len(calls) == 3
+    failed = [span for span in collector.spans if span["status"].get("code") == 2]
+    assert [attributes(span)["wtb.variant"] for span in failed] == ["breaking"]
+
+
+def test_what_is_sent_twice_is_the_same(place: tuple[Context, str]) -> None:
+    context, sweep = place
+    with receiving() as first, receiving() as second:
+        export_traces(context, sweep, first.url)
+        export_traces(context, sweep, second.url)
+    assert first.spans == second.spans
+
+
+def test_what_nodes_read_and_wrote_is_not_sent(place: tuple[Context, str]) -> None:
+    context, sweep = place
+    with receiving() as collector:
+        export_traces(context, sweep, collector.url, headers={"X-Key": "k"})
+    assert SECRET not in json.dumps(collector.bodies)
+    assert collector.headers[0]["X-Key"] == "k"
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"status": 503}, "answers 503"),
+        ({"status": 307}, "answers 307"),
+        ({"status": 401}, "answers 401"),
+        ({"answer": b"<html>"}, "does not answer in JSON"),
+    ],
+)
+def test_a_collector_that_refuses_is_named(place: tuple[Context, str], how: dict[str, Any], words: str) -> None:
+    context, sweep = place
+    with receiving(**how) as collector, pytest.raises(CollectorError, match=words):
+        export_traces(context, sweep, collector.url)
+    assert len(collector.bodies) == 1, "a redirection is not followed"
+
+
+@pytest.mark.parametrize(
+    "answer", [b'{"partialSuccess": {"rejectedSpans": "2"}}', b'{"partialSuccess": null}', b"[]", b""]
+)
+def test_what_a_collector_refuses_of_it_is_counted(place: tuple[Context, str], answer: bytes) -> None:
+    context, sweep = place
+    with receiving(answer=answer) as collector:
+        assert export_traces(context, sweep, collector.url).rejected == (2 if b"2" in answer else 0)
+
+
+def test_a_collector_that_hangs_holds_nobody_up(place: tuple[Context, str]) -> None:
+    context, sweep = place
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(CollectorError, match="does not answer"):
+            export_traces(context, sweep, url, timeout=0.2)
+    with pytest.raises(CollectorError, match="does not answer"):
+        export_traces(context, sweep, url)
+
+
+@pytest.mark.parametrize("endpoint", ["", "collector", "ftp://c", "file:///etc/passwd", "http://"])
+def test_what_is_no_endpoint_is_refused(place: tuple[Context, str], endpoint: str) -> None:
+    context, sweep = place
+    with pytest.raises(InputError, match="expected a URL"):
+        export_traces(context, sweep, endpoint)
+
+
+def test_a_sweep_that_there_is_not_is_named(place: tuple[Context, str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no sweep"):
+        export_traces(place[0], "nowhere", "http://127.0.0.1:1")

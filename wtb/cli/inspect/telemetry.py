@@ -1,0 +1,49 @@
+"""The command that sends traces to where they are looked at: telemetry."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wtb.cli import options
+from wtb.cli.console import open_context, say
+from wtb.core.errors import InputError
+from wtb.core.texts import plural
+from wtb.operations.telemetry.export import export_traces
+
+
+def export(
+    ref: Annotated[str, typer.Argument(metavar="SWEEP", help="Its id, the beginning of it, or its name.")],
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", metavar="URL", help="Of a collector that takes OTLP over HTTP.")
+    ] = "http://127.0.0.1:4318",
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Of each request; several times.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.01, max=600, help="Seconds for each request.")] = 10.0,
+    db: options.Db = None,
+) -> None:
+    """Send the traces of a sweep to a collector of OpenTelemetry.
+
+    A root execution is a trace; attempts, model and tool calls are spans in it, scores are events. Ids are the same
+    however often it is sent. What nodes read and wrote is not sent.
+
+    Examples: wtb telemetry export nightly  |  wtb telemetry export nightly --endpoint https://otel.example.org
+    """
+    given = {}
+    for header in headers or ():
+        name, separator, value = header.partition("=")
+        if not separator or not name.strip():
+            raise InputError(f"--header {header!r} is none; expected NAME=VALUE", argument="headers")
+        given[name.strip()] = value.strip()
+    context = open_context(db)
+    try:
+        sent = export_traces(context, ref, endpoint, headers=given, timeout=timeout)
+    finally:
+        context.close()
+    refused = f"; the collector refused {sent.rejected:,} of them" if sent.rejected else ""
+    say(f"{sent.name}: {plural(sent.spans, 'span')} in {plural(sent.requests, 'request')}{refused}")
+
+
+TELEMETRY = {"export": export}

@@ -1,0 +1,1 @@
+"""Telling monitoring systems what happened, made from what is kept."""

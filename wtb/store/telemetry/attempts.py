@@ -1,0 +1,131 @@
+"""What traces are made of: executions with their attempts, the calls of those, and the scores of their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from wtb.store.bulk import fetch_records
+from wtb.store.database import Database
+from wtb.store.tables.schema import attempts, calls, cases, cells, executions, node_runs, scores
+
+
+@dataclass(frozen=True)
+class TracedExecution:
+    """An execution. parent_id: what it was forked from, or tries again."""
+
+    id: str
+    parent_id: str | None
+    origin: str
+    status: str
+    repeat: int
+    created_at: float
+    finished_at: float | None
+    failure: Mapping[str, Any] | None
+    case_id: str
+
+
+@dataclass(frozen=True)
+class TracedAttempt:
+    """An attempt of a node run of an execution."""
+
+    node_run_id: str
+    number: int
+    status: str
+    started_at: float
+    duration_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    failure: Mapping[str, Any] | None
+    execution_id: str
+    node: str
+    variant: str
+    visit: int
+    is_accepted: bool
+
+
+@dataclass(frozen=True)
+class TracedCall:
+    """A call of a model or of a tool. at: when it had ended."""
+
+    id: str
+    node_run_id: str
+    attempt: int
+    model: str | None
+    tool: str | None
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    duration_s: float | None
+    at: float
+
+
+@dataclass(frozen=True)
+class TracedScore:
+    """A score of a cell that an execution ended."""
+
+    execution_id: str
+    combination: int
+    metric: str
+    value: float | None
+    error: str | None
+
+
+def traced_executions(database: Database, sweep_id: str) -> list[TracedExecution]:
+    """Return the executions of a sweep, each after what it was forked from."""
+    columns = ("id", "parent_id", "origin", "status", "repeat", "created_at", "finished_at", "failure")
+    same = sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
+    query = (
+        sa.select(*(executions.c[name] for name in columns), cases.c.id.label("case_id"))
+        .select_from(executions.join(cases, same))
+        .where(executions.c.sweep_id == sweep_id)
+        .order_by(executions.c.id)  # ids grow
+    )
+    return database.records(TracedExecution, query)
+
+
+def traced_attempts(database: Database, execution_ids: Collection[str]) -> list[TracedAttempt]:
+    """Return the attempts of executions."""
+    query = (
+        sa.select(
+            *(attempts.c[name] for name in ("node_run_id", "number", "status", "started_at", "duration_s")),
+            *(attempts.c[name] for name in ("usd", "tokens_in", "tokens_out", "failure")),
+            *(node_runs.c[name] for name in ("execution_id", "node", "variant", "visit")),
+            sa.and_(attempts.c.status == "succeeded", node_runs.c.status == "succeeded").label("is_accepted"),
+        )
+        .select_from(attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id))
+        .where(node_runs.c.execution_id.in_(execution_ids))
+        .order_by(attempts.c.started_at, attempts.c.node_run_id, attempts.c.number)
+    )
+    with database.read() as connection:
+        return fetch_records(connection, TracedAttempt, query)
+
+
+def traced_calls(database: Database, execution_ids: Collection[str]) -> list[TracedCall]:
+    """Return the calls that attempts of executions made; what was said in them stays where it is."""
+    columns = ("id", "node_run_id", "attempt", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s", "at")
+    query = (
+        sa.select(*(calls.c[name] for name in columns))
+        .select_from(calls.join(node_runs, node_runs.c.id == calls.c.node_run_id))
+        .where(node_runs.c.execution_id.in_(execution_ids))
+        .order_by(calls.c.at, calls.c.id)
+    )
+    with database.read() as connection:
+        return fetch_records(connection, TracedCall, query)
+
+
+def traced_scores(database: Database, sweep_id: str, execution_ids: Collection[str]) -> list[TracedScore]:
+    """Return the scores of cells that executions ended."""
+    same = [scores.c[name] == cells.c[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    query = (
+        sa.select(cells.c.execution_id, scores.c.combination, scores.c.metric, scores.c.value, scores.c.error)
+        .select_from(scores.join(cells, sa.and_(*same)))
+        .where(cells.c.sweep_id == sweep_id, cells.c.execution_id.in_(execution_ids))
+        .order_by(scores.c.metric, scores.c.combination)
+    )
+    with database.read() as connection:
+        return fetch_records(connection, TracedScore, query)
