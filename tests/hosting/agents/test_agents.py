@@ -260,6 +260,7 @@ def test_a_tool_that_there_is_not_is_named() -> None:
         "",
         "wtb:",
         "file:///etc/passwd",
+        "wtb://[",
         "wtb:/api/v1/nowhere",
         "wtb:/api/v1/../x",
         "wtb:/api/v1/sweeps/a/pause",

@@ -59,7 +59,10 @@ def read(context: Context, uri: str, identity: Identity) -> str:
 
 
 def _found(uri: str) -> tuple[Route, Mapping[str, Any]]:
-    split = urlsplit(uri)
+    try:
+        split = urlsplit(uri)
+    except ValueError:  # of brackets that are no address
+        raise NotFound(f"there is no resource {uri[:200]!r}; expected {TEMPLATE}") from None
     path = split.path.removeprefix(PREFIX)
     if f"{split.scheme}:" != SCHEME or path == split.path:
         raise NotFound(f"there is no resource {uri[:200]!r}; expected {TEMPLATE}")
