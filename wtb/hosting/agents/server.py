@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import anyio
@@ -126,7 +127,9 @@ class AgentEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] != "POST":  # what would be sent by itself is asked for
-            await Problem(405, "expected POST", headers={"Allow": "POST"})(scope, receive, send)
+            await Problem(HTTPStatus.METHOD_NOT_ALLOWED, "expected POST", headers={"Allow": "POST"})(
+                scope, receive, send
+            )
             return
         await self._manager.handle_request(scope, receive, send)
 
@@ -136,6 +139,7 @@ _JSON = "application/json"
 
 def _caller(request: _Request) -> Caller:
     asked = request.request
+    assert asked is not None  # over HTTP there is one
     return Caller(asked.state.identity, address_of(asked.scope))
 
 
