@@ -13,6 +13,7 @@ from wtb.core.errors import DamagedError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import KNOWN, WALL
 from wtb.core.telemetry.latencies import CLAIMS
+from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Lost
@@ -170,7 +171,8 @@ class WorkerSession:
         """Run an execution to its end. Raises the error that ends this session."""
         assignment, execution = work
         try:
-            assignment.runner.run(execution)
+            with log_ids(runner=self.runner.id, sweep=assignment.sweep_id, execution=execution.id):
+                assignment.runner.run(execution)
             assignment.pause_where_limited()
         except WTBError:
             raise

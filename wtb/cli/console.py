@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import logging
 import os
 import shutil
 import sys
@@ -221,8 +222,27 @@ def confirm(question: str) -> bool:
         raise InputError("nobody is there to confirm it; give --yes") from None
 
 
+def log_as_json(part: str) -> None:
+    """Have a process log in JSON, what `say` says included, if its environment asks for it. Raises InputError.
+
+    Args:
+        part: What it is, such as `worker`.
+    """
+    from wtb.hosting.telemetry import logs
+
+    if logs.wants_json():
+        logs.write_json_logs(part)
+        _logged.add(part)
+
+
+_logged: set[str] = set()  # what this process logs as; empty where it speaks to a terminal
+
+
 def say(text: str) -> None:
     """Print a message that is not the result, to stderr."""
+    if _logged:
+        logging.getLogger("wtb").info("%s", text)
+        return
     sys.stdout.flush()  # what was put before comes before
     print(text, file=sys.stderr, flush=True)
 

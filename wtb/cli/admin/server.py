@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, say
+from wtb.cli.console import log_as_json, open_context, say
 from wtb.config.credentials import SERVER_TOKEN, credential
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
@@ -52,6 +52,7 @@ def serve(
         _check_network(proxy)
     if agents:
         _check_agents()
+    log_as_json("server")
     from wtb.hosting.api import serve as server
 
     if in_browser and address not in server.LOOPBACK:

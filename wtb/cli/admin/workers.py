@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import put_json, say
+from wtb.cli.console import log_as_json, put_json, say
 from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, StoreAway
 from wtb.core.units import MOST_SLOTS
@@ -62,6 +62,7 @@ def worker(
 
     Examples: wtb worker  |  wtb worker --concurrency 8  |  wtb worker --concurrency 200 --queues default,gpu
     """
+    log_as_json("worker")
     app = broker_notifier.application(broker)
     from wtb_workers.app import queue_names
 
@@ -105,6 +106,7 @@ def scheduler(
     """
     app = broker_notifier.application(broker)
     if not once:
+        log_as_json("scheduler")
         _run_scheduler(postgres(db), app, interval, _place(metrics))
         return
     database = shared_database(db)

@@ -19,6 +19,7 @@ from starlette.routing import Route as StarletteRoute
 
 from wtb.core.errors import AccessDenied, WTBError
 from wtb.core.ids import new_id
+from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
@@ -174,7 +175,8 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
 
         change = partial(changed_if_current, acting, request, route, arguments, carry_out)
         try:
-            return answered_once(context.database, request, change)
+            with log_ids(request=new_id(), by=identity.name, operation=route.name):
+                return answered_once(context.database, request, change)
         except AccessDenied as error:  # by a policy; noted here, since what was begun is rolled back
             note_refusal(acting, route.name, error)
             raise

@@ -1,0 +1,62 @@
+"""Logs as JSON, one object a line, for what collects them; without the setting they stay words for a terminal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import MutableMapping
+from importlib.util import find_spec
+from typing import Any, Final, TextIO
+
+from wtb.config.distribution import pip_install
+from wtb.core.errors import InputError
+from wtb.core.telemetry.log_ids import current_log_ids
+
+SETTING: Final = "WTB_LOG"
+_FORMATS: Final = ("text", "json")
+
+
+def wants_json() -> bool:
+    """Return whether the environment asks for JSON.
+
+    Raises:
+        InputError: If it asks for what there is not, or what that takes is not installed.
+    """
+    wanted = os.environ.get(SETTING) or "text"
+    if wanted not in _FORMATS:
+        raise InputError(f"{SETTING} is {wanted!r}; expected {' or '.join(_FORMATS)}")
+    if wanted == "json" and find_spec("structlog") is None:
+        raise InputError(f"logs as JSON take more to be installed: {pip_install('logs')}")
+    return wanted == "json"
+
+
+def write_json_logs(part: str, stream: TextIO | None = None) -> None:
+    """Write what this process logs as JSON, with the ids of what its threads are busy with.
+
+    Args:
+        part: What this process is, such as `worker`.
+        stream: Where to; by default stderr.
+    """
+    import structlog
+
+    def with_ids(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {"part": part, **current_log_ids(), **event}
+
+    shared: list[Any] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.format_exc_info,
+        with_ids,
+    ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.JSONRenderer()],
+        foreign_pre_chain=shared,
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("wtb").setLevel(logging.INFO)
