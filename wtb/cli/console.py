@@ -222,25 +222,18 @@ def confirm(question: str) -> bool:
         raise InputError("nobody is there to confirm it; give --yes") from None
 
 
-def log_as_json(part: str) -> None:
-    """Have a process log in JSON, what `say` says included, if its environment asks for it. Raises InputError.
-
-    Args:
-        part: What it is, such as `worker`.
-    """
-    from wtb.hosting.telemetry import logs
-
-    if logs.wants_json():
-        logs.write_json_logs(part)
-        _logged.add(part)
+_logs = False  # whether what is said is logged, since nobody reads it in a terminal
 
 
-_logged: set[str] = set()  # what this process logs as; empty where it speaks to a terminal
+def log_what_is_said() -> None:
+    """Have `say` log from now on."""
+    global _logs
+    _logs = True
 
 
 def say(text: str) -> None:
     """Print a message that is not the result, to stderr."""
-    if _logged:
+    if _logs:
         logging.getLogger("wtb").info("%s", text)
         return
     sys.stdout.flush()  # what was put before comes before

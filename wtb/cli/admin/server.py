@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import log_as_json, open_context, say
+from wtb.cli.console import open_context, say
+from wtb.cli.log_format import log_as_json
 from wtb.config.credentials import SERVER_TOKEN, credential
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import log_as_json, put_json, say
+from wtb.cli.console import put_json, say
+from wtb.cli.log_format import log_as_json
 from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, StoreAway
 from wtb.core.units import MOST_SLOTS
