@@ -111,9 +111,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),
         "scheduler": Entry("admin.workers", "Run the scheduler: recover lost work, and start schedules."),
         "serve": Entry("admin.server", "Answer operations over HTTP: the REST API, and pages for a browser."),
-        "mcp": Entry(
-            "admin.server", "Serve an agent on this machine by MCP: tools that plan, submit, compare and steer."
-        ),
+        "mcp": Entry("admin.server", "Serve an agent on this machine, by the Model Context Protocol."),
         "flower": Entry("admin.stack", "Run Flower, a read-only page on the broker's workers."),
     },
 }

@@ -72,7 +72,7 @@ def serve(
 
 
 def mcp(db: options.Db = None) -> None:
-    """Serve an agent on this machine by MCP: tools that plan, submit, compare and steer.
+    """Serve an agent on this machine, by the Model Context Protocol.
 
     Whoever starts it may do everything that the database of this folder allows: it is for an agent of yours. What costs
     or destroys asks back first. Others come by `wtb serve --mcp`, with tokens.
