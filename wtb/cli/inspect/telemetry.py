@@ -10,7 +10,7 @@ from wtb.cli import options
 from wtb.cli.console import open_context, say
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
-from wtb.operations.telemetry.export import export_traces
+from wtb.operations.telemetry import export as operations
 
 
 def export(
@@ -39,7 +39,7 @@ def export(
         given[name.strip()] = value.strip()
     context = open_context(db)
     try:
-        sent = export_traces(context, ref, endpoint, headers=given, timeout=timeout)
+        sent = operations.export_traces(context, ref, endpoint, headers=given, timeout=timeout)
     finally:
         context.close()
     refused = f"; the collector refused {sent.rejected:,} of them" if sent.rejected else ""
