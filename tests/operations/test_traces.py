@@ -205,7 +205,7 @@ def test_a_collector_that_hangs_holds_nobody_up(place: tuple[Context, str]) -> N
 @pytest.mark.parametrize("endpoint", ["", "collector", "ftp://c", "file:///etc/passwd", "http://"])
 def test_what_is_no_endpoint_is_refused(place: tuple[Context, str], endpoint: str) -> None:
     context, sweep = place
-    with pytest.raises(InputError, match="expected a URL|is empty"):
+    with pytest.raises(InputError, match=r"expected a URL|is empty"):
         export_traces(context, sweep, endpoint)
 
 
