@@ -16,7 +16,7 @@ from wtb.operations.registry import arguments_of
 
 SCHEME: Final = "wtb:"
 TEMPLATE: Final = f"{SCHEME}{PREFIX}/{{+path}}"
-MOST_CHARACTERS: Final = 1_000_000
+MOST_BYTES: Final = 1_000_000
 
 
 def _pattern(path: str) -> re.Pattern[str]:
@@ -50,12 +50,15 @@ def read(context: Context, uri: str, identity: Identity) -> str:
     acting = context.acting_as(identity, route.needs, Origin(f"mcp {route.path}", None, identity.token))
     found = route.present(route.function(acting, **given))
     pieces = found.pieces if isinstance(found, Lines) else [as_json(found)]
-    text = ""
+    content = bytearray()
     for piece in pieces:
-        text += piece
-        if len(text) > MOST_CHARACTERS:
-            raise InputError(f"{uri} is longer than {MOST_CHARACTERS:,} characters; ask the REST API for it")
-    return text
+        content += piece.encode() if isinstance(piece, str) else piece
+        if len(content) > MOST_BYTES:
+            raise InputError(f"{uri} is longer than {MOST_BYTES:,} bytes; ask the REST API for it")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:  # a file that a node left
+        raise InputError(f"{uri} is no text; ask the REST API for it") from None
 
 
 def _found(uri: str) -> tuple[Route, Mapping[str, Any]]:
