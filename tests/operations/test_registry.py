@@ -17,6 +17,7 @@ import wtb
 from scripts.write_operations import TABLES, updated
 from wtb.cli.commands import ENTRIES
 from wtb.cli.main import app
+from wtb.core.documents.administration import NewTokenDocument
 from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission
 
 # Commands that host, read code or write files, and act on nothing that a database holds; and what a scheduler starts.
@@ -251,3 +252,10 @@ def test_what_may_differ_still_does() -> None:
     for command, argument in DIFFERENCES:
         options = {one.name for one in COMMANDS[command].params}
         assert (argument in options) != (argument in taken(command)), (command, argument)
+
+
+def test_what_shows_a_secret_once_is_marked_and_is_answered_within_its_request() -> None:
+    """What takes long may be asked for later, and so would be kept."""
+    marked = {name for name, operation in OPERATIONS.items() if operation.shows_secret}
+    assert marked == {name for name, operation in OPERATIONS.items() if operation.result is NewTokenDocument}
+    assert not any(OPERATIONS[name].long for name in marked)

@@ -45,6 +45,7 @@ class Operation:
             machine and not of the database; a server must have it write elsewhere, or not at all.
         preview: The function beside it that returns what it would do, and does nothing; for what destroys.
         everywhere: Whether it is about more than one project, so that whoever is limited to projects may not do it.
+        shows_secret: Whether its result has a secret that is shown this once: no caller keeps a copy of it.
     """
 
     path: str
@@ -56,6 +57,7 @@ class Operation:
     writes_files: bool = False
     preview: str | None = None
     everywhere: bool = False
+    shows_secret: bool = False
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -723,6 +725,7 @@ OPERATIONS: Mapping[str, Operation] = {
         ("Bench.create_token",),
         needs=Permission.administer,
         effect=Effect.changes,
+        shows_secret=True,
     ),
     "token list": Operation(
         "administration.tokens:list_tokens",

@@ -11,7 +11,9 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from anyio.to_thread import current_default_thread_limiter, run_sync
+from starlette.testclient import TestClient
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -19,6 +21,7 @@ from tests.hosting.api.serving import Server, messages_of
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
 from wtb.core.errors import ConflictError, InputError
+from wtb.hosting.api.app import make_app
 from wtb.hosting.api.identities import Identities
 from wtb.hosting.api.routes import PREFIX, ROUTES
 from wtb.operations.administration.tokens import create_token, list_tokens, revoke_token
@@ -26,6 +29,7 @@ from wtb.operations.context import Context
 from wtb.operations.registry import Permission
 from wtb.store.access import tokens as store
 from wtb.store.database import Database
+from wtb.store.tables.schema import idempotency_keys
 
 
 @pytest.fixture
@@ -45,6 +49,26 @@ def test_a_token_is_kept_by_its_digest_alone(context: Context) -> None:
     assert secret not in repr(row)
     (listed,) = list_tokens(context)
     assert listed == {key: value for key, value in made.items() if key != "token"}
+
+
+def test_a_token_that_is_made_with_a_key_is_kept_nowhere_and_shown_once(context: Context) -> None:
+    app = make_app(context, token="of-the-operator", hosts=["testserver"])
+    headers = {"Authorization": "Bearer of-the-operator", "Idempotency-Key": "k"}
+
+    def asked(name: str) -> Any:
+        return client.post(f"{PREFIX}/tokens", json={"name": name}, headers=headers)
+
+    with TestClient(app) as client:
+        made, again = asked("nightly"), asked("nightly")
+        headers["Idempotency-Key"] = "of one that is refused"
+        refused = asked("nightly")
+        assert asked("nightly").json() == refused.json(), "a refusal has no secret"
+    assert made.status_code == 200
+    assert again.status_code == 409
+    assert "shown once and kept nowhere: if it did not arrive, revoke" in again.json()["detail"]
+    bodies = context.database.scalars(sa.select(idempotency_keys.c.body))
+    assert "wtb_" not in repr(bodies)
+    assert [row.name for row in store.list_tokens(context.database)] == ["nightly"]
 
 
 def test_no_two_tokens_are_alike(context: Context) -> None:

@@ -176,7 +176,7 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
         change = partial(changed_if_current, acting, request, route, arguments, carry_out)
         try:
             with log_ids(request=new_id(), by=identity.name, operation=route.name):
-                return answered_once(context.database, request, change)
+                return answered_once(context.database, request, change, shows_secret=route.operation.shows_secret)
         except AccessDenied as error:  # by a policy; noted here, since what was begun is rolled back
             note_refusal(acting, route.name, error)
             raise

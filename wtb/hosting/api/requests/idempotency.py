@@ -14,7 +14,7 @@ from http import HTTPStatus
 from fastapi import Request
 from starlette.responses import Response
 
-from wtb.core.errors import AccessDenied, WTBError
+from wtb.core.errors import AccessDenied, ConflictError, WTBError
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.operations.identity import Identity
 from wtb.store.access.idempotency import Claim, Repeated, find_answer, keep_answer
@@ -29,13 +29,16 @@ _LOOK_S = 0.05
 _log = logging.getLogger("wtb")
 
 
-def answered_once(database: Database, request: Request, answer: Callable[[], Response]) -> Response:
+def answered_once(
+    database: Database, request: Request, answer: Callable[[], Response], *, shows_secret: bool = False
+) -> Response:
     """Answer a request, or, if it was answered before, answer it the same again.
 
     Args:
         database: Where keys are kept.
         request: What is asked, and under which key; one without a key is answered in any case.
         answer: Carries it out.
+        shows_secret: Whether its answer has a secret, which is not kept: a repeat is told what to do instead.
 
     Returns:
         The answer. A refusal is kept like any other answer; what has changed nothing and was not noted is not.
@@ -56,7 +59,8 @@ def answered_once(database: Database, request: Request, answer: Callable[[], Res
     except Repeated:
         return _again(database, claim, find_answer(database, claim.digest))
     if stored.is_committed:
-        _keep(database, claim, response)
+        is_secret = shows_secret and response.status_code < HTTPStatus.BAD_REQUEST
+        _keep(database, claim, _shown_once() if is_secret else response)
     return response
 
 
@@ -86,6 +90,15 @@ def _carried_out(answer: Callable[[], Response]) -> Response:
         raise
     except WTBError as error:
         return problem_of(error)
+
+
+def _shown_once() -> Response:
+    return problem_of(
+        ConflictError(
+            f"this was done when it was first asked for with this {HEADER}; the answer had a secret, which is shown "
+            "once and kept nowhere: if it did not arrive, revoke what was made and make another"
+        )
+    )
 
 
 def _keep(database: Database, claim: Claim, response: Response) -> None:
