@@ -9,6 +9,7 @@ import pytest
 
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
+from wtb.operations.running import uploaded_cases
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.store.database import Database, Scope
 from wtb.store.files import uploads
@@ -60,6 +61,14 @@ def test_what_is_wrong_is_told_by_its_line_and_the_name_that_it_was_sent_as(data
 def test_what_names_no_upload_is_refused_with_what_is_expected(database: Database, cases: object) -> None:
     with pytest.raises(InputError, match=r"expected a list of cases, or \{upload: SHA-256, name: FILE\}"):
         with_uploaded_cases(database, {"cases": cases})
+
+
+def test_no_more_cases_are_read_than_an_upload_may_have(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploaded_cases, "MOST_CASES", 3)
+    assert len(read(database, send(database, b"{}\n" * 3), "cases.jsonl")) == 3
+    digest = send(database, b"{}\n" * 4 + b"which is not looked at\n" * 20)
+    with pytest.raises(InputError, match=r"^cases: mine\.jsonl has more than 3 cases, which is the limit$"):
+        read(database, digest, "mine.jsonl")
 
 
 def test_an_upload_of_another_project_is_not_there(database: Database) -> None:

@@ -16,9 +16,11 @@ from wtb.core import errors
 from wtb.core.errors import AccessDenied, InputError, NotFound, ServerError, WTBError
 from wtb.core.version import __version__
 from wtb.hosting.api.problems import problem_of
+from wtb.hosting.api.routes import ROUTES
 from wtb.hosting.client import answers
 from wtb.hosting.client.answers import check, check_version
 from wtb.hosting.client.requests import KEY
+from wtb.hosting.client.results import result_of
 from wtb.hosting.client.stream import Filter, Lines, Stream
 
 TREE = sorted(
@@ -238,3 +240,8 @@ def test_a_stream_ends_where_the_server_refuses_and_goes_on_where_it_is_away() -
     response = httpx.Response(404, headers={"Content-Type": refusal.media_type}, content=refusal.body)
     with pytest.raises(NotFound, match="there is no sweep 's'"):
         stream.pause("http://there", response)
+
+
+def test_the_content_of_a_file_is_no_document() -> None:
+    route = next(one for one in ROUTES if one.name == "files PATH")
+    assert list(result_of(route, httpx.Response(200, content=b"\xff{"))) == [b"\xff{"]

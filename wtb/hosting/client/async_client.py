@@ -104,7 +104,7 @@ class AsyncClient(AsyncOperations):
         request, route = request_of(operation, arguments)
         response = await self._sent(request)
         if route.name not in LINES:
-            return cast(R, result_of(route, response.json()))
+            return cast(R, result_of(route, response))
         about = await self.call(show, arguments["ref"]) if route.name == CELLS else None
         return cast(R, result_of_lines(about, Lines().add(response.content)))
 

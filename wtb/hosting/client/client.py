@@ -128,7 +128,7 @@ class Client(Operations):
             lines = self._lines(request)
             about = self.call(show, arguments["ref"]) if route.name == CELLS else None
             return cast(R, result_of_lines(about, lines))
-        return cast(R, result_of(route, self._sent(request).json()))
+        return cast(R, result_of(route, self._sent(request)))
 
     def messages(self, sweep: str, wanted: Filter, after: str | None = None) -> Iterator[Message | None]:
         """Yield what comes of the log of a sweep, for ever, whatever breaks: nothing is left out or comes twice.

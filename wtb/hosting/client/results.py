@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter
 
@@ -15,12 +15,19 @@ from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
 from wtb.operations.results.baselines import BaselineSet
 
+if TYPE_CHECKING:
+    import httpx
+
 CELLS = "show --cells"
+CONTENT = "files PATH"
 LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
 
 
-def result_of(route: Route, document: Any) -> Any:
-    """Return what the operation of a route returned, of the document that the server made of it."""
+def result_of(route: Route, response: httpx.Response) -> Any:
+    """Return what the operation of a route returned, of the document or the content that the server sent of it."""
+    if route.name == CONTENT:
+        return iter((response.content,))
+    document = response.json()
     read = _READERS.get(route.name)
     if read is not None:
         return read(document)

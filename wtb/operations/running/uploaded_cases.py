@@ -13,6 +13,8 @@ from wtb.planning.cases import MAX_PROBLEMS
 from wtb.store.database import Database
 from wtb.store.files.uploads import find_upload, read_upload
 
+MOST_CASES = 200_000  # of an upload, whose bytes alone would allow for millions
+
 _EXPECTED = (
     "expected a list of cases, or {upload: SHA-256, name: FILE} of a .jsonl, .csv or .json file that was uploaded"
 )
@@ -54,7 +56,7 @@ def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str
 
 
 def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any]:
-    """Return what is in a file. Raises InputError with places by the name that it was sent as."""
+    """Return what is in a file. Raises InputError with places by the name it was sent as, or if that is too much."""
     found: list[Any] = []
     problems: list[str] = []
     for place, row in rows:
@@ -62,6 +64,8 @@ def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any]:
             problems.append(f"{place.replace(file, name, 1)}: {row}")
         else:
             found.append(row)
+        if len(found) > MOST_CASES:
+            raise InputError(f"cases: {name} has more than {MOST_CASES:,} cases, which is the limit", argument="keys")
         if len(problems) == MAX_PROBLEMS:
             break
     if problems:
