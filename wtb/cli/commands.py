@@ -110,7 +110,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "down": Entry("admin.stack", "Stop what `wtb up` started in this folder."),
         "worker": Entry("admin.workers", "Run executions of submitted sweeps, until it is stopped."),
         "scheduler": Entry("admin.workers", "Run the scheduler: recover lost work, and start schedules."),
-        "serve": Entry("admin.server", "Answer operations over HTTP: the REST API, and pages for a browser."),
+        "serve": Entry("admin.server", "Answer operations over HTTP: the REST API, and web pages."),
         "mcp": Entry("admin.server", "Serve an agent on this machine, by the Model Context Protocol."),
         "flower": Entry("admin.stack", "Run Flower, a read-only page on the broker's workers."),
     },

@@ -19,7 +19,7 @@ from wtb.core.errors import InputError
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import graphs
 from wtb.operations.inspection import workflows
-from wtb.planning.importing.project import import_project
+from wtb.planning.importing import project as importing
 from wtb.store import database as databases
 from wtb.store.tables import schema
 
@@ -41,7 +41,7 @@ def init(
 
     Examples: wtb init demo && cd demo && wtb run sweep.yaml  |  wtb init --from promptfooconfig.yaml
     """
-    imported = None if source is None else import_project(source)
+    imported = None if source is None else importing.import_project(source)
     files = _template() if imported is None else imported.files
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; expected a folder")

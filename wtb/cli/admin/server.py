@@ -35,7 +35,7 @@ def serve(
     agents: Annotated[bool, typer.Option("--mcp", help="Answer agents, too, at /mcp.")] = False,
     db: options.Db = None,
 ) -> None:
-    """Answer operations over HTTP: the REST API, and pages for a browser.
+    """Answer operations over HTTP: the REST API, and web pages.
 
     Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
     imported. Behind anything but loopback, have a proxy in front of it that speaks TLS, and name it.

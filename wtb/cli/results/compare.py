@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,14 +13,12 @@ from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, s
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
+from wtb.core.documents.comparison import TELLING, ComparisonDocument
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.display.report import junit as report
 from wtb.display.text import comparisons, row_comparison
 from wtb.operations.results import comparing
-
-if TYPE_CHECKING:
-    from wtb.core.documents.comparison import ComparisonDocument
 
 
 class ComparisonFormat(StrEnum):
@@ -62,9 +60,7 @@ def compare(
     metric: Annotated[
         str | None, typer.Option("--metric", help="With --row: by which metric \\[default: the one that decides].")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", help="With --row: at most this many cases.")
-    ] = comparing.TELLING,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="With --row: at most this many cases.")] = TELLING,
     margin: Margin = None,
     strict: Strict = False,
     looked_into: Cells = 20,

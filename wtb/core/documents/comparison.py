@@ -9,6 +9,8 @@ from typing_extensions import TypedDict
 from wtb.core.documents.common import Better, Combination, Interval, SweepHeading, SweepStatus
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, Verdict
 
+TELLING = 20  # cases that tell most of two rows, where nobody says how many
+
 
 class CodeChange(TypedDict):
     """A variant of which both sweeps have other code: its fingerprints."""

@@ -12,7 +12,7 @@ from wtb.analysis.judges import JudgeCheck
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.config.distribution import pip_install
 from wtb.core.arguments.checking import as_path
-from wtb.core.documents.comparison import ComparisonDocument, RowComparisonDocument
+from wtb.core.documents.comparison import TELLING, ComparisonDocument, RowComparisonDocument
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument
@@ -29,7 +29,7 @@ from wtb.operations.handles.target import TargetHandle
 from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
 from wtb.operations.results.baselines import BaselineSet, set_baseline
-from wtb.operations.results.comparing import TELLING, compare, compare_rows
+from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.judging import check_judge
 from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.scoring import Scored, score

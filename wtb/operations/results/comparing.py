@@ -11,7 +11,7 @@ from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.analysis.gates import judged
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AtLeastZero, Count, FromZero
-from wtb.core.documents.comparison import ComparisonDocument, RegressionDocument, RowComparisonDocument
+from wtb.core.documents.comparison import TELLING, ComparisonDocument, RegressionDocument, RowComparisonDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.operations.auditing import audited
@@ -22,8 +22,6 @@ from wtb.planning.prepare import Only, Prepared
 from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows import SweepRow
-
-TELLING = 20  # cases of two rows that are returned
 
 
 @checked
