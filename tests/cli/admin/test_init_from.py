@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -108,6 +108,123 @@ def test_what_was_brought_over_runs_once_a_model_is_called(empty_project: Projec
     assert answers == (4,)
 
 
+PROMPTS = """
+prompts:
+  - {id: file://p1.txt, label: one}
+  - prompts/second.txt
+  - my prompts/third.md
+  - prompts/*
+  - prompts.py:make
+  - langfuse://mine
+  - "{{ question | upper }}"
+  - "{% if vip %}Dear {% endif %}{{question}}"
+  - "Hello {{user.name}}"
+  - {p1.txt: one}
+  - ""
+  - {raw: "Say yes/no: {{question}}", label: kept, config: {temperature: 0}}
+  - "{{question}}/{{ other }} like notes.txt"
+tests:
+  - vars: {question: "{{other}}"}
+  - vars: {question: "a?", other: "b"}
+"""
+
+
+def test_prompts_that_are_no_texts_are_named(empty_project: Project) -> None:
+    empty_project.write({"config.yaml": PROMPTS})
+    assert left_out(empty_project) == [
+        "prompts[0]: a mapping",
+        "prompts[1]: 'prompts/second.txt'",
+        "prompts[2]: 'my prompts/third.md'",
+        "prompts[3]: 'prompts/*'",
+        "prompts[4]: 'prompts.py:make'",
+        "prompts[5]: 'langfuse://mine'",
+        "prompts[6]: '{{ question | upper }}'",
+        "prompts[7]: '{% if vip %}Dear {% endif %}{{question}}'",
+        "prompts[8]: 'Hello {{user.name}}'",
+        "prompts[9]: a mapping",
+        "prompts[10]: ''",
+        "prompts[11].label",
+        "prompts[11].config",
+        "tests[0].vars.question: '{{other}}'",
+    ]
+    text = (empty_project.folder / "workflow.py").read_text("utf-8")
+    assert "    'Say yes/no: {{question}}',\n    '{{question}}/{{ other }} like notes.txt',\n]" in text
+
+
+def test_a_mapping_of_prompts_has_texts_or_paths_as_keys(empty_project: Project) -> None:
+    empty_project.write({"config.yaml": "prompts: {p1.txt: one, 'Say {{a}}': two}\ntests: [{vars: {a: 1}}]"})
+    assert left_out(empty_project) == ["prompts.p1.txt: 'one'", "prompts.Say {{a}}: 'two'"]
+    assert "PROMPTS = [\n    'Say {{a}}',\n]" in (empty_project.folder / "workflow.py").read_text("utf-8")
+
+
+def test_prompts_are_filled_in_once_and_as_promptfoo_writes_values(empty_project: Project) -> None:
+    empty_project.write({"config.yaml": "prompts: ['{{a}} {{ b }} {{c}} {{none}}.']\ntests: [{vars: {a: 1}}]"})
+    empty_project.inside("init", "--from", "config.yaml", check=0)
+    text = (empty_project.folder / "workflow.py").read_text("utf-8")
+    made: dict[str, Any] = {}
+    exec(text.replace('raise NotImplementedError("call your model here")', "return prompt"), made)
+    assert made["answer"]({"a": "{{ b }}", "b": True, "c": 2.0}) == {"answer": "{{ b }} true 2 ."}
+
+
+TESTS = """
+defaultTest: file://default.yaml
+prompts: ["{{question}}"]
+tests:
+  - vars: {question: file://q.txt}
+  - vars: {question: [a, file://q.txt]}
+  - vars: file://vars.yaml
+  - vars: {question: a}
+    assert:
+      - {type: contains, value: paris, transform: output.toLowerCase()}
+      - {type: contains, value: paris, metric: places}
+      - {type: equals, value: true}
+      - {type: contains-any, value: '"a, b",c'}
+      - {type: contains-all, value: [1, {a: 1}]}
+      - {type: contains-all, value: ""}
+      - {type: bleu, value: [a]}
+      - {type: equals}
+  - vars: {question: a}
+    assert:
+      - {type: not-equals, value: {a: 1}}
+  - vars: {question: []}
+"""
+
+
+def test_what_of_tests_would_mean_something_else_is_named(empty_project: Project) -> None:
+    empty_project.write({"config.yaml": TESTS})
+    assert left_out(empty_project) == [
+        "defaultTest: 'file://default.yaml'",
+        "tests[0].vars.question: 'file://q.txt'",
+        "tests[1].vars.question: a list of 2",
+        "tests[2].vars",
+        "tests[3].assert[0]: 'contains'",
+        "tests[3].assert[1].metric: 'places'",
+        "tests[3].assert[4]: 'contains-all'",
+        "tests[3].assert[5]: 'contains-all'",
+        "tests[3].assert[6]: 'bleu'",
+        "tests[3].assert[7]: 'equals'",
+        "tests[5].vars.question: an empty list",
+    ]
+    first, second = map(json.loads, (empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines())
+    assert first == {
+        "id": "4",
+        "input": {"question": "a"},
+        "expected": {"answer": "true"},
+        "assert": [
+            {"contains": {"field": "answer", "text": "paris"}},
+            {"exact_match": {"field": "answer"}},
+            {"contains_any": {"field": "answer", "text": ["a, b", "c"]}},
+        ],
+    }
+    assert second["expected"] == {"answer": {"a": 1}}
+    assert second["assert"] == [{"not": {"json_equal": {"field": "answer"}}}]
+
+
+def left_out(project: Project) -> list[str]:
+    said = project.inside("init", "--from", "config.yaml", check=0).stderr.splitlines()
+    return [line.split("left out: ")[1] for line in said if "left out: " in line]
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -115,6 +232,8 @@ def test_what_was_brought_over_runs_once_a_model_is_called(empty_project: Projec
         ("tests: file://tests.csv", "'tests' is 'file://tests.csv'"),
         ("tests: [file://a.yaml]", "no test that can be brought over"),
         ("tests: [", "config.yaml"),
+        ("prompts: {p1.txt: one}\ntests: [{vars: {a: b}}]", "no prompt that can be brought over"),
+        ("tests: [{vars: {a: 'file://a'}}]", "no test that can be brought over"),
     ],
 )
 def test_a_configuration_without_tests_is_refused(empty_project: Project, config: str, words: str) -> None:

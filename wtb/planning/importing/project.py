@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wtb.planning.importing.promptfoo import FIELD, Imported, import_promptfoo
+from wtb.planning.importing.promptfoo import FIELD, VARIABLE, Imported, import_promptfoo
 
 _SWEEP = """workflow: workflow:wf
 cases: cases.jsonl
@@ -16,8 +16,12 @@ evaluate: [assertions]
 """
 _WORKFLOW = '''"""Prompts as variants of one node. Put the call of your model into `ask`."""
 
+import json
+import re
+
 from wtb import Workflow
 
+VARIABLE = re.compile(r"%(variable)s")
 PROMPTS = [
 %(prompts)s]
 
@@ -28,12 +32,15 @@ def ask(prompt: str) -> str:
     raise NotImplementedError("call your model here")
 
 
+def written(value) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
 @wf.node
 def answer(state, *, prompt: int = 0):
-    text = PROMPTS[prompt]
-    for name in list(state):
-        text = text.replace("{{" + name + "}}", str(state[name])).replace("{{ " + name + " }}", str(state[name]))
-    return {"%(field)s": ask(text)}
+    return {"%(field)s": ask(VARIABLE.sub(lambda found: written(state.get(found[1])), PROMPTS[prompt]))}
 
 
 for number in range(1, len(PROMPTS)):
@@ -59,7 +66,7 @@ def import_project(source: Path) -> ImportedProject:
     """Read a configuration of promptfoo as the files of a project.
 
     Raises:
-        InputError: It cannot be read, or has no tests in it.
+        InputError: It cannot be read, has no tests in it, or has prompts of which none can be brought over.
     """
     imported = import_promptfoo(source)
     return ImportedProject(_files(imported), imported.left_out)
@@ -70,5 +77,5 @@ def _files(imported: Imported) -> Mapping[str, str]:
     return {
         "cases.jsonl": "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in imported.cases),
         "sweep.yaml": _SWEEP,
-        "workflow.py": _WORKFLOW % {"prompts": prompts, "field": FIELD},
+        "workflow.py": _WORKFLOW % {"prompts": prompts, "field": FIELD, "variable": VARIABLE.pattern},
     }

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from wtb.config.yaml_reader import read
 from wtb.core.errors import InputError, describe
 
 FIELD = "answer"  # the key of the state that the workflow has to write
 _MILLISECONDS = 1000
-_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_TEMPLATE = re.compile(r"\{[{%#]")
+# promptfoo reads a prompt as a file where it looks like a path: `:` precedes a function, `://` what a service keeps.
+_PATH = re.compile(r"[^\n]*\.(txt|md|jsonl?|ya?ml|py|[cm]?[jt]s|csv|j2)(:\w+)?|\w+://.*|\S*[*?\[/\\]\S*")
+_READ = {"type", "value", "threshold", "weight", "metric"}  # keys of an assertion
 
 
 @dataclass
@@ -42,16 +48,20 @@ def import_promptfoo(file: Path) -> Imported:
         Its tests as cases, its prompts, and what of it has no counterpart.
 
     Raises:
-        InputError: The file cannot be read, or has no tests in it.
+        InputError: The file cannot be read, has no tests in it, or has prompts of which none can be brought over.
     """
     data = read(file).data
     tests = data.get("tests")
     if not isinstance(tests, list) or not tests:
         raise InputError(f"{file}: 'tests' is {describe(tests)}; expected a list of tests")
     made = Imported(left_out=[key for key in data if key not in ("description", "prompts", "tests", "defaultTest")])
-    made.prompts = list(_prompts(data.get("prompts"), made.left_out))
-    common = data.get("defaultTest")
+    prompts, common = data.get("prompts"), data.get("defaultTest")
+    made.prompts = list(_prompts(prompts, made.left_out))
+    if prompts and not made.prompts:
+        raise InputError(f"{file}: no prompt that can be brought over; expected texts: {'; '.join(made.left_out)}")
     shared = _Test("defaultTest", common, made.left_out) if isinstance(common, Mapping) else None
+    if common is not None and shared is None:
+        made.left_out.append(f"defaultTest: {describe(common)}")
     for number, test in enumerate(tests):
         if isinstance(test, Mapping):
             made.cases += _cases(number, _Test(f"tests[{number}]", test, made.left_out), shared, made.left_out)
@@ -59,6 +69,7 @@ def import_promptfoo(file: Path) -> Imported:
             made.left_out.append(f"tests[{number}]: {describe(test)}")
     if not made.cases:
         raise InputError(f"{file}: no test that can be brought over; expected mappings with 'vars' and 'assert'")
+    made.left_out = list(dict.fromkeys(made.left_out))  # what several cases share is named once
     return made
 
 
@@ -70,29 +81,53 @@ class _Test:
         variables, assertions = given.get("vars") or {}, given.get("assert") or []
         self.variables: Mapping[str, Any] = variables if isinstance(variables, Mapping) else {}
         self.assertions: Sequence[Any] = assertions if isinstance(assertions, list) else []
-        known = {"description": True, "vars": self.variables == variables, "assert": self.assertions == assertions}
+        self.has_variables = self.variables == variables
+        known = {"description": True, "vars": self.has_variables, "assert": self.assertions == assertions}
         left_out += [f"{place}.{key}" for key in given if not known.get(key)]
 
 
 def _prompts(given: object, left_out: list[str]) -> Iterator[str]:
-    for number, prompt in enumerate(given if isinstance(given, list) else [given]):
-        text = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
-        if isinstance(text, str) and not text.startswith("file://"):
+    """The texts of prompts. Every entry that is none is named, and what else stands beside a text."""
+    if not given:
+        left_out.append("prompts: nothing")
+    elif isinstance(given, Mapping) and not given.keys() & {"raw", "id"}:  # texts or paths, with a label for each
+        left_out += [f"prompts.{text}: {describe(label)}" for text, label in given.items()]
+        yield from filter(_is_prompt, given)
+    else:
+        for number, prompt in enumerate(given if isinstance(given, list) else [given]):
+            text = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
+            if not _is_prompt(text):
+                left_out.append(f"prompts[{number}]: {describe(prompt if text is None else text)}")
+                continue
+            if isinstance(prompt, Mapping):
+                left_out += [f"prompts[{number}].{key}" for key in prompt if key != "raw"]
             yield text
-        elif text is not None:
-            left_out.append(f"prompts[{number}]: {describe(prompt)}")
+
+
+def _is_prompt(text: object) -> TypeGuard[str]:
+    """Return whether this is a text whose every template is a variable; what has a variable in it is no path."""
+    if not isinstance(text, str) or not text.strip() or _has_template(VARIABLE.sub("", text)):
+        return False
+    return bool(VARIABLE.search(text)) or not _PATH.fullmatch(text.strip())
 
 
 def _cases(number: int, test: _Test, shared: _Test | None, left_out: list[str]) -> Iterator[dict[str, Any]]:
     """The cases of a test: a variable that is a list stands for one with each of its values."""
     variables = {**(shared.variables if shared else {}), **test.variables}
+    unknown = [
+        f"{test.place}.vars.{name}: {describe(value)}"
+        for name, value in variables.items()
+        if _has_template(value) or value == []
+    ]
+    left_out += unknown
+    if unknown or not test.has_variables:
+        return
     each = [value if isinstance(value, list) else [value] for value in variables.values()]
     chosen = list(itertools.product(*each))
     for place, values in enumerate(chosen):
         name = f"{number + 1}" if len(chosen) == 1 else f"{number + 1}-{place + 1}"
         given = dict(zip(variables, values, strict=True))
-        # What is left out is so for each of the values, and named once.
-        yield _case(name, given, [one for one in (shared, test) if one], [] if place else left_out)
+        yield _case(name, given, [one for one in (shared, test) if one], left_out)
 
 
 def _case(name: str, given: dict[str, Any], tests: Sequence[_Test], left_out: list[str]) -> dict[str, Any]:
@@ -105,8 +140,10 @@ def _case(name: str, given: dict[str, Any], tests: Sequence[_Test], left_out: li
             if evaluator is None:
                 kind = one.get("type") if isinstance(one, Mapping) else one
                 left_out.append(f"{test.place}.assert[{place}]: {describe(kind)}")
-            else:
-                assertions.append(evaluator)
+                continue
+            if "metric" in one:
+                left_out.append(f"{test.place}.assert[{place}].metric: {describe(one['metric'])}")
+            assertions.append(evaluator)
     if expected:
         case["expected"] = expected
     if assertions:
@@ -117,7 +154,7 @@ def _case(name: str, given: dict[str, Any], tests: Sequence[_Test], left_out: li
 def _rendered(written: Any, given: Mapping[str, Any]) -> Any:
     """What is written, with the values of variables in place of `{{name}}`."""
     if isinstance(written, str):
-        return _VARIABLE.sub(lambda found: str(given.get(found[1], found[0])), written)
+        return VARIABLE.sub(lambda found: _text(given.get(found[1], found[0])), written)
     if isinstance(written, list):
         return [_rendered(one, given) for one in written]
     if isinstance(written, Mapping):
@@ -131,7 +168,7 @@ def _assertion(one: Mapping[str, Any], expected: dict[str, Any]) -> dict[str, An
     make = _KINDS.get(kind.removeprefix("not-"))
     value, threshold, weight = one.get("value"), one.get("threshold"), one.get("weight", 1)
     is_readable = (threshold is None or _is_number(threshold)) and _is_number(weight) and weight > 0
-    if make is None or not is_readable or _has_template(value):
+    if make is None or not is_readable or not one.keys() <= _READ or _has_template(value):
         return None
     made = make(value, threshold, expected)
     if made is not None and kind.startswith("not-"):
@@ -150,7 +187,18 @@ def _has_template(value: object) -> bool:
     """Return whether something of a template is left, which only promptfoo can fill in, or a file."""
     if isinstance(value, Mapping | list):
         return any(map(_has_template, value.values() if isinstance(value, Mapping) else value))
-    return isinstance(value, str) and ("{{" in value or "{%" in value or value.startswith("file://"))
+    return isinstance(value, str) and (bool(_TEMPLATE.search(value)) or value.startswith("file://"))
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _text(value: object) -> str:
+    """A value as promptfoo puts it into a text."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 Make = Callable[[Any, Any, dict[str, Any]], dict[str, Any] | None]
@@ -158,34 +206,51 @@ Make = Callable[[Any, Any, dict[str, Any]], dict[str, Any] | None]
 
 def _of_text(name: str, option: str, change: Callable[[str], str] = str) -> Make:
     def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
-        return (
-            {name: {"field": FIELD, option: change(str(value))}}
-            if isinstance(value, str) or _is_number(value)
-            else None
-        )
+        return {name: {"field": FIELD, option: change(_text(value))}} if _is_scalar(value) else None
 
     return make
 
 
 def _of_texts(name: str) -> Make:
     def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
-        texts = [text.strip() for text in value.split(",")] if isinstance(value, str) else value
-        return {name: {"field": FIELD, "text": [str(text) for text in texts]}} if isinstance(texts, list) else None
+        texts = _separated(value) if isinstance(value, str) else value
+        if not isinstance(texts, list) or not texts or not all(map(_is_scalar, texts)):
+            return None
+        return {name: {"field": FIELD, "text": list(map(_text, texts))}}
 
     return make
+
+
+def _separated(text: str) -> list[str] | None:
+    """The texts between commas, which may be in quotes; None if there are several lines."""
+    try:
+        (texts,) = csv.reader([text], skipinitialspace=True)
+    except (csv.Error, ValueError):
+        return None
+    return [one.strip() for one in texts]
 
 
 def _of_reference(name: str, least: float | None, **options: Any) -> Make:
     """least: the threshold that promptfoo has where none is given; None where the evaluator passes or fails."""
 
     def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
-        wanted = str(value) if _is_number(value) else value
-        if wanted is None or expected.setdefault(FIELD, wanted) != wanted:  # a case expects one thing of a field
+        if not _is_scalar(value) or not _expects(expected, _text(value)):
             return None
         passing = {} if least is None else {"at_least": least if threshold is None else threshold}
         return {name: {"field": FIELD, **options, **passing}}
 
     return make
+
+
+def _expects(expected: dict[str, Any], wanted: object) -> bool:
+    """Return whether a case can expect this: it expects one thing of a field."""
+    return bool(expected.setdefault(FIELD, wanted) == wanted)
+
+
+def _equals(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+    if isinstance(value, Mapping | list):
+        return {"json_equal": {"field": FIELD}} if _expects(expected, value) else None
+    return _of_reference("exact_match", None)(value, threshold, expected)
 
 
 def _is_json(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
@@ -209,7 +274,7 @@ def _at_the_start(text: str) -> str:
 
 
 _KINDS: Mapping[str, Make] = {
-    "equals": _of_reference("exact_match", None),
+    "equals": _equals,
     "contains": _of_text("contains", "text"),
     "icontains": _of_text("regex", "pattern", _ignoring_case),
     "starts-with": _of_text("regex", "pattern", _at_the_start),
