@@ -25,8 +25,9 @@ from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
 from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
 from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
+from wtb.operations.housekeeping.erase import erase
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, cells, executions, node_runs, sweeps
+from wtb.store.tables.schema import attempts, cases, cells, executions, node_runs, sweeps
 
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 TOKEN = "a-token-of-the-tests-own"
@@ -104,6 +105,25 @@ def test_what_a_retry_changes_is_counted_again(context: Context, tenants: tuple[
     with database.write() as connection:
         connection.execute(sweeps.update().where(done).values(finished_at=sweeps.c.finished_at + 1))
     assert sum(n for (name, _), n in scraped(database, tallies).items() if name == "wtb_lease_losses") == 12
+
+
+def test_what_is_erased_is_counted_again_and_spent_once(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
+    tallies, database = Tallies(), context.database
+    with database.write() as connection:
+        connection.execute(attempts.update().values(usd=0.5))
+    before = scraped(database, tallies)
+    acme, done = (("project", "acme"),), tenants[0].called("done")
+    (case,) = {id for (id,) in database.tuples(sa.select(cases.c.id).join(sweeps).where(sweeps.c.name == done))[:1]}
+    erase(context, case, sweep=done)
+    found = scraped(database, tallies)
+    assert found["wtb_spend_usd", acme] == before["wtb_spend_usd", acme] > 0
+    for name in ("wtb_cells", "wtb_node_runs", "wtb_attempts"):
+        assert _sum(found, name) < _sum(before, name)
+    assert found == scraped(database), "what is kept is what is counted anew"
+
+
+def _sum(found: Samples, name: str) -> float:
+    return sum(n for (one, _), n in found.items() if one == name)
 
 
 def _listening(database: Database, asked: list[str]) -> Any:

@@ -31,11 +31,14 @@ _HISTOGRAMS: Mapping[str, tuple[str, Histogram]] = {
 
 
 class Tallies:
-    """Counts of sweeps. Those of a sweep that has ended are kept: a scrape reads the rows of what changes."""
+    """Counts of sweeps. Those of a sweep that has ended are kept: a scrape reads the rows of what changes.
+
+    They are kept for as long as it stands as it stood: a retry, and whatever collects its rows, changes that.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ended: dict[str, tuple[float, Counts]] = {}
+        self._ended: dict[str, tuple[SweepState, Counts]] = {}
 
     def of(self, database: Database, states: Iterable[SweepState]) -> dict[str, Counts]:
         """Return the counts of sweeps.
@@ -49,7 +52,7 @@ class Tallies:
         with self._lock:  # who scrapes at the same time waits, and finds what has ended counted
             for state in states:
                 ended = self._ended.get(state.id)
-                if ended is not None and ended[0] == state.finished_at:
+                if ended is not None and ended[0] == state:
                     found[state.id] = ended[1]
                 else:
                     unknown[state.id] = state
@@ -57,9 +60,8 @@ class Tallies:
             while some := list(islice(left, AT_A_TIME)):
                 for id, counts in count(database, some).items():
                     found[id] = counts
-                    finished_at = unknown[id].finished_at
-                    if finished_at is not None:
-                        self._ended[id] = (finished_at, counts)
+                    if unknown[id].finished_at is not None:
+                        self._ended[id] = (unknown[id], counts)
         return found
 
 

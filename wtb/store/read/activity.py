@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import sqlalchemy as sa
 
@@ -24,14 +24,18 @@ class SweepState:
         project: What it belongs to.
         status: Its status.
         finished_at: When it ended; None while it may change.
+        cells: How many it has.
         collected_usd: What attempts cost that were collected since.
+        collected_node_runs: How many node runs were.
     """
 
     id: str
     project: str
     status: str
     finished_at: float | None
+    cells: int
     collected_usd: float
+    collected_node_runs: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Queue:
 
 def sweep_states(database: Database) -> list[SweepState]:
     """Return how all sweeps stand that whoever asks may see."""
-    columns = (sweeps.c[name] for name in ("id", "project", "status", "finished_at", "collected_usd"))
+    columns = (sweeps.c[one.name] for one in fields(SweepState))
     with database.read() as connection:
         return fetch_records(connection, SweepState, sa.select(*columns).where(is_visible, *in_scope(database, sweeps)))
 
