@@ -11,6 +11,7 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
 from wtb.operations.running import uploaded_cases
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
+from wtb.store.access.expiry import KEPT_S
 from wtb.store.database import Database, Scope
 from wtb.store.files import uploads
 from wtb.store.files.uploads import NewUpload
@@ -109,7 +110,7 @@ def test_an_upload_that_is_removed_before_it_is_read_is_no_shorter_file(
 
 def test_an_upload_of_more_than_a_day_ago_is_not_found(database: Database) -> None:
     digest = send(database, b"[]")
-    database.execute(uploads.uploads.update().values(created_at=uploads.uploads.c.created_at - uploads.KEPT_S - 1))
+    database.execute(uploads.uploads.update().values(created_at=uploads.uploads.c.created_at - KEPT_S - 1))
     assert uploads.find_upload(database, digest) is None
 
 
@@ -121,7 +122,7 @@ def test_uploads_of_a_project_are_limited_and_removed_after_a_day(
     with pytest.raises(ConflictError, match=r"would take more than 10 bytes"):
         send(database, b"[1]")
     send(database, b"[1]", project="zebras")
-    aged = uploads.uploads.c.created_at - uploads.KEPT_S - 1
+    aged = uploads.uploads.c.created_at - KEPT_S - 1
     database.execute(uploads.uploads.update().values(created_at=aged))
     second = send(database, b"[2]")
     assert uploads.find_upload(database, first) is None

@@ -20,6 +20,7 @@ from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission
 from wtb.operations.running.waiting import Look
 from wtb.store.access import operations as store
+from wtb.store.access.expiry import KEPT_S
 from wtb.store.access.operations import NewOperation, Status
 from wtb.store.database import Database, Scope
 
@@ -273,10 +274,22 @@ def test_what_began_a_day_ago_is_removed_unless_it_goes_on(database: Database) -
     for id in ("ended", "lost", "going-on"):
         store.begin_operation(database, NewOperation(id, "compare", "ann"))
     store.end_operation(database, "ended", 200, None, "{}")
-    database.execute(store.operations.update().values(began_at=store.operations.c.began_at - store.KEPT_S - 1))
+    database.execute(store.operations.update().values(began_at=store.operations.c.began_at - KEPT_S - 1))
     database.execute(store.operations.update().where(store.operations.c.id == "lost").values(lease_until=1.0))
     store.begin_operation(database, NewOperation("new", "compare", "ann"))
     assert sorted(database.scalars(store.sa.select(store.operations.c.id))) == ["going-on", "new"]
+
+
+def test_an_answer_that_is_too_large_to_be_kept_is_told_instead(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_running, "MOST_BYTES", 10)
+
+    async def scenario() -> list[int]:
+        server, work = LongOperations(database), lambda: Response(b"[" + b"1" * 10 + b"]")
+        return [(await server.answer(asked(database, "o1", wait_s=20, key="k"), work)).status_code for _ in range(2)]
+
+    assert asyncio.run(scenario()) == [200, 422], "whoever waits has it, and it is not kept"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from wtb.execution.runtime.cleanup import clean
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
+from wtb.store.access.expiry import remove_expired
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
@@ -145,7 +146,8 @@ class _Collection:
         self.removed[kind] = Removed(before.count + count, before.bytes if size is None else (before.bytes or 0) + size)
 
     def remove(self) -> None:
-        """Remove what the policy allows."""
+        """Remove what the policy allows, and what is kept for a day only."""
+        remove_expired(self._database)
         self._remove_hidden()
         self._remove_sweeps()
         self._remove_superseded()

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
+from wtb.store.access.expiry import remove_expired
 from wtb.store.database import Database
 from wtb.store.rows import IdempotencyKeyRow
-from wtb.store.tables.schema import idempotency_keys, now
-
-KEPT_S = 86_400.0
+from wtb.store.tables.schema import idempotency_keys
 
 
 class Repeated(StoreError):
@@ -63,8 +62,7 @@ def forget(database: Database, row: IdempotencyKeyRow) -> None:
 
 
 def keep_answer(database: Database, digest: str, status: int, location: str | None, body: str) -> None:
-    """Keep what a request was answered, and remove what has been kept for a day."""
-    with database.write() as connection:
-        this = idempotency_keys.update().where(idempotency_keys.c.digest == digest)
-        connection.execute(this.values(status=status, location=location, body=body))
-        connection.execute(idempotency_keys.delete().where(idempotency_keys.c.created_at < now() - KEPT_S))
+    """Keep what a request was answered, for a day."""
+    this = idempotency_keys.update().where(idempotency_keys.c.digest == digest)
+    database.execute(this.values(status=status, location=location, body=body))
+    remove_expired(database)

@@ -12,6 +12,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
+from wtb.store.access.expiry import remove_expired
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database, clock
 from wtb.store.rows import OperationRow
@@ -19,7 +20,6 @@ from wtb.store.tables.schema import now, operations
 from wtb.store.tables.walls import projects_of, projects_setting
 
 LEASE_S = 60.0  # a third of it passes between renewals, each of which may wait 30 s for SQLite's lock
-KEPT_S = 86_400.0
 
 
 class Status(StrEnum):
@@ -54,7 +54,7 @@ class FoundOperation:
 
 
 def begin_operation(database: Database, new: NewOperation) -> None:
-    """Keep that an operation has begun, and remove those that began a day ago and have ended.
+    """Keep that an operation has begun.
 
     Args:
         database: As whoever asks is limited to it: others who see all of these projects see the operation.
@@ -65,13 +65,11 @@ def begin_operation(database: Database, new: NewOperation) -> None:
     """
     given = {"id": new.id, "name": new.name, "by": new.by, "key": new.key}
     limits = {"projects": projects_setting(database.scope.projects), "lease_until": now() + LEASE_S}
-    past = operations.c.began_at < now() - KEPT_S
-    with database.write() as connection:
-        connection.execute(operations.delete().where(past, sa.not_(_is_running())))
-        try:
-            connection.execute(operations.insert().values(given | limits))
-        except sa.exc.IntegrityError:
-            raise AlreadyBegun("another request with this Idempotency-Key is under way") from None
+    remove_expired(database)
+    try:
+        database.execute(operations.insert().values(given | limits))
+    except sa.exc.IntegrityError:
+        raise AlreadyBegun("another request with this Idempotency-Key is under way") from None
 
 
 def renew_operations(database: Database, ids: Collection[str]) -> None:

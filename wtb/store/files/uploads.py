@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
+from wtb.store.access.expiry import KEPT_S, remove_expired
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
@@ -22,7 +23,6 @@ from wtb.store.tables.schema import now, upload_parts, uploads
 MOST_BYTES = 32_000_000
 QUOTA_BYTES = 256_000_000  # of a project
 PART_BYTES = 1_000_000
-KEPT_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,10 @@ class NewUpload:
 
 
 def begin_upload(database: Database, new: NewUpload) -> None:
-    """Note that somebody sends a file, and remove the uploads that are older than a day."""
+    """Note that somebody sends a file."""
+    remove_expired(database)
     given = {"id": new.id, "project": new.project, "digest": new.digest, "by": new.by}
-    with database.write() as connection:
-        connection.execute(uploads.delete().where(uploads.c.created_at < now() - KEPT_S))
-        connection.execute(uploads.insert().values(given))
+    database.execute(uploads.insert().values(given))
 
 
 def add_part(database: Database, new: NewUpload, number: int, content: bytes) -> None:

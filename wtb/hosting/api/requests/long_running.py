@@ -47,6 +47,7 @@ from wtb.store.database import Database, Scope
 PATH = f"{PREFIX}/operations/{{id}}"
 WAIT_S = 10.0  # where nobody says how long they wait
 LONGEST_WAIT_S = 60.0  # proxies cut what is silent for longer
+MOST_BYTES = 16_000_000  # of an answer that is kept
 MOST_EACH = 3  # at a time for each identity
 _LOOK_S = 0.5  # between two looks at what another server carries out
 
@@ -58,6 +59,10 @@ Wait = Annotated[
 ]
 Prefer = Annotated[str | None, Header(description="`wait=SECONDS`, as in RFC 7240.")]
 
+_TOO_LARGE = (
+    f"this was done, and what came of it is larger than {MOST_BYTES:,} bytes, which is the most that is kept; ask for "
+    f"less, or wait for it with `Prefer: wait={LONGEST_WAIT_S:g}`"
+)
 _log = logging.getLogger("wtb")
 
 
@@ -190,6 +195,8 @@ class LongOperations:
             del self._under_way[id]
 
     async def _keep(self, id: str, response: Response) -> None:
+        if len(response.body) > MOST_BYTES:
+            response = problem_of(WTBError(_TOO_LARGE))
         location, body = response.headers.get("Location"), bytes(response.body).decode()
         try:
             await run_quickly(end_operation, self._database, id, response.status_code, location, body)

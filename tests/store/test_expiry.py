@@ -1,0 +1,77 @@
+"""Uploads, operations and answers to requests are kept for a day, whoever comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.operations.context import Context
+from wtb.operations.housekeeping.garbage_collection import collect
+from wtb.store.access.expiry import KEPT_S
+from wtb.store.access.idempotency import Claim, keep_answer
+from wtb.store.access.operations import NewOperation, begin_operation, end_operation
+from wtb.store.database import Database, Scope
+from wtb.store.files.uploads import NewUpload, begin_upload
+from wtb.store.tables.schema import idempotency_keys, operations, uploads
+
+TIMES = {
+    uploads: uploads.c.created_at,
+    operations: operations.c.began_at,
+    idempotency_keys: idempotency_keys.c.created_at,
+}
+
+
+@pytest.fixture
+def database(prepared_url: str) -> Iterator[Database]:
+    made = Database(prepared_url)
+    yield made
+    made.close()
+
+
+def keep_one_of_each(database: Database) -> None:
+    begin_upload(database, NewUpload("u", "default", "0" * 64, "ann"))
+    begin_operation(database, NewOperation("o", "compare", "ann"))
+    end_operation(database, "o", 200, None, "{}")
+    with database.write() as connection:
+        Claim("d", "r").store(connection)
+    keep_answer(database, "d", 200, None, "{}")
+
+
+def age(database: Database, seconds: float) -> None:
+    for table, column in TIMES.items():
+        database.execute(table.update().values({column: column - seconds}))
+
+
+def counted(database: Database) -> list[int | None]:
+    return [database.scalar(sa.select(sa.func.count()).select_from(table)) for table in TIMES]
+
+
+def test_a_collection_removes_what_has_been_kept_for_a_day(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keep_one_of_each(database)
+    age(database, KEPT_S - 60)
+    collect(Context(database, files=tmp_path / "files"))
+    assert counted(database) == [1, 1, 1]
+    age(database, 61)
+    collect(Context(database, files=tmp_path / "files"))
+    assert counted(database) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("began", ["an upload", "an operation", "an answer"])
+def test_whatever_is_begun_removes_what_is_old_of_all_kinds_and_projects(database: Database, began: str) -> None:
+    keep_one_of_each(database)
+    age(database, KEPT_S + 1)
+    limited = database.within(Scope(frozenset({"zebras"})))
+    if began == "an upload":
+        begin_upload(limited, NewUpload("new", "zebras", "0" * 64, "ann"))
+    elif began == "an operation":
+        begin_operation(limited, NewOperation("new", "compare", "ann"))
+    else:
+        keep_answer(limited, "of no key", 200, None, "{}")
+    ones = ["an upload", "an operation", "an answer"]
+    assert counted(database) == [int(one == began and one != "an answer") for one in ones]
