@@ -93,6 +93,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "cancel": {"ref": "asking", "yes": True},
     "compare": {"after": "first"},
     "compare --row": {"row": 1, "other": 0},
+    "telemetry export": {"endpoint": "http://127.0.0.1:9"},
 }
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("submit", "priority"): "it needs PostgreSQL, which is checked first",
