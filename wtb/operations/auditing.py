@@ -66,7 +66,7 @@ class _Call:
         outcome = "done" if error is None else "failed"
         note = self.note(is_first=not self.has_begun, outcome=outcome, error=_words(error))
         try:
-            with self.context.database.write() as connection:
+            with self.context.database.write(is_note=True) as connection:
                 append(connection, note)
         except WTBError as problem:
             _log.warning("the audit log does not have that %s %s: %s", self.operation, outcome, problem)

@@ -121,11 +121,12 @@ class Database:
         return Path(name) if self.is_sqlite and name and name != ":memory:" else None
 
     @contextmanager
-    def write(self, *, long: bool = False) -> Iterator[sa.Connection]:
+    def write(self, *, long: bool = False, is_note: bool = False) -> Iterator[sa.Connection]:
         """Begin a transaction that writes. On SQLite it takes the write lock at once.
 
         Args:
             long: Its statements may take as long as they need; else 30 s on PostgreSQL.
+            is_note: It notes what is done and is no change itself: nothing is joined with it.
 
         Yields:
             A connection in the transaction, which is committed at the end of the block.
@@ -139,7 +140,7 @@ class Database:
                 self._give_time(connection, long)
                 self._limit(connection)
                 yield connection
-                all_joined = self._joined()
+                all_joined = [] if is_note else self._joined()
                 for joined in all_joined:
                     joined.write(connection)
             for joined in all_joined:

@@ -28,7 +28,7 @@ from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, fault, problem_of
 from wtb.hosting.api.requests.ends import operation_routes, when_ended
-from wtb.hosting.api.requests.idempotency import answered_once, key_of
+from wtb.hosting.api.requests.idempotency import answered_once, key_of, when_answered
 from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
 from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
@@ -181,8 +181,8 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
             note_refusal(acting, route.name, error)
             raise
 
-    def at_once(request: Request, **arguments: Any) -> Response:
-        return answer(request, arguments)
+    async def at_once(request: Request, **arguments: Any) -> Response:
+        return await when_answered(context.database, await run_sync(answer, request, arguments))
 
     async def in_time(
         request: Request, wait: float | None = None, prefer: str | None = None, **arguments: Any
@@ -201,7 +201,7 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
     async def and_wait(
         request: Request, wait: float | None = None, prefer: str | None = None, **arguments: Any
     ) -> Response:
-        response = await run_sync(answer, request, arguments)
+        response = await at_once(request, **arguments)
         seconds = seconds_to_wait(wait, prefer, 0.0)
         if response.status_code != HTTPStatus.CREATED or not seconds:
             return response

@@ -62,7 +62,7 @@ def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decisio
         "rules": [*decision.rules],
         "errors": [*decision.errors],
     }
-    with database.write() as connection:
+    with database.write(is_note=True) as connection:
         add_event(connection, of_sweep(sweep), "policy.decided", data, "info" if decision.allowed else "warning")
 
 

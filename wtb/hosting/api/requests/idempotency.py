@@ -5,6 +5,7 @@ Source: draft-ietf-httpapi-idempotency-key-header-07, "The Idempotency-Key HTTP 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import time
@@ -14,8 +15,9 @@ from http import HTTPStatus
 from fastapi import Request
 from starlette.responses import Response
 
-from wtb.core.errors import AccessDenied, ConflictError, WTBError
-from wtb.hosting.api.problems import Problem, problem_of
+from wtb.core.errors import ConflictError, WTBError
+from wtb.hosting.api.problems import Problem, fault, problem_of
+from wtb.hosting.api.threads import run_quickly
 from wtb.operations.identity import Identity
 from wtb.store.access.idempotency import Claim, Repeated, find_answer, keep_answer
 from wtb.store.database import Database
@@ -24,9 +26,22 @@ from wtb.store.rows import IdempotencyKeyRow
 HEADER = "Idempotency-Key"
 MOST_LETTERS = 200
 PATIENCE_S = 10.0  # for the answer to the same request, which is under way
-_LOOK_S = 0.05
+_LOOK_S = 0.2
 
 _log = logging.getLogger("wtb")
+
+
+class Unanswered(Problem):
+    """That the request which had the key first has no answer so far."""
+
+    def __init__(self, claim: Claim) -> None:
+        """Say it. claim: of the request that is sent again."""
+        detail = (
+            f"a request with this {HEADER} was begun and has no answer: it is still under way, or its server ended "
+            "meanwhile; look at what it was to change"
+        )
+        super().__init__(HTTPStatus.CONFLICT, detail, headers={"Retry-After": "10"})
+        self.claim = claim
 
 
 def answered_once(
@@ -41,7 +56,7 @@ def answered_once(
         shows_secret: Whether its answer has a secret, which is not kept: a repeat is told what to do instead.
 
     Returns:
-        The answer. A refusal is kept like any other answer; what has changed nothing and was not noted is not.
+        The answer. What has changed nothing is not kept, such as most refusals: it is carried out again.
     """
     key = request.headers.get(HEADER)
     if key is None or request.method == "GET":
@@ -52,15 +67,33 @@ def answered_once(
     claim = _claim(request, key)
     earlier = find_answer(database, claim.digest)
     if earlier is not None:
-        return _again(database, claim, earlier)
+        return _known(claim, earlier)
     try:
         with database.joined(claim.store) as stored:
-            response = _carried_out(answer)
+            response = answer()
     except Repeated:
-        return _again(database, claim, find_answer(database, claim.digest))
+        return _known(claim, find_answer(database, claim.digest))
+    except Exception as error:
+        if stored.is_committed:
+            _keep(database, claim, problem_of(error) if isinstance(error, WTBError) else fault())
+        raise
     if stored.is_committed:
         is_secret = shows_secret and response.status_code < HTTPStatus.BAD_REQUEST
         _keep(database, claim, _shown_once() if is_secret else response)
+    return response
+
+
+async def when_answered(database: Database, response: Response) -> Response:
+    """Return a response, or, where it says that an earlier request has no answer, that answer if it comes in time.
+
+    Args:
+        database: Where keys are kept.
+        response: What `answered_once` returned; no thread is held while the answer is waited for.
+    """
+    last = time.monotonic() + PATIENCE_S
+    while isinstance(response, Unanswered) and time.monotonic() < last:
+        await asyncio.sleep(_LOOK_S)
+        response = _known(response.claim, await run_quickly(find_answer, database, response.claim.digest))
     return response
 
 
@@ -75,21 +108,13 @@ def key_of(request: Request) -> str | None:
 
 def _claim(request: Request, key: str) -> Claim:
     identity: Identity = request.state.identity
-    asked = (request.method, request.url.path, request.url.query, request.state.body)
+    query = [one for one in request.query_params.multi_items() if one[0] != "wait"]  # for the same answer
+    asked = (request.method, request.url.path, query, request.state.body)
     return Claim(_digest(identity.name, identity.token, key), _digest(*asked))
 
 
 def _digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _carried_out(answer: Callable[[], Response]) -> Response:
-    try:
-        return answer()
-    except (Repeated, AccessDenied):  # who was denied has changed nothing, and is noted by who asked
-        raise
-    except WTBError as error:
-        return problem_of(error)
 
 
 def _shown_once() -> Response:
@@ -102,6 +127,12 @@ def _shown_once() -> Response:
 
 
 def _keep(database: Database, claim: Claim, response: Response) -> None:
+    if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:  # which clients send again, though it may be half done
+        detail = (
+            f"a request with this {HEADER} has changed something and could not be finished; look at what it was to "
+            "change, and use a new one to ask again"
+        )
+        response = Problem(HTTPStatus.CONFLICT, detail)
     location, body = response.headers.get("Location"), bytes(response.body).decode()
     try:
         keep_answer(database, claim.digest, response.status_code, location, body)
@@ -109,21 +140,15 @@ def _keep(database: Database, claim: Claim, response: Response) -> None:
         _log.warning("the answer to a request was not kept: %s", error)
 
 
-def _again(database: Database, claim: Claim, earlier: IdempotencyKeyRow | None) -> Response:
-    """Return the answer to the request that had the key first; it is waited for."""
-    last = time.monotonic() + PATIENCE_S
-    while earlier is not None and earlier.request == claim.request and earlier.status is None:
-        if time.monotonic() > last:
-            detail = (
-                f"a request with this {HEADER} was begun and has no answer: it is still under way, or its server "
-                "ended meanwhile; look at what it was to change"
-            )
-            return Problem(HTTPStatus.CONFLICT, detail, headers={"Retry-After": "10"})
-        time.sleep(_LOOK_S)
-        earlier = find_answer(database, claim.digest)
-    if earlier is None or earlier.status is None or earlier.request != claim.request:
+def _known(claim: Claim, earlier: IdempotencyKeyRow | None) -> Response:
+    """Return the answer to the request that had the key first, as far as it is known."""
+    if earlier is None:  # it was removed meanwhile
+        return Unanswered(claim)
+    if earlier.request != claim.request:
         detail = f"this {HEADER} was used for another request; expected a new one for each request"
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    if earlier.status is None:
+        return Unanswered(claim)
     headers = {} if earlier.location is None else {"Location": earlier.location}
     kind = "application/json" if earlier.status < HTTPStatus.BAD_REQUEST else Problem.media_type
     return Response(earlier.body, earlier.status, headers, media_type=kind)
