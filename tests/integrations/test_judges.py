@@ -21,7 +21,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Totals
 from wtb.core.values import Value
-from wtb.integrations.judges.asking import ask
+from wtb.integrations.judges import asking
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -40,10 +40,16 @@ REPLIES: dict[str, Any] = {
 
 
 class Judging(BaseHTTPRequestHandler):
-    """Speaks both protocols. It replies by the answer that it reads; `rude` is refused, `down` is an error."""
+    """Speaks both protocols. It replies by the answer that it reads; `rude` is refused, `down` is an error.
+
+    failing: what comes in place of the replies of the next calls: a status, `drop` or `wait`; None is a reply.
+    """
 
     protocol_version = "HTTP/1.1"
     asked: ClassVar[list[dict[str, Any]]] = []
+    keys: ClassVar[list[str]] = []
+    failing: ClassVar[list[int | str | None]] = []
+    released = threading.Event()
 
     def log_message(self, *of: Any) -> None:
         """Say nothing."""
@@ -51,6 +57,16 @@ class Judging(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(body)
+        self.keys.append((self.headers["x-api-key"] or self.headers["Authorization"]).split()[-1])
+        failure = self.failing.pop(0) if self.failing else None
+        if failure == "drop":
+            self.close_connection = True
+            return
+        if failure == "wait":
+            self.released.wait(20)
+        if isinstance(failure, int):
+            self._send(failure, {"error": {"message": "not now", "type": "busy"}})
+            return
         answer = json.loads(body["messages"][-1]["content"])["answer"].split()[0]
         if answer == "down":
             self._send(400, {"error": {"message": "out of order", "type": "busy"}})
@@ -68,11 +84,11 @@ class Judging(BaseHTTPRequestHandler):
 
 def openai_reply(body: dict[str, Any], answer: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": "I would rather not."}
-    if answer != "rude":
+    if answer not in ("rude", "none"):
         reply = REPLIES[answer]
         message = {"role": "assistant", "content": reply if isinstance(reply, str) else json.dumps(reply)}
     return {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]} | {
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "choices": None if answer == "none" else [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100},
     }
 
@@ -92,15 +108,29 @@ def anthropic_reply(body: dict[str, Any], answer: str) -> dict[str, Any]:
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    ask.cache_clear()
-    Judging.asked.clear()
+    asking.replied.cache_clear()
+    asking.client_of.cache_clear()
+    for kept in (Judging.asked, Judging.keys, Judging.failing):
+        kept.clear()
+    Judging.released.clear()
     running = ThreadingHTTPServer(("127.0.0.1", 0), Judging)
     thread = threading.Thread(target=running.serve_forever, args=(0.05,))
     thread.start()
     yield f"http://127.0.0.1:{running.server_port}", Judging.asked
+    Judging.released.set()
     running.shutdown()
     running.server_close()
     thread.join()
+
+
+@pytest.fixture
+def priced(server: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The server in the provider's own place, whose prices are known. Returns what it is asked."""
+    url, asked = server
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "of-the-provider")
+    monkeypatch.setattr(asking, "_PAUSES_S", ())
+    return asked
 
 
 RUBRIC = {1: "does not answer", 2: "answers in part", 3: "answers"}
@@ -125,16 +155,17 @@ def scores(one: Evaluator, answer: str, expected: str | None = None) -> dict[str
     return {score.metric: score for score in evaluate(task, [one], HERE)}
 
 
-def test_a_judge_gives_a_level_of_its_rubric_and_what_judging_cost(server: Any) -> None:
-    url, asked = server
-    found = scores(made(url=f"{url}/v1", name="helpful"), "good", expected="because")
+def test_a_judge_gives_a_level_of_its_rubric_and_what_judging_cost(
+    priced: list[dict[str, Any]],
+) -> None:
+    found = scores(made(name="helpful"), "good", expected="because")
     assert {metric: score.value for metric, score in found.items()} == {
         "helpful": 3,
         "helpful.failed": 0,
         "helpful.usd": pytest.approx(0.00021),
     }
     assert (found["helpful"].measure.scale, found["helpful"].measure.worst) == ((1, 3), 1)
-    (body,) = asked
+    (body,) = priced
     assert json.loads(body["messages"][1]["content"]) == {"input": {"q": "why?"}, "answer": "good"}
     assert "2: answers in part" in body["messages"][0]["content"]
     assert body["response_format"]["json_schema"]["schema"]["properties"]["level"]["enum"] == [1, 2, 3]
@@ -169,16 +200,88 @@ def test_a_reply_that_is_no_level_is_a_failure_with_its_own_rate_and_no_zero(
     assert ("refused" if answer == "rude" else "expected JSON with a level") in found["judge"].error
 
 
-def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(server: Any) -> None:
-    url, asked = server
-    judge = made(url=f"{url}/v1", model=[MODEL, "our-own"], samples=3)
+def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(
+    priced: list[dict[str, Any]],
+) -> None:
+    judge = made(model=[MODEL, "our-own"], samples=3)
     found = scores(judge, "good")
-    assert (found["judge"].value, len(asked)) == (3, 6)
+    assert (found["judge"].value, len(priced)) == (3, 6)
     assert "judge.usd" not in found, "nobody knows what the second model costs"
     again = scores(judge, "good")
-    assert (again["judge"].value, again["judge.usd"].value, len(asked)) == (3, 0, 6)
-    assert scores(made(url=f"{url}/v1", criteria="It is short."), "good")["judge"].value == 3
-    assert len(asked) == 7, "another rubric is another question"
+    assert (again["judge"].value, "judge.usd" in again, len(priced)) == (3, False, 6)
+    reused = scores(made(samples=3), "good")
+    assert (reused["judge.usd"].value, len(priced)) == (pytest.approx(0.00063), 6), "at the price that was paid"
+    assert scores(made(criteria="It is short."), "good")["judge"].value == 3
+    assert len(priced) == 7, "another rubric is another question"
+
+
+@pytest.mark.parametrize("failure", [429, "drop"])
+def test_a_call_without_a_reply_loses_no_other_and_is_asked_again(
+    priced: list[dict[str, Any]], failure: int | str
+) -> None:
+    Judging.failing[:] = [None, None, failure]
+    judge = made(samples=5)
+    found = scores(judge, "good")
+    assert (found["judge"].value, found["judge.failed"].value) == (3, 0.2)
+    assert found["judge.usd"].value == pytest.approx(4 * 0.00021)
+    assert (scores(judge, "good")["judge.failed"].value, len(priced)) == (0, 6), "only what was replied is kept"
+
+
+def test_a_busy_server_is_asked_again(priced: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_PAUSES_S", (0.0, 0.0))
+    Judging.failing[:] = [429, "drop"]
+    assert (scores(made(), "good")["judge.failed"].value, len(priced)) == (0, 3)
+    Judging.failing[:] = [401]
+    assert (scores(made(), "poor")["judge.failed"].value, len(priced)) == (1, 4), "another try would not help"
+
+
+def test_judging_ends_before_its_deadline_with_what_is_there(priced: list[dict[str, Any]]) -> None:
+    scores(made(), "good")  # whatever is loaded once is
+    Judging.failing[:] = ["wait"]
+    found = scores(made(samples=3, timeout=1.5), "good")
+    assert (found["judge"].value, found["judge.failed"].value) == (3, pytest.approx(2 / 3))
+    assert found["judge.usd"].value == pytest.approx(0.00021)
+    assert len(priced) == 2, "the third was not asked"
+
+
+@pytest.mark.parametrize("refusal", [400, 413, 422, "choices"])
+def test_requests_that_are_refused_count_as_failed(priced: list[dict[str, Any]], refusal: int | str) -> None:
+    Judging.failing[:] = [refusal] if isinstance(refusal, int) else []
+    found = scores(made(), "none" if refusal == "choices" else "good")
+    assert (found["judge"].value, found["judge.failed"].value) == (None, 1)
+
+
+def test_the_key_of_the_provider_goes_to_no_other_server(
+    server: Any, priced: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = server
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-provider")
+    monkeypatch.setenv("JUDGE_KEY", "of-the-judge")
+    found = scores(made(url=f"{url}/v1"), "good")
+    assert (found["judge"].value, "judge.usd" in found) == (3, False), "its prices are its own"
+    scores(made(url=f"{url}/v1", key="JUDGE_KEY"), "good")
+    scores(made(url=url, provider="anthropic", model=CLAUDE), "good")
+    scores(made(), "good")
+    assert Judging.keys == ["none", "of-the-judge", "none", "of-the-provider"]
+    missing = scores(made(url=f"{url}/v1", key="NO_SUCH_KEY"), "good")
+    assert "the environment has no NO_SUCH_KEY" in str(missing["judge"].error)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "http://me:secret@localhost/v1"},
+        {"url": "http://secret@localhost/v1"},
+        {"url": "http://localhost/v1?key=secret"},
+        {"url": "secret"},
+        {"url": "http://[secret"},
+        {"key": "sk-secret"},
+    ],
+)
+def test_what_may_hold_a_secret_is_refused_and_not_shown(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as refused:
+        made(**options)
+    assert "secret" not in str(refused.value)
 
 
 def test_an_answer_that_gives_orders_is_data_and_what_has_no_reply_is_no_judgement(server: Any) -> None:
@@ -189,7 +292,7 @@ def test_an_answer_that_gives_orders_is_data_and_what_has_no_reply_is_no_judgeme
     assert json.loads(asked[0]["messages"][1]["content"])["answer"] == orders
     assert orders not in asked[0]["messages"][0]["content"]
     found = scores(judge, "down")
-    assert (found["judge"].value, set(found)) == (None, {"judge"})
+    assert (found["judge"].value, found["judge.failed"].value) == (None, 1)
     assert "out of order" in str(found["judge"].error)
 
 

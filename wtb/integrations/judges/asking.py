@@ -5,33 +5,43 @@ The same question is asked once in a process: its reply is kept, by everything t
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Literal, get_args
 
+from wtb.authoring.context.attempt_record import CaseView
+from wtb.authoring.context.node_context import Context, surrounding
+from wtb.core.errors import InputError
 from wtb.integrations.judges.rubric import Rubric, UnusableReply
 from wtb.integrations.models import record_calls
 
 Provider = Literal["openai", "anthropic"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
-_KEY = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}  # from which each package derives its own
 _TOOL = "judgement"
 _MOST_TOKENS = 2_048  # of a reply; Anthropic requires a limit
 _MOST_KEPT = 1_000  # replies
+_ANOTHER_TRY = (408, 429, 500, 502, 503, 504, 529)
+_LEAST_S = 0.1  # of a call, as the clients take no less than 0
+_PAUSES_S = (1.0, 4.0)  # before another try, where the server names none
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where models are asked. url: of another server with the same protocol."""
+    """Where models are asked. url: of another server with the same protocol. key: the variable that holds its key."""
 
     provider: Provider
     url: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
 class Question:
-    """All that is sent. sample: its number among questions that are alike."""
+    """All that is sent. sample: its number among questions that are alike. deadline: on the monotonic clock."""
 
     endpoint: Endpoint
     model: str
@@ -39,32 +49,86 @@ class Question:
     data: str
     temperature: float | None
     sample: int
+    deadline: float = field(compare=False)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its deadline."""
+        return self.deadline - time.monotonic()
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The level that a model gave, or why its reply is of no use."""
+    """The level that a model gave, or why there is none. usd: what it cost, None where nobody knows."""
 
     score: float | None
     problem: str = ""
+    usd: float | None = 0.0
+
+
+def ask(question: Question) -> Judgement:
+    """Ask for one judgement, again where the server may only be busy, until the deadline of the question.
+
+    Args:
+        question: What is asked.
+
+    Returns:
+        The judgement; one without a level where no reply came. Only what was replied is kept.
+
+    Raises:
+        InputError: The variable that is to hold the key is not set.
+    """
+    errors = getattr(import_module(question.endpoint.provider), _ERRORS[question.endpoint.provider])
+    problem = "no time was left to ask"
+    for pause_s in (*_PAUSES_S, math.inf):
+        if question.left_s <= 0:
+            break
+        try:
+            return replied(question)
+        except errors as error:
+            problem = f"{type(error).__name__}: {error}"
+            wait_s = _wait_s(question.endpoint.provider, error, pause_s)
+        if wait_s >= question.left_s:
+            break
+        time.sleep(wait_s)
+    return Judgement(None, problem)
+
+
+def _wait_s(provider: Provider, error: Any, pause_s: float) -> float:
+    """Seconds before another try; infinite where none would help."""
+    if isinstance(error, import_module(provider).APIConnectionError):
+        return pause_s
+    if getattr(error, "status_code", None) not in _ANOTHER_TRY:
+        return math.inf
+    asked_for = error.response.headers.get("retry-after", "")
+    return max(pause_s, float(asked_for)) if asked_for.isdecimal() else pause_s
 
 
 @lru_cache(_MOST_KEPT)
-def ask(question: Question) -> Judgement:
-    """Ask for one judgement. The call is recorded in the context that surrounds it.
+def replied(question: Question) -> Judgement:
+    """Ask once, and keep the judgement. What the client raises where no reply came is raised, and is not kept."""
+    context = Context(CaseView(""), node="judge", variant="")  # only to see what the call costs
+    with surrounding(context):
+        try:
+            score, problem = question.rubric.score_of(_reply(question)), ""
+        except UnusableReply as error:
+            score, problem = None, str(error)
+    usd = context.record.usd
+    is_known = question.endpoint.url is None and usd > 0  # no server need have the prices of another
+    return Judgement(score, problem, usd if is_known else None)
 
-    Raises:
-        Exception: What the client raises where no reply came, which is not kept.
-    """
+
+def _reply(question: Question) -> object:
+    client = client_of(question.endpoint)
     try:
-        return Judgement(question.rubric.score_of(_ASK[question.endpoint.provider](question)))
-    except UnusableReply as error:
-        return Judgement(None, str(error))
+        return _ASK[question.endpoint.provider](client, question)
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise UnusableReply(f"there is no reply that can be read: {error}") from error
 
 
-def _ask_openai(question: Question) -> object:
+def _ask_openai(client: Any, question: Question) -> object:
     form = {"name": _TOOL, "strict": True, "schema": question.rubric.schema()}
-    answer = _client(question.endpoint).chat.completions.create(
+    answer = client.chat.completions.create(
         model=question.model,
         messages=[
             {"role": "system", "content": question.rubric.instructions()},
@@ -72,6 +136,7 @@ def _ask_openai(question: Question) -> object:
         ],
         response_format={"type": "json_schema", "json_schema": form},
         extra_body=_sampling(question),
+        timeout=max(question.left_s, _LEAST_S),
     )
     choice = answer.choices[0]
     if getattr(choice.message, "refusal", None) or choice.finish_reason == "content_filter":
@@ -79,9 +144,9 @@ def _ask_openai(question: Question) -> object:
     return choice.message.content
 
 
-def _ask_anthropic(question: Question) -> object:
+def _ask_anthropic(client: Any, question: Question) -> object:
     tool = {"name": _TOOL, "description": "Gives the judgement.", "input_schema": question.rubric.schema()}
-    answer = _client(question.endpoint).messages.create(
+    answer = client.messages.create(
         model=question.model,
         max_tokens=_MOST_TOKENS,
         system=question.rubric.instructions(),
@@ -89,6 +154,7 @@ def _ask_anthropic(question: Question) -> object:
         tools=[tool],
         tool_choice={"type": "tool", "name": _TOOL},
         extra_body=_sampling(question),
+        timeout=max(question.left_s, _LEAST_S),
     )
     if answer.stop_reason == "refusal":
         raise UnusableReply("the judge refused")
@@ -104,11 +170,13 @@ def _sampling(question: Question) -> dict[str, float]:
 
 
 @lru_cache
-def _client(endpoint: Endpoint) -> Any:
-    """The recorded client of an endpoint, one in each process. A server of one's own may need no key."""
-    given: dict[str, Any] = {} if endpoint.url is None else {"base_url": endpoint.url}
-    if endpoint.url is not None and not os.environ.get(_KEY[endpoint.provider]):
-        given["api_key"] = "none"
+def client_of(endpoint: Endpoint) -> Any:
+    """The recorded client of an endpoint, one in each process. The provider's own key goes to no other server."""
+    given: dict[str, Any] = {"max_retries": 0}  # they would go on beyond the deadline
+    if endpoint.url is not None:
+        given |= {"base_url": endpoint.url, "api_key": "none"}
+    if endpoint.key is not None:
+        given["api_key"] = _secret(endpoint.key)
     if endpoint.provider == "openai":
         import openai
 
@@ -116,3 +184,10 @@ def _client(endpoint: Endpoint) -> Any:
     import anthropic
 
     return record_calls(anthropic.Anthropic(**given))
+
+
+def _secret(variable: str) -> str:
+    found = os.environ.get(variable)
+    if not found:
+        raise InputError(f"the environment has no {variable}, which 'key' of the judge names")
+    return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from statistics import fmean
 from typing import Any, TypedDict
+from urllib.parse import urlsplit
 
-from wtb.authoring.context.attempt_record import CaseView
-from wtb.authoring.context.node_context import Context, surrounding
-from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, Unscored
+from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, ScoredCase, Unscored
 from wtb.authoring.evaluation.fields import expected_of, field_of
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.measure import Better
@@ -23,6 +24,9 @@ from wtb.integrations.judges.rubric import read_rubric
 _MOST_SAMPLES = 100
 _FAILED, _USD = "failed", "usd"  # metrics beside the score
 _HOTTEST = 2.0
+_SHARE_OF_TIME = 0.9  # of its timeout, in which it asks; the rest is to return what is there
+_AN_ADDRESS = "the address of a server, such as http://localhost:8080/v1"
+_A_VARIABLE = "the name of the environment variable that holds the key, such as JUDGE_KEY"
 
 
 class Declaration(TypedDict):
@@ -46,6 +50,8 @@ def judge(
     temperature: float | None = None,
     provider: Provider = "openai",
     url: str | None = None,
+    key: str | None = None,
+    timeout: float = EVALUATION_S,
 ) -> dict[str, float | Unscored]:
     """Ask models to judge a field of the final state.
 
@@ -61,42 +67,43 @@ def judge(
         temperature: By which it samples; without it, the provider's own.
         provider: The protocol: `openai` or `anthropic`.
         url: Of another server that speaks it.
+        key: The environment variable that holds the key; without it, the provider's own, and none for a `url`.
+        timeout: Seconds that all of it may take; it asks nothing more shortly before.
 
     Returns:
-        The mean level, how many of the replies were of no use, and US dollars where all prices are known.
+        The mean level, the share of questions without a usable reply, and US dollars where all prices are known.
 
     Raises:
         InputError: The final state has no such key.
     """
+    deadline = time.monotonic() + timeout * _SHARE_OF_TIME
     models = [model] if isinstance(model, str) else model
     asked = read_rubric(criteria, rubric)
     data = {"input": case.input, "answer": field_of(result, field)}
     if reference:
         data["reference"] = expected_of(case, field)
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
-    context = Context(CaseView(case.id, case.tags), node=judge.__name__, variant="")
-    with surrounding(context):
-        judgements = [
-            [ask(Question(Endpoint(provider, url), one, asked, text, temperature, n)) for n in range(samples)]
-            for one in models
-        ]
-    return {**_figures(judgements), **_costs(context)}
+    endpoint = Endpoint(provider, url, key)
+    judgements = [
+        [ask(Question(endpoint, one, asked, text, temperature, n, deadline)) for n in range(samples)] for one in models
+    ]
+    return {**_figures(judgements), **_costs(judgements)}
 
 
 def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
     """The mean over models of the mean over samples, of the replies that are of use."""
     by_model = [[one.score for one in each if one.score is not None] for each in judgements]
     problems = [one.problem for each in judgements for one in each if one.score is None]
-    replies = sum(len(each) for each in judgements)
+    questions = sum(len(each) for each in judgements)
     score = fmean(fmean(each) for each in by_model) if all(by_model) else Unscored(problems[0])
-    return {"": score, _FAILED: len(problems) / replies}
+    return {"": score, _FAILED: len(problems) / questions}
 
 
-def _costs(context: Context) -> dict[str, float]:
-    """What judging cost, which is no cost of the run; nothing where tokens have no known price."""
-    record = context.record
-    unpriced = any(call["usd"] == 0 and call["tokens_in"] + call["tokens_out"] > 0 for call in record.calls)
-    return {} if unpriced else {_USD: record.usd}
+def _costs(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float]:
+    """What the judgements cost, also those that another cell paid for; nothing where one has no known price."""
+    costs = [one.usd for each in judgements for one in each]
+    known = [usd for usd in costs if usd is not None]
+    return {_USD: sum(known)} if len(known) == len(costs) else {}
 
 
 def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declaration:
@@ -123,10 +130,12 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
     for option, kind, expected in (
         ("field", str, "the name of a key of the state"),
         ("reference", bool, "true or false"),
-        ("url", str, "the address of a server, such as http://localhost:8080/v1"),
+        ("url", str, _AN_ADDRESS),
+        ("key", str, _A_VARIABLE),
     ):
         if options.get(option) is not None and not isinstance(options[option], kind):
             raise InputError(f"{option!r} is {describe(options[option])}; expected {expected}")
+    _check_server(options.get("url"), options.get("key"))
     _check_number("samples", options.get("samples", 1), int, 1, _MOST_SAMPLES)
     if options.get("temperature") is not None:
         _check_number("temperature", options["temperature"], (int, float), 0, _HOTTEST)
@@ -144,6 +153,21 @@ def _check_models(given: object) -> None:
         raise InputError(f"'model' is {describe(given)}; expected the name of a model, or a list of them")
     if len(set(models)) < len(models):
         raise InputError(f"'model' has a name twice: {', '.join(models)}; expected 'samples' to ask it more often")
+
+
+def _check_server(url: str | None, key: str | None) -> None:
+    """Refuse what may hold a secret, which the sweep would keep: so no message shows it. Raises InputError."""
+    if url is not None:
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise InputError(f"'url' is no address; expected {_AN_ADDRESS}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"'url' is no address of http or https; expected {_AN_ADDRESS}")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise InputError(f"'url' has a user, a query or a fragment; expected {_AN_ADDRESS}, and 'key' for its key")
+    if key is not None and not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", key):
+        raise InputError(f"'key' is no name of a variable; expected {_A_VARIABLE}")
 
 
 def _check_number(option: str, value: Any, kind: type | tuple[type, ...], low: float, high: float) -> None:
