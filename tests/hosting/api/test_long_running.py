@@ -270,6 +270,66 @@ def test_what_could_not_be_done_for_now_is_done_when_it_is_sent_again(database: 
     assert asyncio.run(scenario()) == [503, 200]
 
 
+def test_who_waits_for_what_could_not_be_done_for_now_does_it_again(database: Database) -> None:
+    async def scenario() -> None:
+        server, done = LongOperations(database), Held(lambda: answer('{"n": 1}'))
+        done.go.set()
+
+        def be_away() -> Response:
+            raise StoreAway("the database is out of reach")
+
+        held = Held(be_away)
+        first = asyncio.create_task(server.answer(asked(database, "o1", wait_s=20, key="k"), held))
+        while not held.begun:
+            await asyncio.sleep(0.01)
+        repeat = asyncio.create_task(server.answer(asked(database, "o2", wait_s=20, key="k"), done))
+        held.go.set()
+        assert [(await one).status_code for one in (first, repeat)] == [503, 200]
+        found = store.find_by_key(database, "k")
+        assert found is not None
+        assert (found.row.id, found.status, done.begun) == ("o2", Status.done, 1)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_begun_and_cannot_be_seen_is_not_carried_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_running, "_PATIENCE_S", 0.2)
+    store.begin_operation(database.within(Scope(frozenset({"zebras"}))), NewOperation("o1", "compare", "ann", "k"))
+    work = Held()
+    response = asyncio.run(LongOperations(database).answer(asked(database, "o2", key="k"), work))
+    assert (response.status_code, work.begun) == (409, 0)
+
+
+def test_requests_with_keys_that_come_at_once_are_counted(database: Database) -> None:
+    async def scenario() -> None:
+        server, work = LongOperations(database), Held()
+        each = [server.answer(asked(database, f"o{n}", key=f"k{n}"), work) for n in range(12)]
+        statuses = [response.status_code for response in await asyncio.gather(*each)]
+        work.go.set()
+        assert sorted(statuses) == [202] * long_running.MOST_EACH + [429] * (12 - long_running.MOST_EACH)
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_begun_counts_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreAway("the database is out of reach")
+
+    async def scenario() -> None:
+        server, work = LongOperations(database), Held()
+        with monkeypatch.context() as away:
+            away.setattr(long_running, "begin_operation", fail)
+            for number in range(long_running.MOST_EACH):
+                with pytest.raises(StoreAway):
+                    await server.answer(asked(database, f"o{number}", key=f"k{number}"), work)
+        assert (await server.answer(asked(database, "o9", key="k9"), work)).status_code == 202
+        work.go.set()
+
+    asyncio.run(scenario())
+
+
 def test_what_began_a_day_ago_is_removed_unless_it_goes_on(database: Database) -> None:
     for id in ("ended", "lost", "going-on"):
         store.begin_operation(database, NewOperation(id, "compare", "ann"))

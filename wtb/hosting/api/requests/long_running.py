@@ -49,6 +49,8 @@ WAIT_S = 10.0  # where nobody says how long they wait
 LONGEST_WAIT_S = 60.0  # proxies cut what is silent for longer
 MOST_BYTES = 16_000_000  # of an answer that is kept
 MOST_EACH = 3  # at a time for each identity
+_PATIENCE_S = 5.0  # for an operation with the same key that cannot be seen
+_PAUSE_S = 0.05
 _LOOK_S = 0.5  # between two looks at what another server carries out
 
 Wait = Annotated[
@@ -104,11 +106,13 @@ class _UnderWay:
         who: Whose it is.
         is_kept: Whether the database has it, so that others can ask for it.
         is_told: Whether somebody was told its id.
+        has_ended: Whether its answer is there, though perhaps not kept so far.
     """
 
     who: str
-    is_kept: bool
+    is_kept: bool = False
     is_told: bool = False
+    has_ended: bool = False
     task: asyncio.Task[Response] | None = None
 
 
@@ -143,31 +147,45 @@ class LongOperations:
         Returns:
             Its answer, if that comes in time; else 202 and where it will be. 429 where its identity has too many.
         """
-        key = asked.new.key
-        earlier = None if key is None else await run_quickly(find_by_key, asked.database, key)
-        if earlier is None and self._count(asked.who) >= MOST_EACH:
-            return _too_many(asked.who)
-        if earlier is None and key is not None:
-            try:
-                await run_quickly(begin_operation, asked.database, asked.new)
-            except AlreadyBegun:
-                earlier = await run_quickly(find_by_key, asked.database, key)
-        if earlier is not None:
-            found = await self._ended(asked.database, earlier.row.id, asked.wait_s)
-            return response_of(found or earlier)
-        return await self._carry_out(asked, work)
+        if asked.new.key is None:
+            return await self._carry_out(asked, work)
+        end = time.monotonic() + asked.wait_s
+        last = max(end, time.monotonic() + _PATIENCE_S)
+        while time.monotonic() < last:
+            earlier = await run_quickly(find_by_key, asked.database, asked.new.key)
+            if earlier is None:
+                with suppress(AlreadyBegun):
+                    return await self._carry_out(asked, work)
+            elif found := await self._ended(asked.database, earlier.row.id, end - time.monotonic()):
+                return response_of(found)
+            await asyncio.sleep(_PAUSE_S)  # it was begun elsewhere, or forgotten: then it is begun anew
+        return _unseen()
 
     async def _carry_out(self, asked: Asked, work: Callable[[], Response]) -> Response:
+        """Carry out what nobody has begun. Raises AlreadyBegun where another request with its key just has."""
+        if self._count(asked.who) >= MOST_EACH:
+            return _too_many(asked.who)
         id = asked.new.id
-        mine = self._under_way[id] = _UnderWay(asked.who, is_kept=asked.new.key is not None)
+        mine = self._under_way[id] = _UnderWay(asked.who)  # before anything is awaited, so that it counts
+        if asked.new.key is not None:
+            await self._begin(asked.new, asked.database, mine)
         mine.task = asyncio.create_task(self._done(id, mine, work))
         await asyncio.wait({mine.task}, timeout=asked.wait_s)
         while not mine.task.done() and not mine.is_kept:
             await self._begin_late(asked, mine, mine.task)
-        if mine.task.done():
-            return mine.task.result()
+        if mine.task.done() or mine.has_ended:
+            return await mine.task
         mine.is_told = True
         return _accepted(id, asked.new.name)
+
+    async def _begin(self, new: NewOperation, database: Database, mine: _UnderWay) -> None:
+        """Keep an operation from its beginning. Raises StoreError if it cannot be kept."""
+        try:
+            await run_quickly(begin_operation, database, new)
+            mine.is_kept = True
+        finally:
+            if not mine.is_kept:
+                del self._under_way[new.id]
 
     async def _begin_late(self, asked: Asked, mine: _UnderWay, task: asyncio.Task[Response]) -> None:
         """Keep an operation that goes on; where it cannot be, wait for a while for its end instead."""
@@ -186,6 +204,7 @@ class LongOperations:
             self._threads = CapacityLimiter(LONG)
         try:
             response = await run_sync(_outcome, work, limiter=self._threads, abandon_on_cancel=True)
+            mine.has_ended = True
             if mine.is_kept and response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and not mine.is_told:
                 await run_quickly(forget_operation, self._database, id)  # so that its key may be sent again
             elif mine.is_kept:
@@ -320,6 +339,11 @@ def _outcome(work: Callable[[], Response]) -> Response:
 def _too_many(who: str) -> Problem:
     detail = f"{who} has {MOST_EACH} operations under way that take long, which is the limit; wait for one to end"
     return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "2"})
+
+
+def _unseen() -> Problem:
+    detail = "an operation with this Idempotency-Key was begun and cannot be seen; look at what it was to change"
+    return Problem(HTTPStatus.CONFLICT, detail, headers={"Retry-After": "10"})
 
 
 def _scope_of(identity: Identity) -> Scope:
