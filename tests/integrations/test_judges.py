@@ -142,7 +142,7 @@ def made(**options: Any) -> Evaluator:
     return make_evaluator("judge", {"field": "a", "model": MODEL, "rubric": RUBRIC, **options}, load)
 
 
-def scores(one: Evaluator, answer: str, expected: str | None = None) -> dict[str, Score]:
+def scores(one: Evaluator, answer: str, expected: object = None) -> dict[str, Score]:
     task = EvaluationTask(
         "case",
         (),
@@ -179,7 +179,24 @@ def test_the_other_protocol_is_spoken_too_and_references_are_shown_where_it_is_s
     (body,) = asked
     assert json.loads(body["messages"][0]["content"])["reference"] == "because"
     assert body["temperature"] == 0.5
-    assert scores(judge, "rude")["judge"].error == "the judge refused"
+    assert scores(judge, "rude", expected="because")["judge"].error == "the judge refused"
+
+
+def test_a_reference_is_what_is_expected_of_the_field_and_nothing_else(priced: list[dict[str, Any]]) -> None:
+    judge = made(reference=True)
+    for expected in (None, {"b": "because"}, {"assert": ["exact"]}):
+        assert scores(judge, "good", expected)["judge"].error == "the case has no reference"
+    assert not priced
+    scores(judge, "good", {"a": "because", "assert": ["exact"]})
+    assert json.loads(priced[0]["messages"][1]["content"])["reference"] == "because"
+
+
+def test_of_a_rubric_of_something_bad_lower_levels_are_better() -> None:
+    judge = made(better="lower")
+    measure = judge.measure("judge")
+    assert (measure.better, measure.worst, judge.measure("judge.failed").better) == ("lower", 3, "lower")
+    with pytest.raises(InputError, match="expected 'higher' or 'lower'"):
+        made(better="less")
 
 
 UNUSABLE = ("chat", "beyond", "yes", "rude")

@@ -12,7 +12,8 @@ from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, ScoredCase, Unscored
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import field_of
+from wtb.authoring.evaluation.library.combining import ASSERT
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, OnFailure, Scale
@@ -52,6 +53,7 @@ def judge(
     url: str | None = None,
     key: str | None = None,
     timeout: float = EVALUATION_S,
+    better: Better = "higher",
 ) -> dict[str, float | Unscored]:
     """Ask models to judge a field of the final state.
 
@@ -62,13 +64,14 @@ def judge(
         model: The model that is asked, or several, each of which counts alike.
         criteria: What a good answer is; without a rubric, an answer meets it (1) or not (0).
         rubric: The score of each level, and its description.
-        reference: Whether the judge sees what is expected of the case.
+        reference: Whether the judge sees what is expected of the field; a case without it has no score.
         samples: How often each model is asked.
         temperature: By which it samples; without it, the provider's own.
         provider: The protocol: `openai` or `anthropic`.
         url: Of another server that speaks it.
         key: The environment variable that holds the key; without it, the provider's own, and none for a `url`.
         timeout: Seconds that all of it may take; it asks nothing more shortly before.
+        better: Which levels are better, `higher` or `lower`; for `declare`.
 
     Returns:
         The mean level, the share of questions without a usable reply, and US dollars where all prices are known.
@@ -81,13 +84,22 @@ def judge(
     asked = read_rubric(criteria, rubric)
     data = {"input": case.input, "answer": field_of(result, field)}
     if reference:
-        data["reference"] = expected_of(case, field)
+        data["reference"] = _reference_of(case, field)
+        if data["reference"] is None:
+            return {"": Unscored("the case has no reference")}
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
     judgements = [
         [ask(Question(endpoint, one, asked, text, temperature, n, deadline)) for n in range(samples)] for one in models
     ]
     return {**_figures(judgements), **_costs(judgements)}
+
+
+def _reference_of(case: ScoredCase, field: str) -> Any:
+    """What a case expects of a field: that of a mapping by field, or all of anything else; None where there is none."""
+    if not isinstance(case.expected, Mapping):
+        return case.expected
+    return None if field == ASSERT else case.expected.get(field)
 
 
 def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
@@ -141,7 +153,7 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
         _check_number("temperature", options["temperature"], (int, float), 0, _HOTTEST)
     of_score: dict[str, OnFailure] = {} if on_failure is None else {"": on_failure}
     return {
-        "better": {"": "higher", _FAILED: "lower", _USD: "lower"},
+        "better": {"": options.get("better", "higher"), _FAILED: "lower", _USD: "lower"},
         "scale": {"": rubric.ends, _FAILED: PASS_OR_FAIL},
         "on_failure": {**of_score, _FAILED: LEFT_OUT, _USD: LEFT_OUT},
     }
