@@ -185,7 +185,10 @@ def test_the_other_protocol_is_spoken_too_and_references_are_shown_where_it_is_s
 def test_a_reference_is_what_is_expected_of_the_field_and_nothing_else(priced: list[dict[str, Any]]) -> None:
     judge = made(reference=True)
     for expected in (None, {"b": "because"}, {"assert": ["exact"]}):
-        assert scores(judge, "good", expected)["judge"].error == "the case has no reference"
+        found = scores(judge, "good", expected)
+        assert {metric: score.error for metric, score in found.items()} == dict.fromkeys(
+            ("judge", "judge.failed", "judge.usd"), "the case has no reference"
+        )
     assert not priced
     scores(judge, "good", {"a": "because", "assert": ["exact"]})
     assert json.loads(priced[0]["messages"][1]["content"])["reference"] == "because"
@@ -223,9 +226,9 @@ def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(
     judge = made(model=[MODEL, "our-own"], samples=3)
     found = scores(judge, "good")
     assert (found["judge"].value, len(priced)) == (3, 6)
-    assert "judge.usd" not in found, "nobody knows what the second model costs"
+    assert found["judge.usd"].error == "the price of a model is not known"
     again = scores(judge, "good")
-    assert (again["judge"].value, "judge.usd" in again, len(priced)) == (3, False, 6)
+    assert (again["judge"].value, again["judge.usd"].value, len(priced)) == (3, None, 6)
     reused = scores(made(samples=3), "good")
     assert (reused["judge.usd"].value, len(priced)) == (pytest.approx(0.00063), 6), "at the price that was paid"
     assert scores(made(criteria="It is short."), "good")["judge"].value == 3
@@ -275,7 +278,7 @@ def test_the_key_of_the_provider_goes_to_no_other_server(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-provider")
     monkeypatch.setenv("JUDGE_KEY", "of-the-judge")
     found = scores(made(url=f"{url}/v1"), "good")
-    assert (found["judge"].value, "judge.usd" in found) == (3, False), "its prices are its own"
+    assert (found["judge"].value, found["judge.usd"].value) == (3, None), "its prices are its own"
     scores(made(url=f"{url}/v1", key="JUDGE_KEY"), "good")
     scores(made(url=url, provider="anthropic", model=CLAUDE), "good")
     scores(made(), "good")

@@ -86,7 +86,7 @@ def judge(
     if reference:
         data["reference"] = _reference_of(case, field)
         if data["reference"] is None:
-            return {"": Unscored("the case has no reference")}
+            return dict.fromkeys(("", _FAILED, _USD), Unscored("the case has no reference"))
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
     judgements = [
@@ -111,11 +111,14 @@ def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Uns
     return {"": score, _FAILED: len(problems) / questions}
 
 
-def _costs(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float]:
-    """What the judgements cost, also those that another cell paid for; nothing where one has no known price."""
+def _costs(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
+    """What the judgements cost, also those that another cell paid for; no figure where one has no known price.
+
+    It is never left out, since judging again replaces only what is given.
+    """
     costs = [one.usd for each in judgements for one in each]
     known = [usd for usd in costs if usd is not None]
-    return {_USD: sum(known)} if len(known) == len(costs) else {}
+    return {_USD: sum(known) if len(known) == len(costs) else Unscored("the price of a model is not known")}
 
 
 def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declaration:
