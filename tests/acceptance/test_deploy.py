@@ -242,6 +242,7 @@ def test_compose_itself_takes_the_files(tmp_path: Path) -> None:
 DOCKERFILE = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text("utf-8"))
 BUILD, LAST = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = ("workers", "server", "oidc", "metrics", "mcp", "logs")  # that the image has
 
 
 def copied(stage: str) -> list[str]:
@@ -285,7 +286,7 @@ def test_the_build_sees_what_it_copies_and_little_else() -> None:
 
 def test_the_image_is_built_with_the_packages_that_the_project_asks_for() -> None:
     project, flower = installed()
-    assert project == ".[workers,server,oidc]"
+    assert project == f".[{','.join(EXTRAS)}]"
     assert flower in PROJECT["optional-dependencies"]["stack"]
 
 
@@ -307,7 +308,7 @@ def required(*wanted: str) -> set[str]:
 @pytest.mark.slow
 def test_the_roles_run_with_what_the_image_installs(tmp_path: Path) -> None:
     _, *others = installed()
-    extras = [one for extra in ("workers", "server", "oidc") for one in PROJECT["optional-dependencies"][extra]]
+    extras = [one for extra in EXTRAS for one in PROJECT["optional-dependencies"][extra]]
     for name in required(*PROJECT["dependencies"], *extras, *others):
         for file in distribution(name).files or ():
             top, place = file.parts[0], distribution(name).locate_file("")

@@ -187,7 +187,7 @@ def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sendi
     page.get_by_role("button", name="Add").click()
     page.get_by_role("button", name="Remove after review").wait_for()
     page.get_by_role("button", name="Resume").first.click()
-    page.get_by_text("answer").first.wait_for()
+    page.get_by_text("answer").filter(visible=True).first.wait_for()
     until_it_is(sending, execution, "paused", "completed")
     assert state_of(sending, execution)["answer"] == "small"
 

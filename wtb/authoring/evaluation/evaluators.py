@@ -332,7 +332,7 @@ def _read(scorer: Evaluator, returned: Any) -> list[Score]:
         return [_number(scorer, scorer.name, returned)]
     found: dict[str, Score] = {}
     for key, value in returned.items():
-        metric = storable(f"{scorer.name}.{key}", METRIC) if key else scorer.name
+        metric = scorer.name if key == "" else storable(f"{scorer.name}.{key}", METRIC)
         if metric in found or len(found) == MOST_METRICS:
             more = f"more than {MOST_METRICS:,} metrics" if metric not in found else f"the metric {metric!r} twice"
             raise StateError(f"it returned {more}")
