@@ -38,7 +38,7 @@ def test_it_is_what_the_code_itself_would_have_submitted(sending: Sending) -> No
     project = sending.cluster.project
     project.write({"own.yaml": json.dumps({**SWEEP, "sweep": "own"})})
     ours = sending.cluster.submit("own.yaml")
-    _, _, sent = sending.post("/sweeps", {"keys": SWEEP, "anyway": True})
+    _, _, sent = sending.post("/sweeps", {"keys": SWEEP})
     sending.cluster.wait_completed(ours, sent["sweep"])
     query = "SELECT workflow_id, fingerprints::text FROM sweeps WHERE id = :id"
     assert sending.cluster.query(query, id=ours) == sending.cluster.query(query, id=sent["sweep"])
@@ -46,7 +46,7 @@ def test_it_is_what_the_code_itself_would_have_submitted(sending: Sending) -> No
 
 def test_a_part_of_a_sweep_is_submitted_and_says_where_it_is(sending: Sending) -> None:
     part = {"case": "b", "choices": {"A": "v1"}}
-    status, location, document = sending.post("/sweeps", {"keys": SWEEP, "part": part, "priority": 3, "anyway": True})
+    status, location, document = sending.post("/sweeps", {"keys": SWEEP, "part": part, "priority": 3})
     assert (status, document["cells"]) == (201, 2)
     assert location == f"{PREFIX}/sweeps/{document['sweep']}"
     sending.cluster.wait_completed(document["sweep"])

@@ -97,7 +97,7 @@ def test_questions_are_answered_in_the_inbox_by_two_keys_each(sending: Sending, 
 def test_one_answer_is_for_all_that_ask_the_same(sending: Sending, site: Site) -> None:
     cases = [{"id": id, "input": {"x": 300}} for id in ("a", "b")]
     keys = {"sweep": "asking", "workflow": "reviewed", "vary": {"draft": ["default"]}, "cases": cases}
-    status, _, sent = sending.post("/sweeps", {"keys": keys, "anyway": True})
+    status, _, sent = sending.post("/sweeps", {"keys": keys})
     assert status == 201, sent
     asking = "SELECT count(*) FROM approvals WHERE status = 'open' AND sweep_id = :id"
     sending.cluster.until(lambda: sending.cluster.one(asking, id=sent["sweep"]) == 2, "both ask")
@@ -152,7 +152,7 @@ def test_an_execution_is_taken_back_and_its_rollback_undone(sending: Sending, si
 
 def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: Site) -> None:
     vary = {"A": ["default"], "B": ["default"]}
-    _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "what if", "vary": vary}, "anyway": True})
+    _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "what if", "vary": vary}})
     sending.cluster.wait_completed(sent["sweep"])
     cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
     page = site.open(f"/executions/{cell['execution']}")
