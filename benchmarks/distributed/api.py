@@ -10,12 +10,9 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -25,9 +22,9 @@ import psutil
 from benchmarks.distributed.query_plans import fill
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure
+from benchmarks.harness.serving import TOKEN, Served, serving
 from benchmarks.harness.timing import timed
 from benchmarks.workloads.chain import CELLS, STEPS, VARIANTS, workflow
-from wtb.config.credentials import SERVER_TOKEN
 from wtb.planning.publishing import describe_registered
 from wtb.store.database import Database
 from wtb.store.publications import publish
@@ -35,8 +32,6 @@ from wtb.store.read import queries
 
 READS, WRITES = 40, 5  # requests of each kind in a round
 SUBMITTED = 1_000  # cells
-TOKEN = "of-the-benchmark-alone"
-_URL = re.compile(r"http://([\d.]+):(\d+)(/\S+)")
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
@@ -108,22 +103,8 @@ class _Asked:
 
 
 @contextmanager
-def _serving(database: Database) -> Iterator[tuple[subprocess.Popen[str], _Asked]]:
+def _serving(database: Database) -> Iterator[tuple[Served, _Asked]]:
     url = database.url.render_as_string(hide_password=False)
-    with subprocess.Popen(
-        [sys.executable, "-m", "wtb", "serve", "--port", "0", "--db", url],
-        env={**os.environ, SERVER_TOKEN: TOKEN},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as server:
-        assert server.stderr is not None
-        found = _URL.search(server.stderr.readline())
-        assert found, "it does not say where it listens"
-        host, port, prefix = found.groups()
-        asked = _Asked(host, int(port), prefix)
+    with serving(url) as server, closing(_Asked(server.host, server.port, server.prefix)) as asked:
         asked.took("GET", "/sweeps?limit=1")  # it is warm
-        try:
-            yield server, asked
-        finally:
-            asked.close()
-            server.terminate()
+        yield server, asked

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -24,8 +21,8 @@ import psutil
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.harness.serving import TOKEN, serving
 from benchmarks.harness.timing import open_warm
-from wtb.config.credentials import SERVER_TOKEN
 from wtb.store.database import Database
 from wtb.store.events import add_event
 from wtb.store.read import queries
@@ -35,8 +32,6 @@ FOLLOWERS = 200
 AT_A_TIME, TIMES_A_SECOND = 20, 50
 WRITING_S = 20.0
 LATEST_S = 30.0  # after the last event was written
-TOKEN = "of-the-benchmark-alone"
-_URL = re.compile(r"http://([\d.]+):(\d+)(/\S+)")
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
@@ -45,20 +40,10 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     url = database.url.render_as_string(hide_password=False)
     late, latest, lost, grown, share = [], [], [], [], []
     for _ in range(runs):
-        with subprocess.Popen(
-            [sys.executable, "-m", "wtb", "serve", "--port", "0", "--db", url],
-            env={**os.environ, SERVER_TOKEN: TOKEN},
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as server:
-            assert server.stderr is not None
-            found = _URL.search(server.stderr.readline())
-            assert found, "it does not say where it listens"
-            host, port, prefix = found.groups()
+        with serving(url) as server:
             shown = psutil.Process(server.pid)
-            path = f"{prefix}/sweeps/{sweep.id}/events?after=now"
-            took = asyncio.run(_followed(host, int(port), path, url, sweep.id, shown))
-            server.terminate()
+            path = f"{server.prefix}/sweeps/{sweep.id}/events?after=now"
+            took = asyncio.run(_followed(server.host, server.port, path, url, sweep.id, shown))
         late.append(quantiles(took.delays, n=100)[94])
         latest.append(max(took.delays))
         lost.append(took.lost)

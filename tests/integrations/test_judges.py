@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from tests.support.model_server import ModelHandler
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate
@@ -39,20 +40,16 @@ REPLIES: dict[str, Any] = {
 }
 
 
-class Judging(BaseHTTPRequestHandler):
+class Judging(ModelHandler):
     """Speaks both protocols. It replies by the answer that it reads; `rude` is refused, `down` is an error.
 
     failing: what comes in place of the replies of the next calls: a status, `drop` or `wait`; None is a reply.
     """
 
-    protocol_version = "HTTP/1.1"
     asked: ClassVar[list[dict[str, Any]]] = []
     keys: ClassVar[list[str]] = []
     failing: ClassVar[list[int | str | None]] = []
     released = threading.Event()
-
-    def log_message(self, *of: Any) -> None:
-        """Say nothing."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -65,21 +62,13 @@ class Judging(BaseHTTPRequestHandler):
         if failure == "wait":
             self.released.wait(20)
         if isinstance(failure, int):
-            self._send(failure, {"error": {"message": "not now", "type": "busy"}})
+            self.send(failure, {"error": {"message": "not now", "type": "busy"}})
             return
         answer = json.loads(body["messages"][-1]["content"])["answer"].split()[0]
         if answer == "down":
-            self._send(400, {"error": {"message": "out of order", "type": "busy"}})
+            self.send(400, {"error": {"message": "out of order", "type": "busy"}})
         else:
-            self._send(200, (openai_reply if "completions" in self.path else anthropic_reply)(body, answer))
-
-    def _send(self, status: int, document: Any) -> None:
-        data = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            self.send(200, (openai_reply if "completions" in self.path else anthropic_reply)(body, answer))
 
 
 def openai_reply(body: dict[str, Any], answer: str) -> dict[str, Any]:

@@ -7,11 +7,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from tests.support.model_server import ModelHandler
 from wtb import END, Workflow
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView
@@ -121,34 +122,21 @@ STREAMS: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str | None, Any]]]]
 }
 
 
-class Answering(BaseHTTPRequestHandler):
+class Answering(ModelHandler):
     """Speaks enough of both protocols. A model called `broken-429` or `broken-500` answers so."""
 
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *of: Any) -> None:
-        """Say nothing."""
-
     def do_GET(self) -> None:
-        self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "us"}]})
+        self.send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "us"}]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if body["model"].startswith("broken-"):
             error = {"type": "error", "error": {"type": "busy", "message": "come back later"}}
-            self._send(int(body["model"].removeprefix("broken-")), error)
+            self.send(int(body["model"].removeprefix("broken-")), error)
         elif body.get("stream"):
             self._stream(STREAMS[self.path](body))
         else:
-            self._send(200, ANSWERS[self.path](body))
-
-    def _send(self, status: int, document: Any) -> None:
-        data = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            self.send(200, ANSWERS[self.path](body))
 
     def _stream(self, events: Iterator[tuple[str | None, Any]]) -> None:
         self.send_response(200)

@@ -99,6 +99,22 @@ class Sending:
                 return response.status, response.headers.get("Location"), json.load(response)
 
 
+def execution_of(sending: Sending, *args: str) -> str:
+    """Start one input, and return its execution when it stands still."""
+    execution: str = sending.wtb("start", *args, "--format", "json").json["id"]
+    until_it_is(sending, execution, "paused", "waiting", "completed")
+    return execution
+
+
+def until_it_is(sending: Sending, execution: str, *statuses: str) -> None:
+    query = "SELECT status FROM executions WHERE id = :id"
+    sending.cluster.until(lambda: sending.cluster.one(query, id=execution) in statuses, f"it to be {statuses}")
+
+
+def state_of(sending: Sending, execution: str) -> Any:
+    return sending.wtb("show", execution, "--format", "json").json["state"]
+
+
 @contextmanager
 def publishing(cluster: Cluster, folder: Path) -> Iterator[Sending]:
     """Have a worker of a cluster publish both workflows, and a server answer beside it."""

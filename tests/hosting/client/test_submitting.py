@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.hosting.api.serving import Server
-from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
 from tests.support.cluster import Cluster
 from wtb.hosting.api.routes import PREFIX
 
@@ -156,22 +156,6 @@ def test_what_names_something_of_the_servers_machine_is_refused(
 
 
 # Steering
-
-
-def execution_of(sending: Sending, *args: str) -> str:
-    """Start one input, and return its execution when it stands still."""
-    execution: str = sending.wtb("start", *args, "--format", "json").json["id"]
-    until_it_is(sending, execution, "paused", "waiting", "completed")
-    return execution
-
-
-def until_it_is(sending: Sending, execution: str, *statuses: str) -> None:
-    query = "SELECT status FROM executions WHERE id = :id"
-    sending.cluster.until(lambda: sending.cluster.one(query, id=execution) in statuses, f"it to be {statuses}")
-
-
-def state_of(sending: Sending, execution: str) -> Any:
-    return sending.wtb("show", execution, "--format", "json").json["state"]
 
 
 def test_an_execution_is_resumed_with_another_state(sending: Sending) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
 from tests.hosting.pages.site import Site
 from tests.support.cluster import Cluster
 
@@ -32,19 +32,7 @@ def site(sending: Sending, browser: Browser) -> Iterator[Site]:
 
 def started(sending: Sending, x: int, *keys: str) -> str:
     """Give one input to the workers, and return its execution when it stands still."""
-    given = sending.wtb("start", "reviewed", "--set", f"x={x}", *keys, "--format", "json").json
-    execution: str = given["id"]
-    until_it_is(sending, execution, "paused", "waiting", "completed")
-    return execution
-
-
-def until_it_is(sending: Sending, execution: str, *statuses: str) -> None:
-    query = "SELECT status FROM executions WHERE id = :id"
-    sending.cluster.until(lambda: sending.cluster.one(query, id=execution) in statuses, f"it to be {statuses}")
-
-
-def state_of(sending: Sending, execution: str) -> Any:
-    return sending.wtb("show", execution, "--format", "json").json["state"]
+    return execution_of(sending, "reviewed", "--set", f"x={x}", *keys)
 
 
 def opened_step(page: Page, number: int) -> Any:

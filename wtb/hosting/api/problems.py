@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import NotRequired, TypedDict
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from wtb.core.errors import AccessDenied, BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
 
@@ -81,3 +81,16 @@ def problem_of(error: WTBError) -> Problem:
 def fault() -> Problem:
     """Return the response for an error that nobody expected. It tells nothing of the inside; the log has that."""
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server; its log says more")
+
+
+def answer_again(status: int, location: str | None, body: str | None) -> Response:
+    """Return an answer that was kept.
+
+    Args:
+        status: Its status, by which its body is a document or a problem.
+        location: Its header `Location`, if it had one.
+        body: Its body.
+    """
+    headers = {} if location is None else {"Location": location}
+    kind = "application/json" if status < HTTPStatus.BAD_REQUEST else Problem.media_type
+    return Response(body, status, headers, media_type=kind)

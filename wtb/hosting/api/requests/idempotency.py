@@ -16,7 +16,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from wtb.core.errors import ConflictError, WTBError
-from wtb.hosting.api.problems import Problem, fault, problem_of
+from wtb.hosting.api.problems import Problem, answer_again, fault, problem_of
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.identity import Identity
 from wtb.store.access.idempotency import Claim, Repeated, find_answer, keep_answer
@@ -149,6 +149,4 @@ def _known(claim: Claim, earlier: IdempotencyKeyRow | None) -> Response:
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     if earlier.status is None:
         return Unanswered(claim)
-    headers = {} if earlier.location is None else {"Location": earlier.location}
-    kind = "application/json" if earlier.status < HTTPStatus.BAD_REQUEST else Problem.media_type
-    return Response(earlier.body, earlier.status, headers, media_type=kind)
+    return answer_again(earlier.status, earlier.location, earlier.body)

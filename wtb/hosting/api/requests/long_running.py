@@ -24,7 +24,7 @@ from starlette.responses import Response
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.serialization.plain_json import iso
 from wtb.display.json_text import as_json
-from wtb.hosting.api.problems import Problem, ProblemDocument, fault, problem_of
+from wtb.hosting.api.problems import Problem, ProblemDocument, answer_again, fault, problem_of
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.threads import LONG, run_quickly
 from wtb.operations.identity import Identity
@@ -314,9 +314,7 @@ def response_of(found: FoundOperation) -> Response:
         return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
     if row.status is None or row.body is None:
         return _accepted(row.id, row.name)
-    headers = {} if row.location is None else {"Location": row.location}
-    kind = "application/json" if found.status is Status.done else Problem.media_type
-    return Response(row.body, row.status, headers, media_type=kind)
+    return answer_again(row.status, row.location, row.body)
 
 
 def _accepted(id: str, name: str) -> Response:
