@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.project import FLOW, SWEEP, Project
-from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.core.errors import ConflictError, InputError, NotFound, StoreError
 from wtb.operations import auditing
 from wtb.operations.administration.audit import audit_head, list_audit, prune_audit, verify_audit
 from wtb.operations.administration.budgets import set_budgets
@@ -22,6 +22,7 @@ from wtb.operations.administration.tokens import create_token, revoke_token
 from wtb.operations.auditing import audited, noting, shown_argument
 from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS, Effect
+from wtb.operations.running.published import submit_published
 from wtb.store.access import audit as store
 from wtb.store.access.audit import Origin
 from wtb.store.database import Database
@@ -113,6 +114,16 @@ def test_bad_arguments_and_what_only_reads_are_not_noted(context: Context) -> No
     with pytest.raises(InputError):
         revoke_token(context, 5)  # type: ignore[arg-type]
     assert list_audit(context) == []
+
+
+def test_an_error_that_may_quote_what_is_secret_is_noted_by_its_name_alone(context: Context) -> None:
+    with pytest.raises(InputError, match="ana's story"):
+        submit_published(context, {"sweep": "s", "workflow": "w", "vary": "ana's story", "cases": []})
+    with pytest.raises(NotFound):
+        delete_session(context, "nothing")
+    found = {one["operation"]: one["error"] for one in list_audit(context)}
+    assert found["submit --published"] == "InputError"
+    assert "nothing" in str(found["session delete"])
 
 
 def test_secrets_are_left_out(context: Context) -> None:

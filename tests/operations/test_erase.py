@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,17 @@ from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.inspection.sweeps import show
 from wtb.operations.results.matrix import matrix
 from wtb.store import backup as copies
-from wtb.store.database import Database
+from wtb.store.access.idempotency import Claim, find_answer, keep_answer
+from wtb.store.access.operations import (
+    FoundOperation,
+    NewOperation,
+    begin_operation,
+    end_operation,
+    find_operation,
+)
+from wtb.store.database import Database, Scope
+from wtb.store.files import uploads
+from wtb.store.files.uploads import NewUpload
 from wtb.store.read import queries, tallies
 from wtb.store.tables.schema import approvals, cases, events, executions, metadata, sweeps
 
@@ -177,6 +188,45 @@ def test_failures_and_the_reasons_in_a_kept_matrix_go_too(place: Context) -> Non
     matrix(place, "first")
     erase(place, "ana")
     assert SECRET not in everything(place)
+
+
+def test_copies_that_spare_somebody_to_send_or_ask_again_go_too(place: Context) -> None:
+    ran(place)
+    for number, project in enumerate(("default", "elsewhere")):
+        text = SECRET if project == "default" else "of another project"
+        keep_copies(place.database.within(Scope(frozenset({project}))), f"{number}", project, text)
+    keep_copies(place.database, "2", "default", f'{{"told": "{SECRET}"}}')
+    begin_operation(place.database, NewOperation("under-way", "compare", "ann"))
+
+    expected = preview_erase(place, "ana").counts
+    counts = erase(place, "ana").counts
+
+    assert (counts["uploads"], counts["answers"]) == (2, 4)
+    assert counts == expected
+    assert SECRET not in everything(place)
+    assert everything(place).count("of another project") >= 3
+    for kept in (find_answer(place.database, "key-2"), find_operation(place.database, "operation-2")):
+        row = kept.row if isinstance(kept, FoundOperation) else kept
+        assert row is not None
+        assert (row.status, "what this did is done" in str(row.body)) == (410, True)
+    under_way = find_operation(place.database, "under-way")
+    assert under_way is not None
+    assert under_way.status == "running"
+    assert preview_erase(place, "bob").counts["answers"] == 0
+
+
+def keep_copies(database: Database, id: str, project: str, text: str) -> None:
+    """Have an upload, an answer to a request and one of a long operation be kept that hold a text."""
+    content = text.encode()
+    upload = NewUpload(f"upload-{id}", project, sha256(content + id.encode()).hexdigest(), "ann")
+    uploads.begin_upload(database, upload)
+    uploads.add_part(database, upload, 0, content)
+    uploads.complete_upload(database, upload)
+    with database.write() as connection:
+        Claim(f"key-{id}", "request").store(connection)
+    keep_answer(database, f"key-{id}", 200, None, text)
+    begin_operation(database, NewOperation(f"operation-{id}", "compare", "ann"))
+    end_operation(database, f"operation-{id}", 200, None, text)
 
 
 def test_a_sweep_that_may_run_is_refused_and_nothing_is_erased(place: Context) -> None:

@@ -19,6 +19,7 @@ from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_poli
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document, history_document
 from wtb.operations.housekeeping.garbage_collection import Collected, Removed, apply_policy
+from wtb.store.access.expiry import KEPT_S
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
 from wtb.store.files.manifest import Entry
@@ -39,11 +40,14 @@ from wtb.store.tables.schema import (
     events,
     executions,
     files,
+    idempotency_keys,
     metadata,
     node_runs,
+    operations,
     scores,
     sessions,
     sweeps,
+    uploads,
     values,
     workflows,
 )
@@ -312,6 +316,17 @@ def test_many_are_removed_in_parts_from_the_ends_of_lines(world: World, monkeypa
 
 
 # Outputs
+
+
+def test_what_is_kept_for_a_day_goes_after_it(world: World) -> None:
+    now, old = time.time(), time.time() - KEPT_S - 10
+    for id, at in (("old", old), ("new", now)):
+        world.insert(uploads, id=id, digest="d", bytes=7, by="ann", created_at=at)
+        world.insert(idempotency_keys, digest=id, request="r", created_at=at)
+        world.insert(operations, id=id, name="compare", by="ann", projects="*", began_at=at, lease_until=at)
+    world.insert(operations, id="busy", name="compare", by="ann", projects="*", began_at=old, lease_until=now + 60)
+    assert world.collected() == {"uploads": (1, 7), "answers": (2, None)}
+    assert (world.ids(uploads), world.ids(operations)) == ({"new"}, {"new", "busy"})
 
 
 def test_old_outputs_go_and_the_attempts_stay(world: World) -> None:

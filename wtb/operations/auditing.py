@@ -23,7 +23,7 @@ from typing import ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from wtb.config.urls import HIDDEN, shown_url
-from wtb.core.errors import StoreError, WTBError
+from wtb.core.errors import AccessDenied, ConflictError, NotFound, StoreError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.texts import printable
 from wtb.core.values import Json
@@ -39,6 +39,7 @@ _MOST_LETTERS = 200
 _MOST_ITEMS = 50
 # What users' cases, states, answers and webhooks hold is theirs to keep secret; of mappings the keys are noted.
 _SECRET = frozenset({"keys", "input", "written", "set", "value", "feedback", "notify"})
+_ABOUT_NAMES = (NotFound, ConflictError, AccessDenied)  # what these say is about things that are there
 _PARTS = {"running.local:begin": "start"}  # what is no operation of its own, but stands for one in Python
 
 _log = logging.getLogger("wtb")
@@ -64,12 +65,20 @@ class _Call:
         if isinstance(error, StoreError) or (error is None and not self.has_begun):
             return
         outcome = "done" if error is None else "failed"
-        note = self.note(is_first=not self.has_begun, outcome=outcome, error=_words(error))
+        note = self.note(is_first=not self.has_begun, outcome=outcome, error=self._words(error))
         try:
             with self.context.database.write(is_note=True) as connection:
                 append(connection, note)
         except WTBError as problem:
             _log.warning("the audit log does not have that %s %s: %s", self.operation, outcome, problem)
+
+    def _words(self, error: BaseException | None) -> str | None:
+        """Return what may be kept of an error: none of what users keep secret, which one may quote."""
+        if error is None:
+            return None
+        is_quoting = self.arguments.keys() & _SECRET and not isinstance(error, _ABOUT_NAMES)
+        text = str(error) if isinstance(error, WTBError) and not is_quoting else ""  # others may hold anything
+        return f"{type(error).__name__}: {shown_text(text)}" if text else type(error).__name__
 
     def note(self, *, is_first: bool, outcome: str | None = None, error: str | None = None) -> Note:
         """Return what is to be appended."""
@@ -229,10 +238,3 @@ def _mapping(value: Mapping) -> Json:  # type: ignore[type-arg]  # as singledisp
 @shown_argument.register
 def _collection(value: Collection) -> Json:  # type: ignore[type-arg]
     return [shown_argument(one) for one in list(value)[:_MOST_ITEMS]]
-
-
-def _words(error: BaseException | None) -> str | None:
-    if error is None:
-        return None
-    text = str(error) if isinstance(error, WTBError) else ""  # others may hold anything
-    return f"{type(error).__name__}: {shown_text(text)}" if text else type(error).__name__

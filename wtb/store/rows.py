@@ -859,6 +859,7 @@ class IdempotencyKeyRow:
         request: Digest of what was asked for.
         status: Of the answer; None until there is one.
         body: Of the answer, JSON.
+        projects: Of which its answer may tell, as `wtb.projects` says them.
     """
 
     digest: str
@@ -867,6 +868,7 @@ class IdempotencyKeyRow:
     status: int | None
     location: str | None
     body: str | None
+    projects: str
 
 
 @dataclass(frozen=True, slots=True)

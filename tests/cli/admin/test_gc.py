@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
 NOTHING = {"sweeps", "checkpoints", "node_runs", "outputs", "values", "files", "directories", "processes"}
+NOTHING |= {"uploads", "answers"}
 
 FILES = """
 from wtb import Workflow

@@ -11,11 +11,16 @@ from wtb.core.arguments.kinds import AnyText
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
+from wtb.store.access.expiry import count_copies, erase_copies
 from wtb.store.housekeeping import erasure
 from wtb.store.housekeeping.erasure import FoundCase, Named
 from wtb.store.read.queries import find_sweep
 
 REASON = 1_000  # characters
+_GONE = (
+    "what this did is done; its answer was removed, since it may have told of a case that was erased since: look at "
+    "what it was to change, or ask anew"
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Erased:
     Attributes:
         case: Its id.
         found: The sweeps that had it.
-        counts: How many of each kind belonged to it: cells, executions, checkpoints, node_runs, scores.
+        counts: How many of each kind belonged to it: cells, executions, checkpoints, node_runs, scores; and how many
+            uploads and answers of its projects may have held some of it.
         values: How many stored values went; what others name stays.
         files: How many stored files went; what others name stays.
         notes: What may be left somewhere.
@@ -63,7 +69,8 @@ def preview_erase(context: Context, case: str, *, sweep: str | None = None, proj
     for one in found:
         for kind, count in erasure.belongings(context.database, one).items():
             counts[kind] = counts.get(kind, 0) + count
-    return Erased(case, found, counts)
+    copies = count_copies(context.database, _projects(found))
+    return Erased(case, found, counts | {"uploads": copies.uploads, "answers": copies.answers})
 
 
 @checked
@@ -79,7 +86,8 @@ def erase(
     """Erase a case: its input, all that ran for it, what that left, and its figures, for good.
 
     Of the case its id and number stay in each sweep, with who erased it and when. Values and files that another case,
-    sweep or session has as well stay there.
+    sweep or session has as well stay there. Uploads of its projects, and answers that are kept for requests that are
+    sent again, go with it: they are copies, and what is in them is not known.
 
     Args:
         context: Where it is, and who erases it.
@@ -104,9 +112,14 @@ def erase(
     for number, one in enumerate(preview.found, 1):
         named = named.with_(erasure.erase_rows(context.database, one, by=storable(context.by, 255), reason=why))
         report(f"erased from {number:,} of {len(preview.found):,} sweeps")
+    erase_copies(context.database, _projects(preview.found), _GONE)
     values = erasure.remove_named_values(context.database, named)
     removed = erasure.remove_named_files(context.database, files, named, since)
     notes = []
     if (left := erasure.overwrite_free_pages(context.database)) is not None:
         notes.append(f"free pages of {context.place} may still hold some of it, since others use it now: {left}")
     return replace(preview, values=values, files=removed, notes=tuple(notes))
+
+
+def _projects(found: Sequence[FoundCase]) -> frozenset[str]:
+    return frozenset(one.project for one in found)

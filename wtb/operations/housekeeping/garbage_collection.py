@@ -19,7 +19,7 @@ from wtb.execution.runtime.cleanup import clean
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
-from wtb.store.access.expiry import remove_expired
+from wtb.store.access.expiry import Copies, count_expired, remove_expired
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
@@ -138,6 +138,7 @@ class _Collection:
         self._report = report
         self.at = at
         self.removed = {kind: Removed(0, None) for kind in _COUNTED} | {kind: Removed(0, 0) for kind in _SIZED}
+        self._add_copies(Copies(0, 0, 0))
         self.notes: list[str] = []
 
     def add(self, kind: str, count: int, size: int | None = None) -> None:
@@ -147,13 +148,17 @@ class _Collection:
 
     def remove(self) -> None:
         """Remove what the policy allows, and what is kept for a day only."""
-        remove_expired(self._database)
+        self._add_copies(remove_expired(self._database))
         self._remove_hidden()
         self._remove_sweeps()
         self._remove_superseded()
         self._remove_outputs()
         self._remove_values()
         self._remove_files()
+
+    def _add_copies(self, copies: Copies) -> None:
+        self.add("uploads", copies.uploads, copies.bytes)
+        self.add("answers", copies.answers)
 
     def _before(self, age: float) -> float:
         return self.at - age
@@ -247,6 +252,7 @@ class _Collection:
                     self._report(f"{self.removed['checkpoints'].count:,} superseded checkpoints found")
             if policy.outputs is not None:
                 self.add("outputs", *unreferenced.count_outputs(connection, self._before(policy.outputs)))
+            self._add_copies(count_expired(connection))
             self.add("values", *unreferenced.count_unreferenced(connection))
             seen = orphan_files.survey(connection, self._files, imagined=True)
         if refusal := orphan_files.refusal(self._database, self._files, seen):

@@ -12,9 +12,11 @@ import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
+from wtb.store.access.scope import scope_of
 from wtb.store.database import Database
 from wtb.store.rows import IdempotencyKeyRow
 from wtb.store.tables.schema import idempotency_keys
+from wtb.store.tables.walls import projects_setting
 
 
 class Repeated(StoreError):
@@ -39,7 +41,8 @@ class Claim:
 
     def store(self, connection: sa.Connection) -> None:
         """Store the key within the transaction of a change. Raises Repeated if it is there."""
-        values = {"digest": self.digest, "request": self.request}
+        projects = projects_setting(scope_of(connection).projects)
+        values = {"digest": self.digest, "request": self.request, "projects": projects}
         if connection.dialect.name == "postgresql":
             from sqlalchemy.dialects.postgresql import insert
         else:

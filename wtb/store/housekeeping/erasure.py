@@ -52,7 +52,7 @@ class FoundCase:
 
     sweep_id: str
     sweep: str
-    project: str | None
+    project: str
     status: str
     number: int
     case: str

@@ -125,6 +125,13 @@ idempotency_keys = sa.Table(
     sa.Column("status", sa.Integer, comment="of the answer; null until there is one"),
     sa.Column("location", sa.String(500)),
     sa.Column("body", sa.Text, comment="of the answer, JSON"),
+    sa.Column(
+        "projects",
+        sa.Text,
+        nullable=False,
+        server_default="*",
+        comment="of which its answer may tell, as wtb.projects says them",
+    ),
     sa.CheckConstraint("(status IS NULL) = (body IS NULL)", name="answer"),
     sa.Index("ix_idempotency_keys_created", "created_at"),
 )

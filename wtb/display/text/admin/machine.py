@@ -13,6 +13,8 @@ _WHAT = {
     "outputs": "outputs of attempts",
     "values": "values",
     "files": "stored files",
+    "uploads": "uploads of more than a day",
+    "answers": "kept answers to requests",
     "directories": "directories of dead runners",
     "processes": "processes of dead runners",
 }

@@ -23,6 +23,7 @@ from wtb.operations.auditing import noting
 from wtb.operations.context import Context, Origin
 from wtb.operations.identity import Identity
 from wtb.operations.registry import Permission
+from wtb.store.access.expiry import COMES_S
 from wtb.store.access.projects import find_project
 from wtb.store.database import Database
 from wtb.store.files.uploads import (
@@ -35,7 +36,6 @@ from wtb.store.files.uploads import (
     complete_upload,
 )
 
-LASTS_S = 120.0  # all of it must have come by then
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PATH = f"{UPLOADS}/{{digest}}"
 _VIA = f"PUT {_PATH}"
@@ -72,7 +72,7 @@ async def _received(request: Request, acting: Context, new: NewUpload) -> Respon
     """Keep what comes, or nothing of it where it is not what its digest says."""
     database = acting.database
     try:
-        async with asyncio.timeout(LASTS_S):
+        async with asyncio.timeout(COMES_S):
             await run_quickly(begin_upload, database, new)
             size, found = await _kept(request.stream(), database, new)
         if found != new.digest:
@@ -84,7 +84,7 @@ async def _received(request: Request, acting: Context, new: NewUpload) -> Respon
     except _TooLarge:
         return _closing(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the file is larger than {MOST_BYTES:,} bytes")
     except TimeoutError:
-        return _closing(HTTPStatus.REQUEST_TIMEOUT, f"the file had not come after {LASTS_S:g} s")
+        return _closing(HTTPStatus.REQUEST_TIMEOUT, f"the file had not come after {COMES_S:g} s")
     except ClientDisconnect:
         return _closing(HTTPStatus.BAD_REQUEST, "the file did not come whole")
     finally:
