@@ -11,6 +11,7 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.operations.schedules.children import Fires
+from wtb.operations.telemetry.continuous import TraceExports
 from wtb.store.database import Database
 from wtb_scheduler.rounds import Rows, run_round
 
@@ -23,6 +24,7 @@ def run_until(
     notify: Callable[[Rows], object],
     every: float,
     report: Callable[[str], None],
+    traces: TraceExports | None = None,
 ) -> None:
     """Run rounds until `ending` is set, then wait for the schedules that run.
 
@@ -34,11 +36,14 @@ def run_until(
         notify: Sends a wake-up notification for each row; it must not wait for a broker that hangs.
         every: Seconds between two rounds.
         report: Takes one line for people.
+        traces: Sends traces of what has ended.
     """
     fires, alerts = Fires(database, report), Alerts(database)
     last_message = ""
     collected = time.monotonic()
     while not ending.is_set():
+        if traces is not None:
+            traces.look()
         try:
             run_round(database, notify, fires, alerts)
             if time.monotonic() - collected > COLLECT_S:
@@ -52,3 +57,5 @@ def run_until(
             last_message = message
         ending.wait(every)
     fires.end()
+    if traces is not None:
+        traces.end(1.0)  # what is not sent by then is sent by whoever begins next

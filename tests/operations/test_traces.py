@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import in_memory, make_bench
+from tests.support.receiver import attributes, receiving
 from wtb import END, Workflow
 from wtb.core.errors import InputError
+from wtb.core.telemetry.contents import MOST_CONTENT, model_content
 from wtb.operations.context import Context
 from wtb.operations.telemetry.collector import CollectorError
 from wtb.operations.telemetry.export import export_traces
@@ -27,62 +26,19 @@ from wtb.store.tables.schema import attempts, executions
 SECRET = "what-the-case-says"
 
 
-@dataclass
-class Collector:
-    """Takes what is sent, and answers as it is told to."""
-
-    status: int = 200
-    answer: bytes = b"{}"
-    bodies: list[Any] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    url: str = ""
-
-    @property
-    def spans(self) -> list[dict[str, Any]]:
-        return [
-            span
-            for body in self.bodies
-            for resource in body["resourceSpans"]
-            for scope in resource["scopeSpans"]
-            for span in scope["spans"]
-        ]
-
-
-@contextmanager
-def receiving(**how: Any) -> Iterator[Collector]:
-    found = Collector(**how)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.bodies.append(json.loads(body))
-            found.headers.append(dict(self.headers))
-            self.send_response(found.status)
-            self.send_header("Content-Length", str(len(found.answer)))
-            self.send_header("Location", found.url)
-            self.end_headers()
-            self.wfile.write(found.answer)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.url = f"http://127.0.0.1:{server.server_address[1]}"
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def branching() -> Workflow:
     """a, whose one run all share, then b in two variants, one of which fails at first."""
     wf = Workflow("branching")
+
+    @wf.tool
+    def look(q: str) -> str:
+        return q
+
     failed: list[int] = []
 
     @wf.node
     def a(state: Any, ctx: Any) -> Any:
+        ctx.tools.look(q=state["x"])
         ctx.call(model="m-1", prompt=state["x"], response="r", tokens_in=3, tokens_out=2, usd=0.5)
         return {"y": state["x"]}
 
@@ -112,10 +68,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, s
 
 def count(database: Database, table: sa.Table) -> int:
     return int(database.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
-
-
-def attributes(span: dict[str, Any]) -> dict[str, Any]:
-    return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
 
 
 def test_every_attempt_and_execution_is_a_span(place: tuple[Context, str]) -> None:
@@ -165,6 +117,42 @@ def test_what_nodes_read_and_wrote_is_not_sent(place: tuple[Context, str]) -> No
         export_traces(context, sweep, collector.url, headers={"X-Key": "k"})
     assert SECRET not in json.dumps(collector.bodies)
     assert collector.headers[0]["X-Key"] == "k"
+
+
+def test_prompts_and_answers_are_sent_where_somebody_asks_for_them(place: tuple[Context, str]) -> None:
+    context, sweep = place
+    with receiving() as collector:
+        export_traces(context, sweep, collector.url, content=True, openinference=True)
+    calls = [span for one in collector.spans if (span := attributes(one)).get("gen_ai.operation.name") == "chat"]
+    asked, answered = (json.loads(calls[0][f"gen_ai.{way}.messages"]) for way in ("input", "output"))
+    assert asked == [{"role": "user", "parts": [{"type": "text", "content": SECRET}]}]
+    assert answered == [{"role": "assistant", "parts": [{"type": "text", "content": "r"}]}]
+    assert calls[0]["openinference.span.kind"] == "LLM"
+    assert (calls[0]["llm.token_count.total"], calls[0]["llm.model_name"]) == ("5", "m-1")
+    kinds = [attributes(span)["openinference.span.kind"] for span in collector.spans]
+    assert kinds.count("TOOL") == 3
+    tools = [span for one in collector.spans if (span := attributes(one)).get("gen_ai.tool.name") == "look"]
+    assert json.loads(tools[0]["gen_ai.tool.call.arguments"]) == {"q": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "roles"),
+    [
+        (
+            {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": ["b"]}], "n": 1},
+            ["system", "user"],
+        ),
+        ([{"role": "user", "content": "a"}], ["user"]),
+        ([1, 2], ["user"]),
+        ("x" * 100_000, ["user"]),
+        (["x" * 100_000, "é" * 100_000], ["user"]),
+        ([], []),
+    ],
+)
+def test_prompts_of_all_shapes_are_messages_of_bounded_size(prompt: Any, roles: list[str]) -> None:
+    found = str(model_content(json.dumps(prompt), None)["gen_ai.input.messages"])
+    assert [one["role"] for one in json.loads(found)] == roles
+    assert len(found) <= 7 * MOST_CONTENT
 
 
 @pytest.mark.parametrize(

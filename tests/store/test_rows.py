@@ -34,6 +34,7 @@ TABLES: dict[type, sa.Table] = {
     rows.OperationRow: schema.operations,
     rows.UploadRow: schema.uploads,
     rows.AuditRow: schema.audit,
+    rows.ExporterRow: schema.exporters,
     rows.TallyRow: schema.tallies,
     rows.PublicationRow: schema.publications,
 }

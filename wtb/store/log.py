@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import equal, insert_rows, parts
 from wtb.store.rows import EventRow, NewEvent
 from wtb.store.tables.column_types import Json
-from wtb.store.tables.schema import checkpoints, events, log_ids, node_runs, sweeps
+from wtb.store.tables.schema import checkpoints, events, exports, log_ids, node_runs, sweeps
 
 LogPosition = tuple[int, int]  # (transaction, id) of an event
 START: LogPosition = (-1, 0)
@@ -291,6 +291,7 @@ def adopt_log(connection: sa.Connection) -> None:
     columns = [events.c.transaction, *(one.transaction for one in DERIVED)]
     for column in columns:
         connection.execute(sa.update(column.table).where(column > 0).values({column: 0}))
+    connection.execute(exports.delete())  # what was sent is sent again, with the same ids
 
 
 def continue_log(connection: sa.Connection) -> None:

@@ -106,6 +106,18 @@ class OpenSweep(SweepRow):
     running_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class BehindSweep(SweepRow):
+    """A sweep of which something is still to be sent.
+
+    Attributes:
+        transaction: Up to where of its log everything was sent, with `event`.
+    """
+
+    transaction: int
+    event: int
+
+
 class StoredProcess(TypedDict):
     """The identity of a process, as `ProcessIdentity` has it."""
 
@@ -916,6 +928,30 @@ class UploadRow:
     by: str
     created_at: float
     completed_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterRow:
+    """A collector that is sent traces.
+
+    Attributes:
+        began_at: Sweeps that had ended then are not sent by themselves.
+        owner_id: The process that sends.
+        spans: How many were sent, those that were sent again included.
+        rejected: How many of them it refused.
+        sent_at: When it last took some.
+        error: Why it takes none.
+    """
+
+    endpoint: str
+    began_at: float
+    owner_id: str | None
+    lease_until: float | None
+    spans: int
+    rejected: int
+    sent_at: float | None
+    failing_since: float | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)

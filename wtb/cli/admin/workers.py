@@ -21,6 +21,8 @@ from wtb.core.units import MOST_SLOTS
 from wtb.execution.runtime import alerts as execution
 from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
 from wtb.operations.running import submitting
+from wtb.operations.telemetry import continuous
+from wtb.operations.telemetry import settings as telemetry_settings
 from wtb.store import database as databases
 from wtb.store.runs import maintenance
 from wtb_workers import broker_notifier
@@ -127,6 +129,11 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
     from wtb_scheduler.loop import run_until
     from wtb_workers.notifications import Notifier
 
+    settings = telemetry_settings.read_telemetry()
+
+    def report(text: str) -> None:
+        say(f"scheduler: {text}")
+
     every = every or maintenance.SCHEDULER_INTERVAL_S
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -134,9 +141,13 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
     if place is not None:
         _serve_metrics(place, database)
     say(f"scheduler: every {every:g} s; database {database.shown_url}")
+    traces = None
+    if settings is not None:
+        say(f"traces: to {settings.endpoint}")
+        traces = continuous.TraceExports(database, settings, report)
     if wait_for(database.prepare, ending=ending):
-        notifier = Notifier(app, lambda text: say(f"scheduler: {text}"))  # a broker that hangs does not hold up a round
-        run_until(ending, database, notifier.notify_if_idle, every, say)
+        notifier = Notifier(app, report)  # a broker that hangs does not hold up a round
+        run_until(ending, database, notifier.notify_if_idle, every, say, traces)
 
 
 def _place(metrics: str | None) -> Place | None:

@@ -8,9 +8,9 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_context, say
-from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.operations.telemetry import export as operations
+from wtb.operations.telemetry import settings
 
 
 def export(
@@ -22,6 +22,12 @@ def export(
         list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Of each request; several times.")
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each request.")] = 10.0,
+    content: Annotated[
+        bool, typer.Option("--content", help="Send what models and tools were asked and answered, too.")
+    ] = False,
+    openinference: Annotated[
+        bool, typer.Option("--openinference", help="Name attributes as OpenInference does, too.")
+    ] = False,
     db: options.Db = None,
 ) -> None:
     """Send the traces of a sweep to a collector of OpenTelemetry.
@@ -29,17 +35,15 @@ def export(
     A root execution is a trace; attempts, model and tool calls are spans in it, scores are events. Ids are the same
     however often it is sent. What nodes read and wrote is not sent.
 
+    See also: `[telemetry]` of wtb.toml has `wtb scheduler` send them by itself.
+
     Examples: wtb telemetry export nightly  |  wtb telemetry export nightly --endpoint https://otel.example.org
     """
-    given = {}
-    for header in headers or ():
-        name, separator, value = header.partition("=")
-        if not separator or not name.strip():
-            raise InputError(f"--header {header!r} is none; expected NAME=VALUE", argument="headers")
-        given[name.strip()] = value.strip()
+    given = settings.parse_headers(headers or (), "--header")
     context = open_context(db)
     try:
-        sent = operations.export_traces(context, ref, endpoint, headers=given, timeout=timeout)
+        asked = {"content": content, "openinference": openinference}
+        sent = operations.export_traces(context, ref, endpoint, headers=given, timeout=timeout, **asked)
     finally:
         context.close()
     refused = f"; the collector refused {sent.rejected:,} of them" if sent.rejected else ""

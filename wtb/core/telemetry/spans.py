@@ -6,7 +6,6 @@ that are used stand here. What nodes read and wrote is in none of them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NotRequired
@@ -69,16 +68,6 @@ class Span:
     attributes: Mapping[str, Attribute | None] = field(default_factory=dict)
     links: Sequence[SpanLink] = ()
     events: Sequence[SpanEvent] = ()
-
-
-def trace_id_of(root: str) -> str:
-    """Return the id of the trace of a root execution."""
-    return hashlib.sha256(f"trace {root}".encode()).hexdigest()[:32]
-
-
-def span_id_of(kind: str, *names: object) -> str:
-    """Return the id of a span: of an execution, an attempt or a call, by what tells it from all others of its kind."""
-    return hashlib.sha256(" ".join(["span", kind, *map(str, names)]).encode()).hexdigest()[:16]
 
 
 class TracesRequest(TypedDict):

@@ -18,6 +18,7 @@ from wtb.authoring.code.import_paths import registered
 from wtb.config.distribution import NAME, TAKEN, pip_install, rival
 from wtb.core.documents.administration import CheckDocument, DoctorDocument
 from wtb.core.errors import WTBError
+from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import bytes_of, plural
 from wtb.core.version import __version__
 from wtb.execution.runtime.cleanup import clean
@@ -27,6 +28,7 @@ from wtb.store.files.locations import home_of
 from wtb.store.files.system import HAS_FILES
 from wtb.store.housekeeping.sizes import size, stored_amounts
 from wtb.store.tables.schema import REVISION
+from wtb.store.telemetry.positions import collectors
 
 LEAST_FREE = 100_000_000  # bytes
 OLDEST_PYTHON = (3, 11)
@@ -93,6 +95,7 @@ def _database(url: str) -> Iterator[CheckDocument]:
             rows = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counted.items())
             yield check("its size", f"{bytes_of(total)}: {rows}", ok=True)
             yield from _sizes(database)
+            yield from _collectors(database)
     except WTBError as error:
         fix = "start its server, or give another one with --db or WTB_DATABASE_URL"
         yield check("database", str(error), fix, ok=False)
@@ -138,6 +141,16 @@ def _sizes(database: Database) -> Iterator[CheckDocument]:
     if left.directories or left.processes:
         found = f"directories of dead runners: {left.directories:,}, processes: {left.processes:,}"
         yield check("left behind", f"{found}; the next run or `wtb gc` removes them", ok=True)
+
+
+def _collectors(database: Database) -> Iterator[CheckDocument]:
+    """CheckDocument each collector that is sent traces: whether it takes them."""
+    for one in collectors(database):
+        found = f"{one.endpoint}: {plural(one.spans, 'span')} sent, {one.rejected:,} refused"
+        if one.error is not None:
+            found += f"; nothing since {iso(one.failing_since)}: {one.error}"
+        fix = "start the collector, or name another one in [telemetry] of wtb.toml; nothing is lost meanwhile"
+        yield check("traces", found, fix, ok=one.error is None)
 
 
 def _folders(url: str) -> Iterator[CheckDocument]:

@@ -19,7 +19,16 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from wtb.config.credentials import BROKER_URL, DATABASE_URL, FLOWER_AUTH, NAMES, SERVER_TOKEN, credential, protect
+from wtb.config.credentials import (
+    BROKER_URL,
+    DATABASE_URL,
+    FLOWER_AUTH,
+    NAMES,
+    SERVER_TOKEN,
+    TELEMETRY_HEADERS,
+    credential,
+    protect,
+)
 from wtb.config.distribution import pip_install
 from wtb.config.stack_file import HOME, Flower, Stack, find_stack, forget_stack, write_stack
 from wtb.core.errors import InputError, StoreError
@@ -183,7 +192,9 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
     started = time.time()  # the clock of the database, too, which is on this machine
     check = partial(_worker_runs, stack.database_url, started)
     yield make("worker", arguments, credentials=credentials, check=check)
-    yield make("scheduler", (), credentials=credentials, ready_text="scheduler: every")
+    key = credential(TELEMETRY_HEADERS)
+    keys = {} if key is None else {TELEMETRY_HEADERS: key}
+    yield make("scheduler", (), credentials=credentials | keys, ready_text="scheduler: every")
     if stack.api is not None:
         address = urlsplit(stack.api).netloc
         port = address.rpartition(":")[2]

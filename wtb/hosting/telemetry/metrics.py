@@ -7,8 +7,9 @@ and not on how much.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from prometheus_client import CollectorRegistry
@@ -20,7 +21,9 @@ from wtb.core.telemetry.latencies import BOUNDS_S, CLAIMS, FLUSHES, Histogram
 from wtb.core.version import __version__
 from wtb.store.database import Database
 from wtb.store.read.activity import Counts, SweepState, count, queues, sweep_states
+from wtb.store.rows import ExporterRow
 from wtb.store.runs.workers import worker_rows
+from wtb.store.telemetry.positions import collectors
 
 AT_A_TIME = 200  # sweeps that one query counts
 
@@ -111,6 +114,7 @@ class DatabaseMetrics(Collector):
             workers = worker_rows(database)
             yield _single("wtb_slots", "Slots of the workers that were seen lately.", sum(one.slots for one in workers))
             yield _single("wtb_slots_busy", "Those of them that are busy.", sum(one.busy for one in workers))
+            yield from _exports(collectors(database))
 
 
 class ProcessMetrics(Collector):
@@ -178,6 +182,18 @@ def _by_status(name: str, words: str, values: Mapping[tuple[str, str], int]) -> 
     for labels, value in sorted(values.items()):
         family.add_metric(labels, value)
     return family
+
+
+def _exports(known: Sequence[ExporterRow]) -> Iterator[Metric]:
+    family = GaugeMetricFamily("wtb_exported_spans", "Spans that collectors were sent.", labels=["status"])
+    rejected = sum(one.rejected for one in known)
+    family.add_metric(["accepted"], sum(one.spans for one in known) - rejected)
+    family.add_metric(["rejected"], rejected)
+    yield family
+    failing = [time.time() - one.failing_since for one in known if one.failing_since is not None]
+    yield _single(
+        "wtb_export_failing_seconds", "For how long a collector has taken nothing.", max(failing, default=0.0)
+    )
 
 
 def _histogram(name: str, words: str, histogram: Histogram) -> Metric:

@@ -226,10 +226,17 @@ class SweepHandle(TargetHandle):
 
     @documented_by(export_traces)
     def export_traces(
-        self, endpoint: str, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0
+        self,
+        endpoint: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        content: bool = False,
+        openinference: bool = False,
     ) -> ExportedTraces:
-        """Send its traces to a collector of OpenTelemetry. What nodes read and wrote is not sent."""
-        return export_traces(self._context, self.id, endpoint, headers=headers, timeout=timeout)
+        """Send its traces to a collector of OpenTelemetry."""
+        asked = {"content": content, "openinference": openinference}
+        return export_traces(self._context, self.id, endpoint, headers=headers, timeout=timeout, **asked)
 
     @documented_by(score)
     def score(self, evaluate: Sequence[str | Mapping[str, Any]] = (), *, file: str | Path | None = None) -> Scored:

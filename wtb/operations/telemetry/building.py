@@ -1,88 +1,130 @@
-"""Spans of a sweep: a root execution is a trace, and holds executions that forked off, attempts and their calls."""
+"""Spans of executions: attempts are within theirs, calls within their attempt; what a fork shares is linked to."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
 
-from wtb.core.telemetry.spans import Attribute, Span, SpanEvent, SpanLink, span_id_of, trace_id_of
+from wtb.core.telemetry.contents import Attributes, model_content, openinference, tool_content
+from wtb.core.telemetry.spans import Attribute, Span, SpanEvent, SpanLink
+from wtb.core.telemetry.trace_ids import attempt_span_id, span_id_of, trace_id_of
 from wtb.store.database import Database
 from wtb.store.rows import SweepRow
 from wtb.store.telemetry.attempts import (
     TracedAttempt,
     TracedCall,
     TracedExecution,
+    TracedInvocation,
     TracedScore,
+    accepted_attempts,
     traced_attempts,
     traced_calls,
     traced_executions,
+    traced_invocations,
     traced_scores,
 )
 
-AT_A_TIME = 200  # executions whose rows are held
+AT_A_TIME: Final = 200  # executions whose rows are held
 _LINKS = 64  # of one span, the last ones
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Kind = Literal["CHAIN", "LLM", "TOOL"]
 
-class SweepSpans:
-    """Makes the spans of a sweep, a part at a time."""
 
-    def __init__(self, database: Database, sweep: SweepRow) -> None:
-        """Look at the executions of a sweep.
+@dataclass(frozen=True)
+class SpanOptions:
+    """What spans say besides what they always do.
 
-        Args:
-            database: Where it is.
-            sweep: It.
-        """
-        self._database = database
+    Attributes:
+        content: What calls read and answered.
+        openinference: Their attributes as OpenInference calls them, too.
+    """
+
+    content: bool = False
+    openinference: bool = False
+
+
+def make_spans(
+    database: Database, sweep: SweepRow, ids: Collection[str], options: SpanOptions | None = None
+) -> list[Span]:
+    """Make the spans of executions of a sweep.
+
+    Args:
+        database: Where they are.
+        sweep: It.
+        ids: Those of the executions, `AT_A_TIME` at most.
+        options: What spans say.
+    """
+    made = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
+    made.share(database)
+    return list(made.make(database, ids))
+
+
+class _Spans:
+    """Makes spans of some executions, whose ancestors are looked up."""
+
+    def __init__(self, sweep: SweepRow, options: SpanOptions, executions: Sequence[TracedExecution]) -> None:
         self._sweep = sweep
-        self._executions = traced_executions(database, sweep.id)
-        self._roots: dict[str, str] = {}
-        for one in self._executions:  # parents come first
-            self._roots[one.id] = self._roots.get(one.parent_id or "", one.id)
-        self._accepted: dict[str, list[str]] = {}  # ids of the spans of what executions ran, those before them included
+        self._options = options
+        self._executions = executions
+        self._known = {one.id: one for one in executions}
+        self._accepted: Mapping[str, Sequence[tuple[str, str, int]]] = {}
 
-    def parts(self) -> Iterator[list[Span]]:
-        """Yield the spans of some executions after the other."""
-        for start in range(0, len(self._executions), AT_A_TIME):
-            some = self._executions[start : start + AT_A_TIME]
-            ids = [one.id for one in some]
-            calls: dict[tuple[str, int], list[TracedCall]] = defaultdict(list)
-            for call in traced_calls(self._database, ids):
-                calls[call.node_run_id, call.attempt].append(call)
-            attempts: dict[str, list[TracedAttempt]] = defaultdict(list)
-            for attempt in traced_attempts(self._database, ids):
-                attempts[attempt.execution_id].append(attempt)
-            scores: dict[str, list[TracedScore]] = defaultdict(list)
-            for score in traced_scores(self._database, self._sweep.id, ids):
-                scores[score.execution_id].append(score)
-            yield [
-                span for one in some for span in self._of(one, attempts.get(one.id, []), calls, scores.get(one.id, []))
+    def share(self, database: Database) -> None:
+        """Find what these executions forked from, and what ran there."""
+        while unknown := {one.parent_id for one in self._known.values() if one.parent_id} - self._known.keys():
+            found = traced_executions(database, unknown)
+            if not found:
+                break
+            self._known |= {one.id: one for one in found}
+        before = self._known.keys() - {one.id for one in self._executions}
+        before |= {one.parent_id for one in self._executions if one.parent_id}
+        self._accepted = _grouped(accepted_attempts(database, before), lambda row: row[0])
+
+    def make(self, database: Database, ids: Collection[str]) -> Iterator[Span]:
+        content = self._options.content
+        attempts = _grouped(traced_attempts(database, ids), lambda one: one.execution_id)
+        scores = _grouped(traced_scores(database, self._sweep.id, ids), lambda one: one.execution_id)
+        calls = _grouped(traced_calls(database, ids, with_content=content), lambda one: (one.node_run_id, one.attempt))
+        tools = _grouped(
+            traced_invocations(database, ids, with_content=content), lambda one: (one.node_run_id, one.attempt)
+        )
+        for execution in self._executions:
+            trace_id = self._trace_of(execution)
+            if execution.finished_at is not None:
+                yield self._execution(execution, trace_id, scores.get(execution.id, ()), execution.finished_at)
+            for attempt in attempts.get(execution.id, ()):
+                yield self._attempt(attempt, trace_id)
+                key = (attempt.node_run_id, attempt.number)
+                yield from (self._call(call, trace_id) for call in calls.get(key, ()))
+                yield from (self._invocation(call, trace_id) for call in tools.get(key, ()))
+
+    def _trace_of(self, execution: TracedExecution) -> str:
+        alone = not self._sweep.spec["run"]["share"] and execution.combinations
+        combination = execution.combinations[0] if alone else None
+        return trace_id_of(self._sweep.id, execution.case_number, execution.repeat, combination)
+
+    def _shared(self, execution: TracedExecution) -> list[SpanLink]:
+        """Return links to the last attempts whose results it began with."""
+        found: list[SpanLink] = []
+        parent = self._known.get(execution.parent_id or "")
+        while parent is not None and len(found) < _LINKS:
+            trace_id = self._trace_of(parent)
+            found[:0] = [
+                SpanLink(trace_id, attempt_span_id(run, number)) for _, run, number in self._accepted.get(parent.id, ())
             ]
-
-    def _of(
-        self,
-        execution: TracedExecution,
-        attempts: Sequence[TracedAttempt],
-        calls: Mapping[tuple[str, int], Sequence[TracedCall]],
-        scores: Sequence[TracedScore],
-    ) -> Iterator[Span]:
-        trace_id = trace_id_of(self._roots[execution.id])
-        shared = self._accepted.get(execution.parent_id or "", [])
-        mine = [_attempt_id(one) for one in attempts if one.is_accepted]
-        self._accepted[execution.id] = (shared + mine)[-_LINKS:]
-        if execution.finished_at is not None:
-            yield self._execution(execution, trace_id, shared, scores)
-        for attempt in attempts:
-            yield _attempt(attempt, trace_id)
-            for call in calls.get((attempt.node_run_id, attempt.number), ()):
-                yield _call(call, attempt, trace_id)
+            parent = self._known.get(parent.parent_id or "")
+        return found[-_LINKS:]
 
     def _execution(
-        self, execution: TracedExecution, trace_id: str, shared: Sequence[str], scores: Sequence[TracedScore]
+        self, execution: TracedExecution, trace_id: str, scores: Sequence[TracedScore], ended: float
     ) -> Span:
-        assert execution.finished_at is not None
-        parent, sweep = execution.parent_id, self._sweep
-        about: dict[str, Attribute | None] = {
+        sweep = self._sweep
+        parent = self._known.get(execution.parent_id or "")
+        about: Attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": sweep.name,
             "wtb.sweep": sweep.id,
@@ -95,64 +137,88 @@ class SweepSpans:
         return Span(
             trace_id=trace_id,
             span_id=span_id_of("execution", execution.id),
-            parent_id=None if parent is None else span_id_of("execution", parent),
+            # Of another trace it is none: what people fork in a sweep that shares nothing is by itself.
+            parent_id=span_id_of("execution", parent.id) if parent and self._trace_of(parent) == trace_id else None,
             name=f"invoke_workflow {sweep.name}",
             began=execution.created_at,
-            ended=execution.finished_at,
+            ended=ended,
             error=_error(execution.failure) if execution.status == "failed" else None,
-            attributes=about,
-            links=[SpanLink(trace_id, span_id) for span_id in shared],
-            events=[_scored(one, execution.finished_at) for one in scores],
+            attributes=self._about("CHAIN", about),
+            links=self._shared(execution),
+            events=[_scored(one, ended) for one in scores],
         )
 
+    def _attempt(self, attempt: TracedAttempt, trace_id: str) -> Span:
+        about: Attributes = {
+            "wtb.node": attempt.node,
+            "wtb.variant": attempt.variant,
+            "wtb.visit": attempt.visit,
+            "wtb.attempt": attempt.number,
+            "wtb.accepted": attempt.is_accepted,
+            "wtb.cost.usd": float(attempt.usd),
+            "gen_ai.usage.input_tokens": attempt.tokens_in,
+            "gen_ai.usage.output_tokens": attempt.tokens_out,
+        }
+        return Span(
+            trace_id=trace_id,
+            span_id=attempt_span_id(attempt.node_run_id, attempt.number),
+            parent_id=span_id_of("execution", attempt.execution_id),
+            name=f"{attempt.node} {attempt.variant}",
+            began=attempt.started_at,
+            ended=attempt.started_at + attempt.duration_s,
+            error=_error(attempt.failure) if attempt.status == "failed" else None,
+            attributes=self._about("CHAIN", about),
+        )
 
-def _attempt_id(attempt: TracedAttempt) -> str:
-    return span_id_of("attempt", attempt.node_run_id, attempt.number)
+    def _call(self, call: TracedCall, trace_id: str) -> Span:
+        is_tool = call.tool is not None
+        about: Attributes = {
+            "gen_ai.operation.name": "execute_tool" if is_tool else "chat",
+            "gen_ai.tool.name": call.tool,
+            "gen_ai.request.model": call.model,
+            "gen_ai.usage.input_tokens": call.tokens_in,
+            "gen_ai.usage.output_tokens": call.tokens_out,
+            "wtb.cost.usd": float(call.usd),
+        }
+        content = (tool_content if is_tool else model_content)(call.prompt, call.response)
+        return Span(
+            trace_id=trace_id,
+            span_id=span_id_of("call", call.id),
+            parent_id=attempt_span_id(call.node_run_id, call.attempt),
+            name=f"execute_tool {call.tool}" if is_tool else f"chat {call.model or ''}".rstrip(),
+            began=call.at - (call.duration_s or 0.0),
+            ended=call.at,
+            is_call=not is_tool,
+            attributes=self._about("TOOL" if is_tool else "LLM", about | content),
+        )
+
+    def _invocation(self, call: TracedInvocation, trace_id: str) -> Span:
+        about: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.tool,
+            "wtb.status": call.status,
+            **tool_content(call.arguments, call.result),
+        }
+        return Span(
+            trace_id=trace_id,
+            span_id=span_id_of("tool", call.node_run_id, call.attempt, call.number),
+            parent_id=attempt_span_id(call.node_run_id, call.attempt),
+            name=f"execute_tool {call.tool}",
+            began=call.at,
+            ended=call.at + call.duration_s,
+            error="failed" if call.status == "failed" else None,
+            attributes=self._about("TOOL", about),
+        )
+
+    def _about(self, kind: Kind, about: Attributes) -> Attributes:
+        return about | openinference(kind, about) if self._options.openinference else about
 
 
-def _attempt(attempt: TracedAttempt, trace_id: str) -> Span:
-    about: dict[str, Attribute | None] = {
-        "wtb.node": attempt.node,
-        "wtb.variant": attempt.variant,
-        "wtb.visit": attempt.visit,
-        "wtb.attempt": attempt.number,
-        "wtb.accepted": attempt.is_accepted,
-        "wtb.cost.usd": float(attempt.usd),
-        "gen_ai.usage.input_tokens": attempt.tokens_in,
-        "gen_ai.usage.output_tokens": attempt.tokens_out,
-    }
-    return Span(
-        trace_id=trace_id,
-        span_id=_attempt_id(attempt),
-        parent_id=span_id_of("execution", attempt.execution_id),
-        name=f"{attempt.node} {attempt.variant}",
-        began=attempt.started_at,
-        ended=attempt.started_at + attempt.duration_s,
-        error=_error(attempt.failure) if attempt.status == "failed" else None,
-        attributes=about,
-    )
-
-
-def _call(call: TracedCall, attempt: TracedAttempt, trace_id: str) -> Span:
-    tool = call.tool is not None
-    about: dict[str, Attribute | None] = {
-        "gen_ai.operation.name": "execute_tool" if tool else "chat",
-        "gen_ai.tool.name": call.tool,
-        "gen_ai.request.model": call.model,
-        "gen_ai.usage.input_tokens": call.tokens_in,
-        "gen_ai.usage.output_tokens": call.tokens_out,
-        "wtb.cost.usd": float(call.usd),
-    }
-    return Span(
-        trace_id=trace_id,
-        span_id=span_id_of("call", call.id),
-        parent_id=_attempt_id(attempt),
-        name=f"execute_tool {call.tool}" if tool else f"chat {call.model or ''}".rstrip(),
-        began=call.at - (call.duration_s or 0.0),
-        ended=call.at,
-        is_call=not tool,
-        attributes=about,
-    )
+def _grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    found: dict[K, list[T]] = defaultdict(list)
+    for row in rows:
+        found[key(row)].append(row)
+    return found
 
 
 def _scored(score: TracedScore, at: float) -> SpanEvent:

@@ -3,60 +3,115 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
-from http.client import HTTPException
-from typing import Final
-from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from wtb.core.errors import WTBError
+from wtb.core.errors import InputError, WTBError
 
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
+PATH: Final = "/v1/traces"
 _MOST_ANSWER: Final = 1_000_000  # bytes that are read of what a collector says
+_NEVER: Final = frozenset({400, 413, 415, 422})  # what it would refuse again. Source: OTLP 1.7, "Failures"
 
 
 class CollectorError(WTBError):
     """A collector did not take what it was sent."""
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Has a redirection be an error: headers with keys go where they were meant to, and nowhere else."""
-
-    def redirect_request(self, *_: object, **__: object) -> None:
-        return None
+class SpansRefused(CollectorError):
+    """A collector refuses what it was sent, and would again."""
 
 
-def send(url: str, request: object, headers: Mapping[str, str], timeout: float) -> int:
-    """Send spans.
+@dataclass(frozen=True)
+class Collector:
+    """Where spans are sent.
+
+    Attributes:
+        url: All of it.
+        headers: Headers of each request, such as a key.
+        timeout: Seconds until a request must have been answered.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float = 10.0
+
+
+def url_of(endpoint: str) -> str:
+    """Return the URL of a collector's traces. Raises InputError if the endpoint is none."""
+    try:
+        split = urlsplit(endpoint)
+        usable = split.scheme in ("http", "https") and split.hostname and (split.port or 80)
+    except ValueError:
+        usable = False
+    if not usable or not endpoint.isascii() or any(char.isspace() for char in endpoint):
+        raise InputError(f"endpoint {endpoint!r} is none; expected a URL such as http://127.0.0.1:4318")
+    if split.username is not None:
+        raise InputError("the endpoint has a user or a password; give a key as a header instead")
+    return endpoint if split.path.endswith(PATH) else endpoint.rstrip("/") + PATH
+
+
+def send(collector: Collector, request: object) -> int:
+    """Send spans. Neither redirections nor proxies are followed: headers with keys go where they were meant to.
 
     Args:
-        url: Where.
+        collector: Where.
         request: Them.
-        headers: Headers of the request.
-        timeout: Seconds until it must have answered.
 
     Returns:
         How many of them it refused.
 
     Raises:
-        CollectorError: If it is away, hangs or refuses.
+        SpansRefused: If it refuses all of them for good.
+        CollectorError: If it is away, hangs or refuses for now.
     """
-    sent = Request(url, json.dumps(request).encode(), {"Content-Type": "application/json", **headers}, method="POST")
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # which import much that few need
+    from socket import SHUT_RDWR
+
+    url = urlsplit(collector.url)
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    connection = kind(url.hostname or "", url.port, timeout=collector.timeout)
+    late = threading.Event()
+
+    def end() -> None:  # however slowly it answers
+        late.set()
+        if connection.sock is not None:
+            with suppress(OSError):  # it has ended by itself
+                connection.sock.shutdown(SHUT_RDWR)
+
+    watchdog = threading.Timer(collector.timeout, end)
+    watchdog.daemon = True
+    watchdog.start()
     try:
-        with build_opener(_NoRedirects).open(sent, timeout=timeout) as answer:
-            said = json.loads(answer.read(_MOST_ANSWER) or b"{}")
-    except HTTPError as error:
-        error.close()
-        raise CollectorError(
-            f"the collector at {url} answers {error.code} {error.reason}; send it again later"
-        ) from None
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        headers = {"Content-Type": "application/json", "User-Agent": "wtb", **collector.headers}
+        connection.request("POST", path, json.dumps(request).encode(), headers)
+        answer = connection.getresponse()
+        said = answer.read(_MOST_ANSWER)
     except (OSError, HTTPException) as error:
-        raise CollectorError(f"the collector at {url} does not answer: {error}; send it again later") from None
-    except ValueError:
+        why = f"within {collector.timeout:g} s" if late.is_set() or isinstance(error, TimeoutError) else f": {error}"
+        raise CollectorError(f"the collector at {collector.url} does not answer {why}".replace(" :", ":")) from None
+    finally:
+        watchdog.cancel()
+        connection.close()
+    return _rejected(collector.url, answer, said)
+
+
+def _rejected(url: str, answer: HTTPResponse, said: bytes) -> int:
+    """Return how many spans a collector refused. Raises CollectorError if that is not what it says."""
+    if not 200 <= answer.status < 300:
+        refused = SpansRefused if answer.status in _NEVER else CollectorError
+        raise refused(f"the collector at {url} answers {answer.status} {answer.reason[:100]}")
+    try:
+        document = json.loads(said or b"{}")
+    except (ValueError, RecursionError):
         raise CollectorError(f"what answers at {url} is no collector: it does not answer in JSON") from None
-    return _rejected(said)
-
-
-def _rejected(said: object) -> int:
-    partial = said.get("partialSuccess") if isinstance(said, dict) else None
+    partial = document.get("partialSuccess") if isinstance(document, dict) else None
     found = partial.get("rejectedSpans", 0) if isinstance(partial, dict) else 0
-    return int(found) if str(found).isdecimal() else 0
+    return int(found) if str(found).isdecimal() and len(str(found)) < 16 else 0

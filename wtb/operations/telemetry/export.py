@@ -1,27 +1,27 @@
 """Sending traces of a sweep to a collector: OTLP over HTTP, in JSON.
 
-Nothing is kept of what was sent. Ids and times are those of rows, so whoever sends a sweep twice sends the same, and
-what was interrupted is sent again whole. Source: OpenTelemetry Protocol 1.7, OTLP/HTTP.
+Ids and times are those of rows, so whoever sends a sweep twice sends the same, and what was interrupted is sent again.
+Source: OpenTelemetry Protocol 1.7, OTLP/HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
-from wtb.core.errors import InputError
 from wtb.core.telemetry.spans import Span, as_request
 from wtb.operations.context import Context
-from wtb.operations.telemetry.building import SweepSpans
+from wtb.operations.telemetry.building import AT_A_TIME, SpanOptions, make_spans
+from wtb.operations.telemetry.collector import Collector, send, url_of
+from wtb.store.bulk import parts
 from wtb.store.read.queries import find_sweep
+from wtb.store.telemetry.attempts import execution_ids
 
-PATH: Final = "/v1/traces"
 SERVICE: Final = "wtb"
-AT_A_TIME: Final = 500  # spans of one request
+MOST_SPANS: Final = 500  # of one request
 
 Patience = Annotated[float, Number(0.01, 600)]
 
@@ -55,10 +55,13 @@ def export_traces(
     *,
     headers: Mapping[str, str] | None = None,
     timeout: Patience = 10.0,
+    content: bool = False,
+    openinference: bool = False,
 ) -> ExportedTraces:
     """Send the traces of a sweep to a collector of OpenTelemetry.
 
-    Of executions that have not ended only attempts are sent. What nodes read and wrote, prompts included, is not.
+    Of executions that have not ended only attempts are sent. What nodes read and wrote is not; prompts, answers and
+    what tools were given and returned is where `content` asks for it.
 
     Args:
         context: Where it is.
@@ -66,6 +69,8 @@ def export_traces(
         endpoint: The collector's, such as http://127.0.0.1:4318.
         headers: Headers of each request, such as a key.
         timeout: Seconds for each request.
+        content: Whether to send what calls read and answered.
+        openinference: Whether to name attributes as OpenInference does, too.
 
     Returns:
         How much was sent.
@@ -74,27 +79,18 @@ def export_traces(
         InputError: If there is no such sweep, or the endpoint is none.
         CollectorError: If the collector is away, hangs or refuses; send it again then.
     """
-    from wtb.operations.telemetry.collector import send  # which imports much that nobody else needs
-
     sweep = find_sweep(context.database, ref)
-    url = _url_of(endpoint)
+    collector = Collector(url_of(endpoint), headers or {}, timeout)
     spans = attempts = requests = rejected = 0
-    for some in _requests(SweepSpans(context.database, sweep)):
-        rejected += send(url, as_request(some, SERVICE), headers or {}, timeout)
-        requests += 1
-        spans += len(some)
-        attempts += sum("wtb.attempt" in span.attributes for span in some)
+    for ids in parts(execution_ids(context.database, sweep.id), AT_A_TIME):
+        for some in requests_of(make_spans(context.database, sweep, ids, SpanOptions(content, openinference))):
+            rejected += send(collector, as_request(some, SERVICE))
+            requests += 1
+            spans += len(some)
+            attempts += sum("wtb.attempt" in span.attributes for span in some)
     return ExportedTraces(sweep.id, sweep.name, spans, attempts, requests, rejected)
 
 
-def _url_of(endpoint: str) -> str:
-    split = urlsplit(endpoint)
-    if split.scheme not in ("http", "https") or not split.hostname:
-        raise InputError(f"endpoint {endpoint!r} is none; expected a URL such as http://127.0.0.1:4318")
-    return endpoint if split.path.endswith(PATH) else endpoint.rstrip("/") + PATH
-
-
-def _requests(spans: SweepSpans) -> Iterator[Sequence[Span]]:
-    for part in spans.parts():
-        for start in range(0, len(part), AT_A_TIME):
-            yield part[start : start + AT_A_TIME]
+def requests_of(spans: Sequence[Span]) -> Sequence[Sequence[Span]]:
+    """Split spans into those of one request each."""
+    return list(parts(spans, MOST_SPANS))

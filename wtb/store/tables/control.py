@@ -1,10 +1,10 @@
-"""The tables of what people and budgets decide: approvals, rollbacks, tool calls, budgets and reservations."""
+"""The tables of what people and budgets decide, and of what is sent to whom: alerts, and traces to collectors."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from wtb.store.tables.column_types import Id, Json, Seconds, metadata, now, ref, where
+from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, ref, where
 
 approvals = sa.Table(
     "approvals",
@@ -126,4 +126,29 @@ alerts = sa.Table(
     sa.Column("error", sa.Text, comment="why its last notification failed"),
     sa.Index("ix_alerts_open", "sweep_id", **where("sent_at IS NULL")),
     comment="events to notify somebody of",
+)
+
+exporters = sa.Table(
+    "exporters",
+    metadata,
+    sa.Column("endpoint", sa.String(500), primary_key=True, comment="of a collector"),
+    sa.Column("began_at", Seconds, nullable=False, server_default=now(), comment="sweeps that had ended are not sent"),
+    sa.Column("owner_id", Id, comment="the process that sends"),
+    sa.Column("lease_until", Seconds),
+    sa.Column("spans", Count, nullable=False, server_default="0", comment="that were sent, those sent again included"),
+    sa.Column("rejected", Count, nullable=False, server_default="0", comment="those that it refused"),
+    sa.Column("sent_at", Seconds, comment="when it last took some"),
+    sa.Column("failing_since", Seconds),
+    sa.Column("error", sa.Text, comment="why it takes none"),
+    sa.CheckConstraint("(failing_since IS NULL) = (error IS NULL)", name="failing"),
+    comment="collectors that are sent traces",
+)
+
+exports = sa.Table(
+    "exports",
+    metadata,
+    sa.Column("endpoint", sa.String(500), ref("exporters.endpoint"), primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True, index=True),
+    sa.Column("transaction", sa.BigInteger, nullable=False, comment="up to where of its log everything was sent"),
+    sa.Column("event", sa.BigInteger, nullable=False),
 )

@@ -23,6 +23,8 @@ from wtb.store.tables.control import alerts as alerts
 from wtb.store.tables.control import approvals as approvals
 from wtb.store.tables.control import awaiting as awaiting
 from wtb.store.tables.control import budgets as budgets
+from wtb.store.tables.control import exporters as exporters
+from wtb.store.tables.control import exports as exports
 from wtb.store.tables.control import invocations as invocations
 from wtb.store.tables.control import reservations as reservations
 from wtb.store.tables.control import rollbacks as rollbacks
@@ -62,4 +64,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1014"
+REVISION = "1017"

@@ -58,8 +58,8 @@ def _below(table: str, column: str, owner: str) -> str:
 
 
 _OF_SWEEPS = (
-    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "matrices", "metrics"),
-    *("node_runs", "rollbacks", "scores", "tallies", "working"),
+    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "exports", "matrices"),
+    *("metrics", "node_runs", "rollbacks", "scores", "tallies", "working"),
 )
 _OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
 
@@ -96,6 +96,7 @@ OPEN: Final[Mapping[str, str]] = {
     "members": "people are of no project",
     "idempotency_keys": "a row is found by a digest of who asks and of a key that they alone know",
     "sign_ins": "who asks is found out before it is known for which projects",
+    "exporters": "collectors are of the whole system, and no operation of a project names one",
     "runners": "processes work for all projects",
     "permits": "limits of nodes hold for all projects",
     "limited_nodes": "limits of nodes hold for all projects",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +10,20 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, calls, cases, cells, executions, node_runs, scores
+from wtb.store.tables.schema import attempts, calls, cases, cells, executions, invocations, node_runs, scores
 
 
 @dataclass(frozen=True)
 class TracedExecution:
-    """An execution. parent_id: what it was forked from, or tries again."""
+    """An execution. parent_id: what it was forked from, or tries again. combinations: those that it stands for."""
 
     id: str
     parent_id: str | None
     origin: str
     status: str
+    case_number: int
     repeat: int
+    combinations: Sequence[int]
     created_at: float
     finished_at: float | None
     failure: Mapping[str, Any] | None
@@ -50,7 +52,7 @@ class TracedAttempt:
 
 @dataclass(frozen=True)
 class TracedCall:
-    """A call of a model or of a tool. at: when it had ended."""
+    """A call of a model or of a tool. at: when it had ended. prompt, response: typed JSON, where they are wanted."""
 
     id: str
     node_run_id: str
@@ -62,6 +64,23 @@ class TracedCall:
     usd: float
     duration_s: float | None
     at: float
+    prompt: str | None
+    response: str | None
+
+
+@dataclass(frozen=True)
+class TracedInvocation:
+    """A call of a tool of the workflow. at: when it began. arguments, result: typed JSON, where they are wanted."""
+
+    node_run_id: str
+    attempt: int
+    number: int
+    tool: str
+    status: str
+    at: float
+    duration_s: float
+    arguments: str | None
+    result: str | None
 
 
 @dataclass(frozen=True)
@@ -75,17 +94,35 @@ class TracedScore:
     error: str | None
 
 
-def traced_executions(database: Database, sweep_id: str) -> list[TracedExecution]:
-    """Return the executions of a sweep, each after what it was forked from."""
-    columns = ("id", "parent_id", "origin", "status", "repeat", "created_at", "finished_at", "failure")
+def execution_ids(database: Database, sweep_id: str) -> list[str]:
+    """Return the ids of the executions of a sweep, each after what it was forked from."""
+    return database.scalars(
+        sa.select(executions.c.id).where(executions.c.sweep_id == sweep_id).order_by(executions.c.id)
+    )
+
+
+def traced_executions(database: Database, ids: Collection[str]) -> list[TracedExecution]:
+    """Return executions."""
+    columns = ("id", "parent_id", "origin", "status", "case_number", "repeat", "combinations")
+    times = ("created_at", "finished_at", "failure")
     same = sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
     query = (
-        sa.select(*(executions.c[name] for name in columns), cases.c.id.label("case_id"))
+        sa.select(*(executions.c[name] for name in (*columns, *times)), cases.c.id.label("case_id"))
         .select_from(executions.join(cases, same))
-        .where(executions.c.sweep_id == sweep_id)
-        .order_by(executions.c.id)  # ids grow
+        .where(executions.c.id.in_(ids))
+        .order_by(executions.c.id)
     )
     return database.records(TracedExecution, query)
+
+
+def accepted_attempts(database: Database, ids: Collection[str]) -> list[tuple[str, str, int]]:
+    """Return execution, node run and number of the attempts of executions whose results count, in their order."""
+    query = (
+        sa.select(node_runs.c.execution_id, node_runs.c.id, node_runs.c.attempts)
+        .where(node_runs.c.execution_id.in_(ids), node_runs.c.status == "succeeded")
+        .order_by(node_runs.c.ended_at, node_runs.c.id)
+    )
+    return database.tuples(query)
 
 
 def traced_attempts(database: Database, execution_ids: Collection[str]) -> list[TracedAttempt]:
@@ -105,17 +142,34 @@ def traced_attempts(database: Database, execution_ids: Collection[str]) -> list[
         return fetch_records(connection, TracedAttempt, query)
 
 
-def traced_calls(database: Database, execution_ids: Collection[str]) -> list[TracedCall]:
-    """Return the calls that attempts of executions made; what was said in them stays where it is."""
+def traced_calls(database: Database, execution_ids: Collection[str], *, with_content: bool) -> list[TracedCall]:
+    """Return the calls that attempts of executions made; without content what was said in them stays where it is."""
     columns = ("id", "node_run_id", "attempt", "model", "tool", "tokens_in", "tokens_out", "usd", "duration_s", "at")
+    content = [calls.c[name] if with_content else sa.null().label(name) for name in ("prompt", "response")]
     query = (
-        sa.select(*(calls.c[name] for name in columns))
+        sa.select(*(calls.c[name] for name in columns), *content)
         .select_from(calls.join(node_runs, node_runs.c.id == calls.c.node_run_id))
         .where(node_runs.c.execution_id.in_(execution_ids))
         .order_by(calls.c.at, calls.c.id)
     )
     with database.read() as connection:
         return fetch_records(connection, TracedCall, query)
+
+
+def traced_invocations(
+    database: Database, execution_ids: Collection[str], *, with_content: bool
+) -> list[TracedInvocation]:
+    """Return the calls of tools that attempts of executions made, those that are undone by now included."""
+    columns = ("node_run_id", "attempt", "number", "tool", "status", "at", "duration_s")
+    content = [invocations.c[name] if with_content else sa.null().label(name) for name in ("arguments", "result")]
+    query = (
+        sa.select(*(invocations.c[name] for name in columns), *content)
+        .select_from(invocations.join(node_runs, node_runs.c.id == invocations.c.node_run_id))
+        .where(node_runs.c.execution_id.in_(execution_ids))
+        .order_by(invocations.c.node_run_id, invocations.c.attempt, invocations.c.number)
+    )
+    with database.read() as connection:
+        return fetch_records(connection, TracedInvocation, query)
 
 
 def traced_scores(database: Database, sweep_id: str, execution_ids: Collection[str]) -> list[TracedScore]:

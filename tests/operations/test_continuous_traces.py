@@ -1,0 +1,263 @@
+"""Traces that are sent by themselves: once each while all goes well, and none lost whatever does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from socket import create_server
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.operations.test_traces import branching
+from tests.support.bench import Bench, in_memory, make_bench
+from tests.support.receiver import Receiver, attributes, receiving
+from wtb.core.errors import InputError
+from wtb.hosting.diagnostics.machine import _collectors
+from wtb.hosting.telemetry.metrics import DatabaseMetrics, Tallies, exposition
+from wtb.operations.telemetry import continuous
+from wtb.operations.telemetry.building import SpanOptions
+from wtb.operations.telemetry.collector import Collector, url_of
+from wtb.operations.telemetry.continuous import TraceExports
+from wtb.operations.telemetry.settings import TelemetrySettings, parse_headers, read_telemetry
+from wtb.store.database import Database
+from wtb.store.tables.schema import attempts, exporters, exports, sweeps
+from wtb.store.telemetry import positions
+
+
+class Sending:
+    """A database whose traces are sent to a receiver, from its first sweep on."""
+
+    def __init__(self, folder: Path, url: str, *, timeout: float = 5.0, from_now_on: bool = True) -> None:
+        self.database = in_memory()
+        self.said: list[str] = []
+        self.folder = folder
+        settings = TelemetrySettings(url, Collector(url_of(url), {"X-Key": "k"}, timeout), SpanOptions())
+        self.settings = settings
+        self.traces = TraceExports(self.database, settings, self.said.append)
+        if from_now_on:
+            self.look()
+
+    def run(self, cases: int = 2) -> Bench:
+        """Run a sweep."""
+        given = [{"id": f"c{n}", "input": {"x": n}} for n in range(cases)]
+        bench = make_bench(self.database, self.folder, branching(), cases=given, vary={"b": "all"})
+        bench.run()
+        return bench
+
+    def look(self, traces: TraceExports | None = None) -> None:
+        """Have what is new sent, and wait until it is."""
+        traces = traces or self.traces
+        traces.look()
+        if traces._thread is not None:
+            traces._thread.join(30)
+
+    def again(self) -> None:
+        """As the scheduler does that is started after one was killed: at another time, with no memory."""
+        with self.database.write() as connection:
+            connection.execute(exporters.update().values(lease_until=0.0))
+        self.look(TraceExports(self.database, self.settings, self.said.append))
+
+    @property
+    def state(self) -> Any:
+        (row,) = positions.collectors(self.database)
+        return row
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def sending(tmp_path: Path, receiver: Receiver) -> Iterator[Sending]:
+    made = Sending(tmp_path, receiver.url)
+    yield made
+    made.traces.end()
+    made.database.close()
+
+
+def attempts_of(receiver: Receiver) -> list[str]:
+    return [span["spanId"] for span in receiver.spans if "wtb.attempt" in attributes(span)]
+
+
+def count(database: Database) -> int:
+    return int(database.scalar(sa.select(sa.func.count()).select_from(attempts)) or 0)
+
+
+def test_what_ends_is_sent_once(sending: Sending, receiver: Receiver) -> None:
+    sending.run()
+    sending.look()
+    sent = attempts_of(receiver)
+    assert len(sent) == len(set(sent)) == count(sending.database) > 4
+    ids = [span["spanId"] for span in receiver.spans]
+    assert len(set(ids)) == len(ids) == sending.state.spans
+    sending.look()
+    sending.again()
+    assert [span["spanId"] for span in receiver.spans] == ids, "nothing is new"
+    sending.run(cases=1)
+    sending.again()
+    assert len(set(attempts_of(receiver))) == count(sending.database)
+    assert receiver.headers[0]["X-Key"] == "k"
+
+
+def test_what_was_sent_and_not_noted_is_sent_again(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending.run()
+    with monkeypatch.context() as killed:
+        killed.setattr(positions, "note_sent", lambda *_, **__: False)
+        sending.look()
+    once = [span["spanId"] for span in receiver.spans]
+    sending.again()
+    assert [span["spanId"] for span in receiver.spans] == once + once
+    assert len(set(attempts_of(receiver))) == count(sending.database)
+
+
+def test_parts_go_on_where_the_last_one_ended(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous, "AT_A_TIME", 2)
+    sending.run(cases=4)
+    sending.look()
+    ids = [span["spanId"] for span in receiver.spans]
+    assert len(receiver.bodies) >= 6
+    assert len(ids) == len(set(ids))
+    assert len(attempts_of(receiver)) == count(sending.database)
+
+
+def test_a_collector_that_is_away_loses_nothing(tmp_path: Path) -> None:
+    with receiving(status=503) as receiver:
+        sending = Sending(tmp_path, receiver.url)
+        sending.run()
+        sending.look()
+        assert "answers 503" in sending.state.error
+        assert sending.state.failing_since is not None
+        sending.look()
+        assert len(receiver.bodies) == 1, "it is given time"
+        receiver.status = 200
+        sending.again()
+        assert (sending.state.error, sending.state.failing_since) == (None, None)
+        assert len(set(attempts_of(receiver))) == count(sending.database)
+    assert len(sending.said) == 1
+
+
+def test_a_collector_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
+    with closing(create_server(("127.0.0.1", 0))) as silent:
+        sending = Sending(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.3)
+        sending.run()
+        began = time.monotonic()
+        sending.traces.look()
+        assert time.monotonic() - began < 0.2
+        sending.look()
+        assert "does not answer within 0.3 s" in sending.state.error
+
+
+def test_what_a_collector_refuses_for_good_is_counted_and_left(tmp_path: Path) -> None:
+    with receiving(status=400) as receiver:
+        sending = Sending(tmp_path, receiver.url)
+        sending.run()
+        sending.look()
+        assert sending.state.rejected == sending.state.spans > 0
+        assert "are lost" in sending.said[0]
+        sending.again()
+        assert len(receiver.bodies) == 1
+
+
+def test_nothing_is_sent_while_workers_have_work_but_for_a_while(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending.run()
+    monkeypatch.setattr(positions, "is_busy", lambda _: True)
+    sending.look()
+    assert not receiver.bodies
+    monkeypatch.setattr(continuous, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(continuous, "SHARE", 0.0)
+    sending.look()
+    assert len(attempts_of(receiver)) == count(sending.database)
+
+
+def test_one_of_several_schedulers_sends(sending: Sending, receiver: Receiver) -> None:
+    sending.run()
+    other = TraceExports(sending.database, sending.settings)
+    sending.look(other)
+    assert not receiver.bodies
+    sending.look()
+    assert receiver.bodies
+
+
+def test_what_had_ended_before_is_not_sent_until_it_is_tried_again(tmp_path: Path, receiver: Receiver) -> None:
+    sending = Sending(tmp_path, receiver.url, from_now_on=False)
+    old = sending.run()
+    with sending.database.write() as connection:
+        connection.execute(sweeps.update().values(finished_at=sweeps.c.finished_at - 60))
+    sending.look()
+    assert not receiver.bodies
+    with sending.database.write() as connection:
+        connection.execute(sweeps.update().values(finished_at=sweeps.c.finished_at + 3600))
+    sending.look()
+    assert {attributes(span).get("wtb.sweep") for span in receiver.spans} == {None, old.sweep_id}
+
+
+def test_a_sweep_that_is_deleted_is_forgotten(sending: Sending, receiver: Receiver) -> None:
+    bench = sending.run()
+    sending.look()
+    with sending.database.write() as connection:
+        connection.execute(sweeps.delete().where(sweeps.c.id == bench.sweep_id))
+    assert sending.database.scalar(sa.select(sa.func.count()).select_from(exports)) == 0
+
+
+def test_settings_say_where_traces_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_telemetry() is None
+    (tmp_path / "wtb.toml").write_text("[telemetry]\nendpoint = 'http://127.0.0.1:4318/'\ncontent = true\n")
+    monkeypatch.setenv("WTB_TELEMETRY_HEADERS", "Authorization=Bearer a=b, X-Team=x")
+    found = read_telemetry()
+    assert found is not None
+    assert found.collector.url == "http://127.0.0.1:4318/v1/traces"
+    assert found.collector.headers == {"Authorization": "Bearer a=b", "X-Team": "x"}
+    assert found.options == SpanOptions(content=True)
+    assert "Bearer" not in repr(found), "keys are in no message"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("", "needs an endpoint"),
+        ("endpoint = 'collector'", "expected a URL"),
+        ("endpoint = 'http://a:b@c'", "give a key as a header"),
+        ("endpoint = 'http://c:99999'", "expected a URL"),
+        ("endpoint = 'http://c'\ntimeout = 0", "expected seconds"),
+        ("endpoint = 'http://c'\ncontent = 1", "expected true or false"),
+        ("endpont = 'http://c'", "did you mean 'endpoint'"),
+    ],
+)
+def test_settings_of_no_use_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wtb.toml").write_text(f"[telemetry]\n{table}\n")
+    with pytest.raises(InputError, match=words):
+        read_telemetry()
+
+
+@pytest.mark.parametrize("headers", ["secret", "a b=c", "X=a\nb"])
+def test_a_header_of_no_use_is_not_repeated(headers: str) -> None:
+    with pytest.raises(InputError, match="expected NAME=VALUE") as refused:
+        parse_headers([headers], "--header")
+    assert headers not in str(refused.value)
+
+
+def test_doctor_and_metrics_say_what_a_collector_takes(tmp_path: Path) -> None:
+    with receiving(status=503) as receiver:
+        sending = Sending(tmp_path, receiver.url)
+        sending.run()
+        sending.look()
+        (found,) = _collectors(sending.database)
+        assert found["status"] == "problem"
+        assert "answers 503" in found["found"]
+        body, _ = exposition([DatabaseMetrics(sending.database, Tallies())], "text/plain")
+        assert b'wtb_exported_spans{status="accepted"} 0.0' in body
+        assert b"wtb_export_failing_seconds 0.0\n" not in body

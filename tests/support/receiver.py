@@ -1,0 +1,77 @@
+"""A receiver of OTLP over HTTP on loopback, for tests: it takes what is sent, and answers as it is told to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from typing import Any
+
+
+@dataclass
+class Receiver:
+    """Takes what is sent, and answers as it is told to."""
+
+    status: int = 200
+    answer: bytes = b"{}"
+    bodies: list[Any] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+    free: Event = field(default_factory=Event)
+
+    def hold(self) -> None:
+        """Take what is sent from now on, and do not answer."""
+        self.free.clear()
+
+    def go_on(self) -> None:
+        """Answer again."""
+        self.free.set()
+
+    @property
+    def spans(self) -> list[dict[str, Any]]:
+        return [
+            span
+            for body in self.bodies
+            for resource in body["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+@contextmanager
+def receiving(**how: Any) -> Iterator[Receiver]:
+    found = Receiver(**how)
+    found.go_on()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.bodies.append(json.loads(body))
+            found.headers.append(dict(self.headers))
+            found.free.wait()
+            self.send_response(found.status)
+            self.send_header("Content-Length", str(len(found.answer)))
+            self.send_header("Location", found.url)
+            self.end_headers()
+            self.wfile.write(found.answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.url = f"http://127.0.0.1:{server.server_address[1]}"
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield found
+    finally:
+        found.go_on()
+        server.shutdown()
+        server.server_close()
+
+
+def attributes(span: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a span by their names."""
+    return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
