@@ -6,11 +6,16 @@ import http.client
 import json
 import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
+import uvicorn
+from fastapi import FastAPI
+
 from tests.support.project import Project, Running
+from wtb.hosting.api.connections import Connection
 from wtb.hosting.api.routes import PREFIX
 
 TOKEN = "a-token-of-the-tests-own"
@@ -62,3 +67,18 @@ def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]
         elif not line.strip() and data:
             yield id, json.loads(data)
             data = ""
+
+
+@contextmanager
+def answering(app: FastAPI) -> Iterator[str]:
+    """Have an application be asked over loopback, from a thread of this process. Yields the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        config = uvicorn.Config(app, log_level="critical", http=Connection)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()

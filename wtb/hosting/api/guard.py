@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,6 +25,9 @@ from wtb.operations.identity import Identity
 OPEN = frozenset(PREFIX + path for path in ("/health", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
 CLOSED = (PREFIX, METRICS, AGENTS)
 
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # one without an end, too: it is tried once
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _UPLOADS = f"{PREFIX}{UPLOADS}/"
 
 
@@ -34,10 +38,12 @@ class Limits:
     Attributes:
         body_bytes: The largest body.
         body_s: Seconds in which all of it must have come.
+        body_levels: How deep lists and objects in it may be nested: whoever reads or writes them is a stack as deep.
     """
 
     body_bytes: int = 1_000_000
     body_s: float = 10.0
+    body_levels: int = 100
 
 
 class Guard:
@@ -133,7 +139,25 @@ class Guard:
         except TimeoutError:
             detail = f"the body had not come after {limits.body_s:g} s, which is the limit"
             return Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"})
+        if is_deeper(body, limits.body_levels):
+            detail = f"the body is nested deeper than {limits.body_levels} levels, which is the limit"
+            return Problem(HTTPStatus.BAD_REQUEST, detail)
         return bytes(body)
+
+
+def is_deeper(body: bytes | bytearray, levels: int) -> bool:
+    """Return whether lists and objects are nested deeper than so many levels in JSON; of anything else, they may be.
+
+    Args:
+        body: Of a request.
+        levels: So many.
+    """
+    if body.count(b"[") + body.count(b"{") <= levels:
+        return False
+    brackets = _TEXTS.sub(b"", body).translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(levels):  # each round removes the innermost
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def too_often(wait_s: float, who: str) -> Problem | None:

@@ -18,6 +18,7 @@ from wtb.hosting.access.codes import LASTS_S
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
+from wtb.hosting.api.connections import Connection, set_patience
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.pages.browser import opened
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from wtb.hosting.access.provider import Provider
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-MOST_CONNECTIONS = 500  # more are answered with 503 at once
 STOPPING_S = 5  # requests under way may finish
 
 
@@ -79,6 +79,7 @@ def serve(
     address = place.address
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, place.port), family=family) as listening:
+        set_patience(listening)
         host = f"[{address}]" if ":" in address else address
         doors = Doors(provider=_provider())
         hosts = {*LOOPBACK, address, *place.allow} | ({doors.provider.host} if doors.provider else set())
@@ -88,7 +89,7 @@ def serve(
             log_level="warning",
             access_log=False,  # addresses of people and ids of what they looked at
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            http=Connection,
             timeout_graceful_shutdown=STOPPING_S,
             proxy_headers=bool(place.proxies),  # anybody can send them
             forwarded_allow_ips=list(place.proxies),

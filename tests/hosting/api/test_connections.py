@@ -1,0 +1,178 @@
+"""Requests that are too large, too deep, too slow or too many are told so, and everybody else is answered meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import resource
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from websockets.sync.client import connect
+
+from tests.hosting.api.serving import HEADERS, TOKEN, Server, answering
+from tests.support.bench import make_bench
+from tests.support.project import Project
+from tests.support.tenants import asking
+from wtb.hosting.api import connections
+from wtb.hosting.api.app import make_app
+from wtb.hosting.api.guard import is_deeper
+from wtb.hosting.api.routes import PREFIX
+from wtb.operations.context import Context
+from wtb.store.database import Database
+
+HEAD = f"POST {PREFIX}/plans HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+MANY = 10_000
+
+
+@contextmanager
+def served(database: Database) -> Iterator[int]:
+    """A server. Yields its port."""
+    with answering(make_app(Context(database), token=TOKEN, hosts=["127.0.0.1"])) as url:
+        yield int(url.rpartition(":")[2])
+
+
+@pytest.fixture
+def empty() -> Iterator[Database]:
+    with closing(Database("sqlite:///:memory:")) as database:
+        database.prepare()
+        yield database
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def answer_of(connection: socket.socket) -> tuple[int, str]:
+    """Return the status and the detail of the problem that a connection is answered."""
+    with http.client.HTTPResponse(connection) as response:
+        response.begin()
+        body = response.read()
+        assert response.headers["Content-Type"] == "application/problem+json", body
+        return response.status, json.loads(body)["detail"]
+
+
+def is_serving(port: int) -> bool:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request("GET", f"{PREFIX}/sweeps", headers=HEADERS)
+        return connection.getresponse().status == 200
+
+
+def test_what_is_wrong_with_a_connection_is_said_and_the_server_goes_on(
+    empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.3)
+    with served(empty) as port, ExitStack() as stack:
+        slow, silent, wrong, large, deep = (stack.enter_context(connected(port)) for _ in range(5))
+        slow.sendall(HEAD)
+        wrong.sendall(b"what?\r\n\r\n")
+        large.sendall(HEAD + b"X: " + b"x" * 100_000)
+        body = b'{"keys":' + b"[" * 200 + b"]" * 200 + b"}"
+        deep.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert is_serving(port)
+        assert answer_of(slow) == (408, "the head of a request had not come after 0.3 s, which is the limit")
+        for connection in (wrong, large):
+            status, detail = answer_of(connection)
+            assert status == 400
+            assert "larger than 16,384 bytes, which is the limit" in detail
+        assert answer_of(deep) == (400, "the body is nested deeper than 100 levels, which is the limit")
+        assert silent.recv(100) == b"", "who says nothing is told nothing"
+        assert is_serving(port)
+
+
+def test_connections_beyond_the_limit_are_told_so(empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    with served(empty) as port, ExitStack() as stack:
+        first = [stack.enter_context(connected(port)) for _ in range(3)]
+        for one in first:
+            one.sendall(HEAD)  # and not the rest
+        extra = stack.enter_context(connected(port))
+        extra.sendall(HEAD + b"Content-Length: 2\r\n\r\n{}")
+        assert answer_of(extra) == (503, "there are 3 connections, which is the limit; try again in a moment")
+        assert extra.recv(100) == b""
+        first[0].close()
+        first[1].sendall(b"Content-Length: 2\r\n\r\n{}")
+        assert answer_of(first[1])[0] == 400
+
+
+def test_a_websocket_lasts_longer_than_the_head_of_a_request_may_take(
+    monkeypatch: pytest.MonkeyPatch, prepared_url: str, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.3)
+    with closing(Database(prepared_url)) as database:
+        bench = make_bench(database, tmp_path, asking())
+        bench.run()
+        path = f"{PREFIX}/sweeps/{bench.sweep_id}/events"
+        with served(database) as port, connect(f"ws://127.0.0.1:{port}{path}", additional_headers=HEADERS) as stream:
+            with connected(port) as silent:
+                assert silent.recv(100) == b"", "it came later, and its time is up"
+            assert stream.ping().wait(20)
+
+
+@pytest.mark.parametrize(
+    ("body", "deep"),
+    [
+        (b"[" * 5 + b"]" * 5, False),
+        (b"[" * 6 + b"]" * 6, True),
+        (b'{"a":' * 6 + b"1" + b"}" * 6, True),
+        (b'["' + b"[" * 50 + b'"]', False),
+        (b'["\\"' + b"[" * 50 + b'"]', False),
+        (b"[" + b"[[1],{}]," * 1_000 + b"1]", False),
+        (b"[" + b"[[1],{}]," * 1_000 + b"[[[[[1]]]]]]", True),
+        (b"[" * 100_000, True),
+        (b'\\"' * 400_000 + b"[" * 10, False),
+    ],
+)
+def test_nesting_is_counted_outside_of_texts_and_soon(body: bytes, deep: bool) -> None:
+    begun = time.process_time()
+    assert is_deeper(body, 5) is deep
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.slow
+def test_ten_thousand_connections_and_half_open_streams_are_refused_and_cost_no_memory(empty_project: Project) -> None:
+    """The server goes on answering who keeps a connection, and then everybody again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY + 2_000), hard))
+    empty_project.inside("project", "create", "quokka", check=0)
+    server = Server(empty_project)
+    server.start()
+    try:
+        assert server.running is not None
+        process = psutil.Process(server.running.pid)
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as kept:
+            used = [_used_by_many(server.port, kept, process, empty_project) for _ in range(2)]
+        assert max(used) < 120e6, "as at rest; a few kilobytes kept of each would be more"
+    finally:
+        server.kill()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _used_by_many(port: int, kept: http.client.HTTPConnection, process: psutil.Process, project: Project) -> int:
+    """The bytes of memory that a server has with so many connections."""
+    held = []
+    for number in range(MANY):
+        held.append(_held(port, number))
+        if number % 1_000 == 0:
+            kept.request("GET", f"{PREFIX}/health")
+            assert kept.getresponse().read()
+    used = process.memory_full_info().uss
+    for connection in held:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # they end without a word
+        connection.close()
+    project.until(lambda: is_serving(port), "the server answers everybody again")
+    return int(used)
+
+
+def _held(port: int, number: int) -> socket.socket:
+    """A connection on which nothing, a part of a head, a part of a body or a stream that nobody reads is asked."""
+    said = (b"", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{", HEAD.replace(b"POST", b"GET") + b"\r\n")
+    connection = connected(port)
+    connection.sendall(said[number % 4])
+    return connection

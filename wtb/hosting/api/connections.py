@@ -1,0 +1,123 @@
+"""Connections: how many there may be, and how long they may take to say what they ask.
+
+uvicorn waits for the head of a request for as long as its client keeps the connection, so that a few hundred clients
+that say nothing would keep everybody else out. How slowly a body may come is in `guard.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from http import HTTPStatus
+from typing import cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from wtb.hosting.api.problems import Problem
+
+MOST_CONNECTIONS = 500  # streams are among them
+HEAD_S = 10.0  # in which all of a request but its body must have come
+REFUSED_S = 1.0  # in which a client that is one too many may say what it wants, and is told
+UNREAD_S = 60  # what is sent and not taken for so long ends its connection
+
+
+def set_patience(listening: socket.socket) -> None:
+    """Have connections end whose client takes nothing, or is gone without a word; where the system can (Linux)."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_S)
+
+
+class Connection(H11Protocol):
+    """A connection that ends when it asks nothing, or is told at once that there are too many."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Wait for a request, or refuse it."""
+        if len(self.connections) >= MOST_CONNECTIONS:
+            refused = _Refused()
+            transport.set_protocol(refused)
+            refused.connection_made(transport)
+            return
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and count how long the rest of a head takes."""
+        super().data_received(data)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what is wrong with what is no request."""
+        limit = self.config.h11_max_incomplete_event_size or 16_384
+        self._refuse(
+            Problem(
+                HTTPStatus.BAD_REQUEST,
+                f"this is no HTTP/1.1 request, or its head is larger than {limit:,} bytes, which is the limit",
+            )
+        )
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request is being answered; a WebSocket has another protocol."""
+        is_ours = self.transport.get_protocol() is self and not self.transport.is_closing()
+        return is_ours and (self.cycle is None or self.cycle.response_complete)
+
+    def _await_head(self) -> None:
+        if not self._is_idle:
+            self._stop_waiting()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(HEAD_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if self._is_idle:
+            detail = f"the head of a request had not come after {HEAD_S:g} s, which is the limit"
+            self._refuse(Problem(HTTPStatus.REQUEST_TIMEOUT, detail))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Close the connection, and say why where a client has begun to ask and has no answer so far."""
+        has_begun = self.conn.their_state is h11.ERROR or self.conn.trailing_data[0]
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and has_begun:
+            self.transport.write(_as_sent(problem))
+        self.transport.close()
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many: it is told so when it asks, so that it hears it, or after a moment."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._end = asyncio.get_running_loop().call_later(REFUSED_S, self._transport.close)
+        self._is_told = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_told:
+            return
+        self._is_told = True
+        detail = f"there are {MOST_CONNECTIONS} connections, which is the limit; try again in a moment"
+        self._transport.write(_as_sent(Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "1"})))
+        if self._transport.can_write_eof():  # it is closed when the client has read it: what it still sends is no error
+            self._transport.write_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+
+
+def _as_sent(problem: Problem) -> bytes:
+    """Return a response as bytes, after which the connection closes."""
+    status = HTTPStatus(problem.status_code)
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode()]
+    lines += [b": ".join(header) for header in (*problem.raw_headers, (b"connection", b"close"))]
+    return b"\r\n".join((*lines, b"", bytes(problem.body)))
