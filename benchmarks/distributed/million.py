@@ -213,7 +213,7 @@ def _command(stack: WorkerStack, *arguments: str) -> tuple[float, float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     stack.forget(process)
     if process.returncode:
-        raise RuntimeError(f"wtb {' '.join(arguments)} ended with {process.returncode}")
+        raise RuntimeError(f"wtb {' '.join(arguments)} ended with {process.returncode}: {stack.last_log()}")
     return time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 

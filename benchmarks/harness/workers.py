@@ -52,10 +52,12 @@ class WorkerStack:
         }
         self._app = make_app(broker_url)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._started = 0
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         """Start a module of Python with its arguments; its output goes to a file of the folder."""
-        with (self.folder / f"{len(self._processes)}.log").open("wb") as log:
+        self._started += 1
+        with (self.folder / f"{self._started}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stderr=log
             )
@@ -121,6 +123,10 @@ class WorkerStack:
             kind = str(process.args[3]) if isinstance(process.args, list) else ""
             found[kind] = max(found.get(kind, 0.0), tree_memory(process.pid))
         return found
+
+    def last_log(self) -> str:
+        """What the process that was started last has written to stderr."""
+        return (self.folder / f"{self._started}.log").read_text()
 
     def forget(self, process: subprocess.Popen[bytes]) -> None:
         """Have a process that has ended be none of this."""

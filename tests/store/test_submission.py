@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -274,6 +275,28 @@ def test_a_deleted_sweep_is_gone_at_once_and_its_rows_follow(shared: Database) -
     assert seen(shared)[:-1] == []  # but the event by which followers knew it
     assert deletion.remove_hidden(shared) == 1
     nothing_is_left(shared)
+
+
+def test_rows_that_somebody_holds_are_waited_for(prepared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.store.database._TIMEOUTS", "-c lock_timeout=50ms")
+    database, holder = Database(prepared_postgres_url), Database(prepared_postgres_url)
+    submitted(database)
+    left: list[int] = []
+
+    def until() -> bool:
+        left.append(count(database, cells))
+        if left.count(CASES * COMBINATIONS) == 9:
+            held.close()
+        return False
+
+    with ExitStack() as held:
+        held.enter_context(holder.write()).execute(sa.select(cells.c.case_number).limit(1).with_for_update())
+        assert deletion.delete_sweep(database, "large", until)
+
+    assert left.count(CASES * COMBINATIONS) >= 9
+    nothing_is_left(database)
+    database.close()
+    holder.close()
 
 
 def test_no_transaction_deletes_more_than_a_part(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

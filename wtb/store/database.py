@@ -402,6 +402,11 @@ def was_deadlock(error: StoreError) -> bool:
     return sqlstate(error) == "40P01"
 
 
+def gave_way(error: StoreError) -> bool:
+    """Return whether a transaction was ended since others have its rows, so that it can be made again."""
+    return was_deadlock(error) or sqlstate(error) == LOCK_NOT_AVAILABLE
+
+
 def is_disk_full(error: StoreError) -> bool:
     """Return whether a write failed because the disk of the database is full."""
     return sqlstate(error) == "53100" or "disk is full" in str(getattr(error.__cause__, "orig", error.__cause__))

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from wtb.core.errors import ConflictError
+from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
-from wtb.store.database import Database
+from wtb.store.database import Database, gave_way
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.sessions import check_not_default, locked_session
@@ -171,7 +171,12 @@ def _remove_parts(
     size = _LEAST
     while not until():
         started = time.monotonic()
-        removed = _remove_part(database, table, which, order, size)
+        try:
+            removed = _remove_part(database, table, which, order, size)
+        except StoreError as error:
+            if not gave_way(error):
+                raise
+            continue  # a scheduler removes them, too, or a runner has yet to hear that they go
         point("delete.part")
         if removed < size:
             return True
