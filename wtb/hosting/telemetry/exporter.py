@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from ipaddress import ip_address
 from threading import Thread
 
 from wtb.config.distribution import pip_install
@@ -49,6 +51,10 @@ def parse_place(text: str) -> Place:
     return Place((found["address"] or LOOPBACK).strip("[]"), int(found["port"]))
 
 
+class _ServerOfIPv6(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
 class Exporter:
     """Answers `/metrics` on a thread of its own, for as long as the process lives or until it is closed."""
 
@@ -62,8 +68,9 @@ class Exporter:
         Raises:
             InputError: If it cannot listen there.
         """
+        kind = _ServerOfIPv6 if ":" in place.address else ThreadingHTTPServer
         try:
-            self._server = ThreadingHTTPServer((place.address, place.port), _handler(expose))
+            self._server = kind((place.address, place.port), _handler(expose, place))
         except OSError as error:
             why = error.strerror or error
             raise InputError(f"cannot listen on {place.address}:{place.port} for metrics: {why}") from None
@@ -77,11 +84,33 @@ class Exporter:
         self._server.server_close()
 
 
-def _handler(expose: Exposition) -> type[BaseHTTPRequestHandler]:
+def is_named(host: str, place: Place) -> bool:
+    """Return whether a header `Host` names an exporter, so that no page in somebody's browser asks it by its own name.
+
+    What such a page has to have is a name (DNS rebinding): an address is none.
+
+    Args:
+        host: The header.
+        place: Where the exporter listens.
+    """
+    name = re.sub(r":\d*$", "", host).strip("[]").lower()
+    if name in ("localhost", place.address.lower(), socket.gethostname().lower()):
+        return True
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return False
+
+
+def _handler(expose: Exposition, place: Place) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # who connects and asks nothing
 
         def do_GET(self) -> None:
+            if not is_named(self.headers.get("Host", ""), place):
+                told = b"these metrics have another name; scrape an address, or name it: --metrics NAME:PORT\n"
+                self._answer(HTTPStatus.MISDIRECTED_REQUEST, told, "text/plain")
+                return
             if self.path.partition("?")[0] != "/metrics":
                 self._answer(HTTPStatus.NOT_FOUND, b"metrics are at /metrics\n", "text/plain")
                 return
