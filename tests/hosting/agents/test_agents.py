@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,16 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.support.tenants import Tenant, limited_to
+from tests.support.bench import make_bench
+from tests.support.tenants import Tenant, asking, limited_to
 from wtb.core.errors import AccessDenied, ConflictError, InputError, NotFound
+from wtb.hosting.agents import server
 from wtb.hosting.agents.calling import Caller, Calls, checked_arguments, find_tool
 from wtb.hosting.agents.confirmations import LASTS_S, Confirmations
 from wtb.hosting.agents.replies import MOST_CHARACTERS, REPLY_SCHEMA, make_reply
 from wtb.hosting.agents.resources import read
 from wtb.hosting.agents.server import make_server
-from wtb.hosting.agents.tools import TOOLS
+from wtb.hosting.agents.tools import TOOLS, path_to
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
 from wtb.operations.registry import OPERATIONS, Effect, Permission
@@ -121,6 +123,8 @@ def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
         {"a": {"b": [["x" * 100] * 100] * 100}},
         ["x"] * 100_000,
         {"text": "☃" * 1_000_000},
+        {"a": {f"k{n}" * 400: [1] * 1000 for n in range(20)}},
+        {f"k{n}" * 2000: [1] * 100 for n in range(5)},
     ],
 )
 def test_what_is_large_is_cut_and_said_to_be(document: Any) -> None:
@@ -189,6 +193,46 @@ def test_a_consent_is_of_use_once() -> None:
         Confirmations().take(confirmations.offer("ann", "a", {}).token, "ann", "a", {})
 
 
+def test_a_consent_is_none_to_the_same_with_another_sweep_of_that_name(place: Place, tmp_path: Path) -> None:
+    tenant = Tenant(place.context, tmp_path, "delta")
+    given = {"ref": tenant.names["sweep_name"], "action": "cancel"}
+    confirm = place.call("steer", **given)["confirm"]["token"]
+    newer = make_bench(place.context.database, tmp_path, asking(), sweep=tenant.names["sweep_name"])
+    with pytest.raises(ConflictError, match="has changed since you were told; nothing was done"):
+        place.call("steer", **given, confirm=confirm)
+    assert newer.status == "pending"
+    with pytest.raises(ConflictError, match="used already"):
+        place.call("steer", **given, confirm=confirm)
+
+
+def test_a_consent_is_none_to_a_plan_that_has_grown() -> None:
+    confirmations = Confirmations()
+    token = confirmations.offer("ann", "submit", {"sweep": {}}, "12 cells").token
+    consented = confirmations.take(token, "ann", "submit", {"sweep": {}})
+    consented.check("12 cells")
+    with pytest.raises(ConflictError, match="has changed"):
+        consented.check("12,000 cells")
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("fork", {}),
+        ("fork", {"all_cases": True}),
+        ("steer", {"action": "resume"}),
+        ("steer", {"action": "retry"}),
+    ],
+)
+def test_a_budget_is_not_got_round_by_what_others_submitted(place: Place, name: str, given: dict[str, Any]) -> None:
+    caller = Caller(replace(limited_to("acme"), token=place.mine.names["token"]))
+    asked = {"ref": place.mine.names["execution"], **given}
+    confirm = place.call(name, caller, **asked)["confirm"]["token"]
+    before = place.status()
+    with pytest.raises(AccessDenied, match="was not submitted with it"):
+        place.call(name, caller, **asked, confirm=confirm)
+    assert place.status() == before
+
+
 def test_who_agrees_has_it_done_once_and_under_their_name(place: Place, tmp_path: Path) -> None:
     tenant = Tenant(place.context, tmp_path, "gamma")
     given = {"ref": tenant.names["sweep"], "action": "cancel"}
@@ -242,6 +286,14 @@ def test_arguments_that_do_not_fit_are_refused(name: str, given: dict[str, Any],
         checked_arguments(find_tool(name), given)
 
 
+def test_arguments_within_each_other_without_end_are_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(20_000):
+        deep = {"a": deep}
+    with pytest.raises(InputError, match="within each other"):
+        checked_arguments(find_tool("plan"), {"sweep": deep})
+
+
 def test_a_consent_where_there_is_nothing_to_confirm_is_refused(place: Place) -> None:
     with pytest.raises(InputError, match="nothing to confirm"):
         place.call("steer", ref=place.mine.names["sweep"], action="pause", confirm="x")
@@ -279,6 +331,46 @@ def test_a_resource_is_what_the_rest_api_answers(place: Place) -> None:
     assert len(cells) == 1
     with pytest.raises(InputError, match="has no 'x'"):
         read(place.context, f"wtb:/api/v1/sweeps/{sweep}?x=1", OPERATOR)
+
+
+def test_a_resource_is_asked_for_as_the_rest_api_is(place: Place) -> None:
+    cells = f"wtb:/api/v1/sweeps/{place.mine.names['sweep']}/cells"
+    assert len(json.loads(read(place.context, f"{cells}?statuses=waiting&statuses=failed", OPERATOR))["cells"]) == 1
+    assert json.loads(read(place.context, f"{cells}?statuses=failed", OPERATOR))["cells"] == []
+    for query, words in (("limit=many", "limit is 'many'"), ("case=7", "no case|7")):
+        with pytest.raises(InputError, match=words):
+            read(place.context, f"{cells}?{query}", OPERATOR)
+
+
+def test_who_may_not_read_a_resource_is_noted(place: Place) -> None:
+    nobody = Caller(limited_to("acme", Permission.submit), "10.0.0.7")
+    with pytest.raises(AccessDenied):
+        read(place.context, "wtb:/api/v1/sweeps", nobody.identity, nobody.address)
+    noted = sa.select(audit.c.operation, audit.c.via).where(audit.c.address == "10.0.0.7")
+    assert place.context.database.tuples(noted) == [("list", "mcp /sweeps")]
+
+
+def test_links_are_to_what_is_named_whatever_its_name() -> None:
+    assert path_to("sweeps", "a/b ?#%", "cells") == "/sweeps/a%2Fb%20%3F%23%25/cells"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_fault_says_nothing_of_the_inside(
+    place: Place, mode: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> str:
+        raise RuntimeError("SELECT secret")
+
+    monkeypatch.setattr(server, "read", fails)
+
+    async def talk() -> None:
+        async with Client(make_server(place.context, lambda _: ANN), mode=mode) as client:
+            with pytest.raises(MCPError, match="fault of the server") as told:
+                await client.read_resource("wtb:/api/v1/sweeps")
+            assert "secret" not in str(told.value)
+
+    anyio.run(talk)
+    assert "SELECT secret" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

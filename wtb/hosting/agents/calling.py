@@ -98,7 +98,8 @@ class Calls:
         assert tool.preview is not None
         if consent is None:
             return self._offer(tool, acting, arguments, caller)
-        self._confirmations.take(consent, caller.key, name, arguments)
+        consented = self._confirmations.take(consent, caller.key, name, arguments)
+        consented.check(tool.preview(acting, arguments).target)
         return _answer(tool.call(acting, arguments))
 
     def waiting(self, given: Mapping[str, Any], caller: Caller) -> WaitingFor:
@@ -116,7 +117,7 @@ class Calls:
     def _offer(self, tool: Tool, acting: Context, arguments: dict[str, Any], caller: Caller) -> Answer:
         assert tool.preview is not None
         would = tool.preview(acting, arguments)
-        consent = self._confirmations.offer(caller.key, tool.name, arguments)
+        consent = self._confirmations.offer(caller.key, tool.name, arguments, would.target)
         confirm: ConfirmDocument = {
             "token": consent.token,
             "expires_s": consent.expires_s,
@@ -166,7 +167,10 @@ def find_tool(name: str) -> Tool:
 
 def checked_arguments(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call. Raises InputError if they do not fit the tool's schema, or are too many."""
-    size = len(json.dumps(given))
+    try:
+        size = len(json.dumps(given))
+    except RecursionError:
+        raise InputError(f"the arguments of {tool.name} hold too many lists or objects within each other") from None
     if size > MOST_ARGUMENTS:
         raise InputError(
             f"the arguments of {tool.name} have {size:,} characters; at most {MOST_ARGUMENTS:,} may be sent"

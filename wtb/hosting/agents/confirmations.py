@@ -34,6 +34,21 @@ class Consent:
     expires_s: float
 
 
+@dataclass(frozen=True)
+class Consented:
+    """What somebody has consented to, besides what they asked for."""
+
+    _digest: str
+
+    def check(self, target: str) -> None:
+        """Raise ConflictError if it would be done to something else by now."""
+        if self._digest != _digest(target):
+            raise ConflictError(
+                "what this would do has changed since you were told; nothing was done. Call without `confirm` to be "
+                "told again"
+            )
+
+
 class Confirmations:
     """Gives consents and takes them, each once, for as long as this process lives."""
 
@@ -48,19 +63,19 @@ class Confirmations:
         self._lock = threading.Lock()
         self._used: dict[str, float] = {}  # by when each is of no more use anyway
 
-    def offer(self, who: str, tool: str, arguments: Mapping[str, object]) -> Consent:
+    def offer(self, who: str, tool: str, arguments: Mapping[str, object], target: str = "") -> Consent:
         """Return what the caller sends again if they agree.
 
         Args:
             who: Identifies them.
             tool: What they asked for.
             arguments: With which arguments.
+            target: To what it would be done.
         """
-        nonce, until = secrets.token_urlsafe(_BYTES), self._clock() + LASTS_S
-        signed = self._signature(nonce, int(until), who, _request(tool, arguments))
-        return Consent(f"{nonce}.{int(until)}.{signed}", LASTS_S)
+        head = f"{secrets.token_urlsafe(_BYTES)}.{int(self._clock() + LASTS_S)}.{_digest(target)}"
+        return Consent(f"{head}.{self._signature(head, who, _request(tool, arguments))}", LASTS_S)
 
-    def take(self, token: str, who: str, tool: str, arguments: Mapping[str, object]) -> None:
+    def take(self, token: str, who: str, tool: str, arguments: Mapping[str, object]) -> Consented:
         """Take a consent, which is of no more use from then on.
 
         Args:
@@ -69,14 +84,18 @@ class Confirmations:
             tool: As for `offer`.
             arguments: As for `offer`.
 
+        Returns:
+            What it was given for.
+
         Raises:
             ConflictError: If it is of somebody else, for something else, too old, used, or none at all.
         """
-        nonce, _, rest = token.partition(".")
-        until, _, signed = rest.partition(".")
-        if not (until.isascii() and until.isdigit() and len(until) < 16 and signed.isascii()):
+        head, _, signed = token.rpartition(".")
+        nonce, _, rest = head.partition(".")
+        until, _, target = rest.partition(".")
+        if not (until.isascii() and until.isdigit() and len(until) < 16 and token.isascii()):
             raise ConflictError(_NONE)
-        if not hmac.compare_digest(signed, self._signature(nonce, int(until), who, _request(tool, arguments))):
+        if not hmac.compare_digest(signed, self._signature(head, who, _request(tool, arguments))):
             raise ConflictError(_NONE)
         now = self._clock()
         if int(until) < now:
@@ -86,9 +105,10 @@ class Confirmations:
             if nonce in self._used:
                 raise ConflictError("the confirm token was used already; nothing more was done")
             self._used[nonce] = float(until)
+        return Consented(target)
 
-    def _signature(self, nonce: str, until: int, who: str, request: str) -> str:
-        signed = json.dumps([nonce, until, who, request]).encode()
+    def _signature(self, head: str, who: str, request: str) -> str:
+        signed = json.dumps([head, who, request]).encode()
         return hmac.new(self._key, signed, hashlib.sha256).hexdigest()
 
 
@@ -100,3 +120,7 @@ _NONE = (
 
 def _request(tool: str, arguments: Mapping[str, object]) -> str:
     return json.dumps([tool, arguments], sort_keys=True)
+
+
+def _digest(target: str) -> str:
+    return hashlib.sha256(target.encode()).hexdigest()[:16]

@@ -13,7 +13,8 @@ from wtb.display.json_text import as_json
 MOST_TOKENS: Final = 10_000
 CHARACTERS_PER_TOKEN: Final = 2.5  # of JSON full of numbers and ids; of prose there are more
 MOST_CHARACTERS: Final = int(MOST_TOKENS * CHARACTERS_PER_TOKEN)
-_ROOM: Final = 1_500  # for what stands around the document
+_ROOM: Final = 4_000  # for what stands around the document
+_PATHS: Final = (20, 100)  # that are named of what was cut, and characters of each
 _DECISION: Final = 4_000
 _STEPS: Final = ((10, 500), (5, 200), (3, 100), (1, 60), (0, 40))  # items of lists and characters of texts that stay
 
@@ -76,7 +77,7 @@ def make_reply(decision: str, document: object, *, done: bool = True, confirm: C
             break
         left_out: list[str] = []
         reply["document"] = {key: _cut(value, key, (items, characters), left_out) for key, value in whole.items()}
-        reply["left_out"] = left_out[:20]
+        reply["left_out"] = [_shortened(one, _PATHS[1]) for one in left_out[: _PATHS[0]]]
     else:
         if len(json.dumps(reply["document"])) > room:  # of very many keys
             reply["document"], reply["left_out"] = {}, ["all of it: it is too large for a reply"]
@@ -94,7 +95,7 @@ def _cut(value: object, path: str, step: tuple[int, int], left_out: list[str]) -
         return {key: _cut(one, f"{path}.{key}", step, left_out) for key, one in value.items()}
     if isinstance(value, Sequence):
         if len(value) > items:
-            left_out.append(f"{path}: {len(value) - items:,} of {len(value):,}")
+            left_out.append(f"{len(value) - items:,} of {len(value):,} of {path}")
         return [_cut(one, f"{path}[]", step, left_out) for one in value[:items]]
     return value
 

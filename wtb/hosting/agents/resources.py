@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, get_type_hints
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from pydantic import TypeAdapter, ValidationError
 
 from wtb.core.errors import AccessDenied, InputError, NotFound
 from wtb.display.json_text import as_json
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
+from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Context, Origin
 from wtb.operations.identity import Identity
 from wtb.operations.registry import arguments_of
@@ -27,13 +31,14 @@ def _pattern(path: str) -> re.Pattern[str]:
 _READS: Final = [(_pattern(route.path), route) for route in ROUTES if route.method == "GET"]
 
 
-def read(context: Context, uri: str, identity: Identity) -> str:
+def read(context: Context, uri: str, identity: Identity, address: str | None = None) -> str:
     """Return a document.
 
     Args:
         context: Where operations act.
         uri: Which, such as `wtb:/api/v1/sweeps/ID/matrix`.
         identity: Who asks.
+        address: From where; None for this machine.
 
     Returns:
         JSON.
@@ -45,9 +50,12 @@ def read(context: Context, uri: str, identity: Identity) -> str:
     """
     route, given = _found(uri)
     refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
+    origin = Origin(f"mcp {route.path}", address, identity.token)
     if refusal is not None:
-        raise AccessDenied(refusal)
-    acting = context.acting_as(identity, route.needs, Origin(f"mcp {route.path}", None, identity.token))
+        denied = AccessDenied(refusal)
+        note_refusal(context.noting_for(identity.name, origin), route.name, denied)
+        raise denied
+    acting = context.acting_as(identity, route.needs, origin)
     found = route.present(route.function(acting, **given))
     pieces = found.pieces if isinstance(found, Lines) else [as_json(found)]
     content = bytearray()
@@ -78,15 +86,17 @@ def _found(uri: str) -> tuple[Route, Mapping[str, Any]]:
 
 
 def _query(route: Route, query: str) -> Mapping[str, Any]:
-    """Return what stands behind `?`: whole numbers, true, false and texts."""
+    """Return what stands behind `?`, as the arguments of the operation are: numbers, switches, texts and lists."""
     known = set(arguments_of(route.function)) - route.left_out
-    given = dict(parse_qsl(query))
+    given = parse_qs(query, keep_blank_values=True)
     if unknown := given.keys() - known:
         raise InputError(f"{route.path} has no {sorted(unknown)[0]!r}; it has {', '.join(sorted(known))}")
-    return {name: _plain(value) for name, value in given.items()}
+    hints = get_type_hints(route.function)
+    return {name: _as(name, hints[name], values) for name, values in given.items()}
 
 
-def _plain(text: str) -> str | int | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if re.fullmatch(r"\d{1,9}", text) else text
+def _as(name: str, hint: Any, values: Sequence[str]) -> Any:
+    for wanted in (values[-1], list(values)):
+        with suppress(ValidationError):
+            return TypeAdapter(hint).validate_python(wanted)
+    raise InputError(f"{name} is {values[-1][:100]!r}, which it cannot be", argument=name)

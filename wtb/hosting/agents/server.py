@@ -76,9 +76,12 @@ def make_server(context: Context, who: WhoCalls) -> Server[Any]:
     async def read_resource(request: _Request, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         caller = who(request)
         try:
-            text = await run_sync(read, context, str(params.uri), caller.identity)
+            text = await run_sync(read, context, str(params.uri), caller.identity, caller.address)
         except WTBError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
+        except Exception:  # noqa: BLE001 - clients of earlier revisions would be told what it says
+            _log.exception("mcp cannot read %s", str(params.uri)[:200])
+            raise MCPError(types.INTERNAL_ERROR, _FAULT) from None
         content = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -135,6 +138,7 @@ class AgentEndpoint:
 
 
 _JSON = "application/json"
+_FAULT = "this is a fault of the server; its log says more"
 
 
 def _caller(request: _Request) -> Caller:
@@ -172,7 +176,7 @@ async def _called(calls: Calls, name: str, arguments: Mapping[str, Any], caller:
         return _refused(str(error))
     except Exception:  # noqa: BLE001 - the caller is told nothing of the inside; the log has it
         _log.exception("mcp %s failed", name[:60])
-        return _refused("this is a fault of the server; its log says more")
+        return _refused(_FAULT)
     return _told(answer)
 
 

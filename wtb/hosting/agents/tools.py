@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import islice
 from typing import Any, Final
+from urllib.parse import quote
 
 from wtb.core.errors import InputError
 from wtb.core.status import FINAL_CELLS
@@ -29,11 +31,19 @@ class Found:
         decision: It in words.
         document: All of it.
         links: Paths of the REST API where the rest is, by what it is.
+        target: Of what would be done, to what: consent to it is none to the same with something else, such as another
+            sweep that has got the same name since.
     """
 
     decision: str
     document: object
     links: Mapping[str, str]
+    target: str = ""
+
+
+def path_to(*parts: str) -> str:
+    """Return a path of the REST API, whatever names it is made of."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,8 @@ def _as_document(result: object) -> object:
 
 def _plan(context: Context, arguments: Arguments) -> Found:
     document = _do(context, "plan --published", arguments["sweep"])
-    return Found(render(document, _WIDTH), document, {})
+    target = json.dumps([document["vary"], document["cells"], document["node_runs"]])
+    return Found(render(document, _WIDTH), document, {}, target)
 
 
 def _submit(context: Context, arguments: Arguments) -> Found:
@@ -159,20 +170,20 @@ def _compare(context: Context, arguments: Arguments) -> Found:
 def _cell(context: Context, arguments: Arguments) -> Found:
     if "execution" in arguments:
         document = _do(context, "show", arguments["execution"], calls=bool(arguments.get("calls")))
-        return Found("One execution in detail.", document, {"execution": f"/executions/{arguments['execution']}"})
+        return Found("One execution in detail.", document, {"execution": path_to("executions", arguments["execution"])})
     if "ref" not in arguments:
         raise InputError("ref or execution is missing; expected a sweep, or an execution", argument="ref")
     given = {"statuses": [arguments["status"]]} if "status" in arguments else {}
     found = _do(context, "show --cells", arguments["ref"], limit=MOST_CELLS, **given, **_given(arguments, "case"))
     cells = list(islice(found.cells, MOST_CELLS))
     words = f"{len(cells):,} cells{' or more' if len(cells) == MOST_CELLS else ''}; `execution` shows one of them."
-    return Found(words, {"cells": cells}, {"cells": f"/sweeps/{arguments['ref']}/cells"})
+    return Found(words, {"cells": cells}, {"cells": path_to("sweeps", arguments["ref"], "cells")})
 
 
 def _diff(context: Context, arguments: Arguments) -> Found:
     document = _do(context, "diff", arguments["a"], arguments["b"])
     words = f"They share {document['shared_steps']:,} steps."
-    return Found(words, document, {"diff": f"/executions/{arguments['a']}/diff/{arguments['b']}"})
+    return Found(words, document, {"diff": path_to("executions", arguments["a"], "diff", arguments["b"])})
 
 
 def _forks_all(arguments: Arguments) -> str:
@@ -195,8 +206,16 @@ def _fork(context: Context, arguments: Arguments) -> Found:
 
 def _would_fork(context: Context, arguments: Arguments) -> Found:
     document = _do(context, "status", arguments["ref"])
+    target = _subject(document)
     every = "for every case of its sweep, as another row" if arguments.get("all_cases") else "beside the original"
-    return Found(f"This would run on from {arguments['ref']} {every}, which costs what its nodes cost.", document, {})
+    words = f"This would run on from {arguments['ref']} {every}, which costs what its nodes cost."
+    return Found(words, document, {}, target)
+
+
+def _subject(document: Mapping[str, Any]) -> str:
+    """Return the id of what a status is of."""
+    found = document["execution"] if "execution" in document else document["sweep"]
+    return str(found["id"])
 
 
 def _answer(context: Context, arguments: Arguments) -> Found:
@@ -225,9 +244,9 @@ def _would_steer(context: Context, arguments: Arguments) -> Found:
     if action == "cancel":
         would = OPERATIONS["cancel"].preview_function(context, ref)
         words = f"This would end {would.kind} {would.name} for good; {would.cells:,} cells would have no outcome."
-        return Found(words, _as_document(would), {})
+        return Found(words, _as_document(would), {}, would.id)
     document = _do(context, "status", ref)
-    return Found(f"This would {action} {ref}, which costs what its nodes cost.", document, {})
+    return Found(f"This would {action} {ref}, which costs what its nodes cost.", document, {}, _subject(document))
 
 
 _FINDS: Final[Mapping[str, str]] = {

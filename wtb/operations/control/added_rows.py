@@ -19,6 +19,7 @@ from wtb.core.tree.combinations import in_words
 from wtb.execution.runtime.sweep_run import Ended, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.control.continuation import check_payer
 from wtb.operations.control.rollback import find_checkpoint
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
@@ -146,6 +147,7 @@ def add_row(
     database = context.database
     execution = find_one(database, ref)
     sweep = queries.find_sweep(database, execution.sweep_id)
+    check_payer(context, sweep)
     if sweep.kind == "single":
         raise InputError(f"execution {execution.id} is a single one: there are no other cases")
     named = {node: _named(sweep, node, form) for node, form in (variants or {}).items()}

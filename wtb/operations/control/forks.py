@@ -14,7 +14,7 @@ from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import RunBy
+from wtb.operations.control.continuation import RunBy, check_payer
 from wtb.operations.control.rollback import NamedCheckpoint, find_checkpoint
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import run_fork
@@ -85,6 +85,7 @@ def fork(
     database = context.database
     origin = find_one(database, ref)
     sweep = queries.find_sweep(database, origin.sweep_id)
+    check_payer(context, sweep)
     bound = bound or rebind(context, sweep)
     if run:
         check_runs_elsewhere(context, sweep)

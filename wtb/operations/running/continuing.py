@@ -20,7 +20,7 @@ from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import RunBy
+from wtb.operations.control.continuation import RunBy, check_payer
 from wtb.operations.control.pause_cancel import retry as retry_execution
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
@@ -125,6 +125,7 @@ def resume(
     """
     changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
+    check_payer(context, _sweep_of(context.database, target))
     if target.kind == "execution":
         going = _going(context, target, changed, code or progress)
         changes = checked_changes(going.bound, set or {}, written)
@@ -241,6 +242,7 @@ def retry(
     """
     changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
+    check_payer(context, _sweep_of(context.database, target))
     if target.kind == "execution":
         return _retry_execution(_going(context, target, changed, code or progress), target, failed_only)
     _check_not_cancelled(target.row)
@@ -286,9 +288,13 @@ def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool) 
     return _leave_to_others(going, new)
 
 
+def _sweep_of(database: Database, target: Target) -> SweepRow:
+    return queries.find_sweep(database, target.row.sweep_id) if target.kind == "execution" else target.row
+
+
 def _going(context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None) -> _Going:
     """Bind the code of a sweep, and check limits that it would be given, before anything is written."""
-    sweep = queries.find_sweep(context.database, target.row.sweep_id) if target.kind == "execution" else target.row
+    sweep = _sweep_of(context.database, target)
     check_runs_elsewhere(context, sweep)
     code = how if isinstance(how, Code) else Code(rebind(context, sweep), partial(follow, progress=how))
     bound = code.bound

@@ -156,6 +156,12 @@ def set_token(database: Database, token: str, wanted: Mapping[str, float | None]
         set_budgets(connection, {("token", token, "", kind): most for kind, most in wanted.items()})
 
 
+def has_budget(database: Database, token: str) -> bool:
+    """Return whether what is submitted with a token is bound by budgets of its own."""
+    mine = sa.and_(budgets.c.scope == "token", budgets.c.key == token)
+    return database.scalar(sa.select(budgets.c.key).where(mine).limit(1)) is not None
+
+
 def binding_budgets(database: Database, sweep: SweepRow) -> list[BudgetRow]:
     """The budgets that bind a sweep, in the order in which they are locked."""
     query = sa.select(budgets).where(_binding(sweep.id, sweep.session_id, sweep.project, sweep.token))
