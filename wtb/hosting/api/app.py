@@ -26,7 +26,7 @@ from wtb.hosting.access.doors import Doors
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities, address_of
-from wtb.hosting.api.problems import Problem, fault, problem_of
+from wtb.hosting.api.problems import PROBLEM, Problem, fault, problem_of
 from wtb.hosting.api.requests.ends import operation_routes, when_ended
 from wtb.hosting.api.requests.idempotency import answered_once, key_of, when_answered
 from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
@@ -95,6 +95,7 @@ def make_app(
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
         lifespan=lifespan,
+        responses={"default": PROBLEM},
     )
     app.add_middleware(Guard, identities=identities, hosts=hosts, doors=doors, limits=limits or Limits())
     app.add_exception_handler(WTBError, _on_error)
@@ -112,6 +113,8 @@ def make_app(
             tags=[route.path.split("/")[1]],
             operation_id=_id_of(route),
             response_model=None,
+            status_code=HTTPStatus.OK if route.location is None else HTTPStatus.CREATED,
+            responses=_further_responses(route),
             dependencies=[_permission(route, context)],
         )
     app.include_router(sign_in.router(identities, doors))
@@ -141,6 +144,16 @@ def _health() -> Mapping[str, str | bool]:
 
 def _id_of(route: Route) -> str:
     return f"{route.method} {route.path}".lower().translate(str.maketrans("/ -", "___", "{}"))
+
+
+def _further_responses(route: Route) -> dict[int | str, dict[str, Any]]:
+    """Return how else a route answers where nothing is wrong, as OpenAPI describes it."""
+    responses: dict[int | str, dict[str, Any]] = {}
+    if route.is_long:
+        responses[HTTPStatus.ACCEPTED] = {"description": "It goes on; `Location` is where to ask what comes of it."}
+    if route.version is not None:
+        responses[HTTPStatus.NOT_MODIFIED] = {"description": "It has the version that `If-None-Match` names."}
+    return responses
 
 
 def _origin(route: Route, request: Request) -> Origin:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired
 
+from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from wtb.core.errors import AccessDenied, BrokerError, ConflictError, InputError, NotFound, StoreError, WTBError
 
@@ -34,6 +36,13 @@ class ProblemDocument(TypedDict):
     problems: NotRequired[list[str]]
     argument: NotRequired[str]
     error: NotRequired[str]
+
+
+# As OpenAPI describes it.
+PROBLEM: dict[str, Any] = {
+    "description": "What is wrong, and what to do (RFC 9457).",
+    "content": {"application/problem+json": {"schema": TypeAdapter(ProblemDocument).json_schema()}},
+}
 
 
 class Problem(JSONResponse):
