@@ -70,6 +70,8 @@ class Measured:
     deleted_s: float = 0.0
     collected_s: float = 0.0
     memory: dict[str, float] = field(default_factory=dict)
+    # For a while workers have node processes for what was lost besides those for the rest. A small sweep ends before.
+    memory_after_kill: dict[str, float] = field(default_factory=dict)
     waited_s: dict[str, float] = field(default_factory=dict)
     commands: dict[str, tuple[float, float, float]] = field(default_factory=dict)  # wall, CPU, MB
 
@@ -98,6 +100,9 @@ def _alone(found: Measured) -> Iterator[Figure]:
         yield Figure(f"{of}: {name}", wall_s, "s", target)
         yield Figure(f"{of}: {name}, CPU", cpu_s, "s")
         yield Figure(f"{of}: {name}, memory", megabytes, "MB")
+    for when, memory in (("", found.memory), (" after the kill", found.memory_after_kill)):
+        for kind, megabytes in memory.items():
+            yield Figure(f"{of}: memory of {kind}, with all below it{when}", megabytes, "MB")
     yield Figure(f"{of}: wtb delete", found.deleted_s, "s", 5.0)
     yield Figure(f"{of}: wtb gc after it", found.collected_s, "s")
 
@@ -154,7 +159,7 @@ def _run(stack: WorkerStack, found: Measured, sweep_id: str) -> None:
     looked = killed = False
     grown = time.monotonic()
     while (row := queries.find_sweep(database, sweep_id)).status in ("pending", "running"):
-        _sample(stack, found)
+        _sample(stack, found.memory_after_kill if killed else found.memory)
         done = _node_runs(database, sweep_id)
         if done > found.node_runs:
             found.node_runs, grown = done, time.monotonic()
@@ -240,9 +245,9 @@ def _counters(database: Database) -> tuple[int, int, int, int]:
     return commits, rows, wal, size
 
 
-def _sample(stack: WorkerStack, found: Measured) -> None:
+def _sample(stack: WorkerStack, most: dict[str, float]) -> None:
     for kind, megabytes in stack.memory().items():
-        found.memory[kind] = max(found.memory.get(kind, 0.0), megabytes)
+        most[kind] = max(most.get(kind, 0.0), megabytes)
 
 
 def _server(database: Database) -> int:
