@@ -29,6 +29,7 @@ BENCHMARKS = {
     "api": "distributed.api",
     "streams": "distributed.streams",
     "tallies": "distributed.tallies",
+    "telemetry": "distributed.telemetry",
     "evidence": "embedded.evidence",
     "saver": "embedded.saver",
     "policy": "embedded.policy",

@@ -119,6 +119,34 @@ def test_what_nodes_read_and_wrote_is_not_sent(place: tuple[Context, str]) -> No
     assert collector.headers[0]["X-Key"] == "k"
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_spans_of_a_node_join_those_of_its_attempts(tmp_path: Path, share: bool) -> None:
+    wf = Workflow("own")
+    seen: list[str | None] = []
+
+    @wf.node(retries=1)
+    def a(state: Any, ctx: Any, *, n: int = 0) -> Any:
+        seen.append(ctx.traceparent)
+        if ctx.attempt == 1:
+            raise ValueError
+        return {"y": n}
+
+    a.variant("other", n=1)
+    wf.entry(a)
+    wf.edge(a, END)
+    database = in_memory()
+    cases = [{"id": f"c{n}", "input": {}} for n in range(2)]
+    bench = make_bench(database, tmp_path, wf, cases=cases, vary={"a": "all"}, run={"share": share})
+    bench.run()
+    with receiving() as collector:
+        export_traces(Context(database, files=tmp_path), bench.sweep_id, collector.url)
+    spans = [span for span in collector.spans if "wtb.attempt" in attributes(span)]
+    assert sorted(f"00-{one['traceId']}-{one['spanId']}-01" for one in spans) == sorted(map(str, seen))
+    assert len(seen) == 8
+    assert len({span["traceId"] for span in collector.spans}) == (2 if share else 4), "one for each root"
+    database.close()
+
+
 def test_prompts_and_answers_are_sent_where_somebody_asks_for_them(place: tuple[Context, str]) -> None:
     context, sweep = place
     with receiving() as collector:

@@ -250,6 +250,7 @@ class _RunningNode:
             number=self.task.number,
             key=self.task.key,
             asked=self.prior.asked,
+            trace=f"{self.sweep.trace_of(execution)};{self.recorder.id} {retries.number}",
         )
 
     def _time_left(self) -> float | None:

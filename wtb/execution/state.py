@@ -155,6 +155,12 @@ class RunningSweep:
         """Whether people answer in place of models: in single executions, unless the run says otherwise."""
         return (self.bound.spec.run.mode or ("interactive" if self.single else "autonomous")) == "interactive"
 
+    def trace_of(self, execution: Execution) -> str:
+        """What tells the trace of an execution from others; `wtb.core.telemetry.trace_ids` makes its id of it."""
+        alone = not self.bound.spec.run.share and execution.combinations
+        combination = execution.combinations[0] if alone else None
+        return f"{self.ids.id} {execution.case.number} {execution.repeat} {combination}"
+
     def root(self, execution: Execution) -> Root:
         """What an engine knows of an execution, besides its state."""
         return Root(execution.case.view(), execution.repeat, self.bound.params, self.bound.spec.seed)

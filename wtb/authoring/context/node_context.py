@@ -85,6 +85,7 @@ class Context:
     mode: str | None = None
     interactive: bool = False
     allowance: Allowance | None = field(default=None, repr=False)
+    trace: str = field(default="", repr=False)
     unclocked_s: float = field(default=0.0, repr=False)  # that WTB took to load what is its own
 
     @cached_property
@@ -97,6 +98,16 @@ class Context:
         if self.workspace_of is None:
             raise RuntimeError("this context was made without a workspace")
         return self.workspace_of()
+
+    @property
+    def traceparent(self) -> str | None:
+        """The span of this attempt as W3C Trace Context names it, for spans that the node makes itself.
+
+        They join those of WTB where the same collector gets both. None if the context was made without a run.
+        """
+        from wtb.core.telemetry.trace_ids import traceparent_of  # which few nodes need
+
+        return traceparent_of(self.trace) if self.trace else None
 
     @property
     def resources(self) -> Any:

@@ -30,9 +30,14 @@ def attempt_span_id(node_run_id: str, number: int) -> str:
     return span_id_of("attempt", node_run_id, number)
 
 
-def traceparent(trace_id: str, span_id: str) -> str:
-    """Return the header by which spans that somebody else makes say within which span they are."""
-    return f"00-{trace_id}-{span_id}-01"
+def traceparent_of(place: str) -> str:
+    """Return the header by which spans that somebody else makes say within which attempt they are.
+
+    Args:
+        place: What a runner says of an attempt: what tells its trace from others, and it from others, with `;` between.
+    """
+    trace, _, attempt = place.partition(";")
+    return f"00-{_digest('trace', trace)[:32]}-{_digest('span', 'attempt', attempt)[:16]}-01"
 
 
 def _digest(*names: object) -> str:

@@ -117,4 +117,5 @@ def _context(
         checkpoint_taker=checkpoints,
         fine=settings.fine,
         allowance=task.allowance,
+        trace=task.trace,
     )

@@ -73,6 +73,7 @@ class Task:
     allowance: what it may spend; None is no limit.
     execution, token: whose attempt it is, under which claim.
     on_event: called with each thing that the attempt reports, as it happens.
+    trace: what its span is known by, for spans that the node makes itself.
     """
 
     node: str
@@ -99,6 +100,7 @@ class Task:
     number: int = 0
     key: str = ""
     asked: tuple[Question, ...] = ()
+    trace: str = ""
 
     def __post_init__(self) -> None:
         if not self.key:
