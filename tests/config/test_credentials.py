@@ -26,11 +26,13 @@ from wtb.config import credentials
 from wtb.config.credentials import NAMES, credential
 
 credentials.take()
-print([credential(name) for name in NAMES], sorted(name for name in os.environ if name.startswith("WTB_")), flush=True)
+print({name: value for name in NAMES if (value := credential(name))}, sorted(name for name in os.environ if name.startswith("WTB_")), flush=True)
 sys.stdin.read()
 PR_GET_DUMPABLE = 3
 sys.exit(ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0))
 """
+
+FOUND = {DATABASE_URL: URL, FLOWER_AUTH: "ann:s3cret"}
 
 
 def started(*arguments: str, env: dict[str, str], inherited: tuple[int, ...] = ()) -> subprocess.Popen[str]:
@@ -54,7 +56,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 @linux
 def test_what_a_command_finds_in_its_environment_is_seen_in_no_list_of_processes() -> None:
     with started("--db", URL, env={"WTB_DATABASE_URL": URL, "WTB_FLOWER_AUTH": "ann:s3cret", "KEPT": "1"}) as process:
-        assert first_line(process) == f"['{URL}', None, 'ann:s3cret', None, None, None] []"
+        assert first_line(process) == f"{FOUND} []"
         shown = psutil.Process(process.pid)
         assert shown.environ()["KEPT"] == "1"
         everything = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
@@ -65,11 +67,11 @@ def test_what_a_command_finds_in_its_environment_is_seen_in_no_list_of_processes
 
 @linux
 def test_what_a_part_is_handed_is_in_neither_its_environment_nor_its_arguments() -> None:
-    with handed(**{DATABASE_URL: URL, FLOWER_AUTH: "ann:s3cret"}) as (environment, inherited):
+    with handed(**FOUND) as (environment, inherited):
         assert PIPE in environment
         process = started(env={PIPE: environment[PIPE]}, inherited=inherited)
     with process:
-        assert first_line(process) == f"['{URL}', None, 'ann:s3cret', None, None, None] []"
+        assert first_line(process) == f"{FOUND} []"
         everything = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
         assert b"s3cret" not in everything
         process.communicate()
