@@ -18,6 +18,8 @@ from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document, history_document
+from wtb.operations.administration.projects import change_project, create_project
+from wtb.operations.context import Context
 from wtb.operations.housekeeping.garbage_collection import Collected, Removed, apply_policy
 from wtb.store.access.expiry import KEPT_S
 from wtb.store.bulk import insert_rows, insert_values
@@ -382,6 +384,35 @@ def test_old_sweeps_go_but_the_newest_of_each_name_and_session_stay(world: World
     assert {text.split()[0] for text in world.stored} == {
         *("nd1", "nd1-root", "nd1-a", "wd40", "wd40-root", "wd40-a", "nt60", "nt60-root", "nt60-a", "common")
     }
+
+
+def test_what_a_project_says_of_its_sweeps_holds_in_place_of_the_policy(world: World) -> None:
+    context = Context(world.database, by="ann")
+    for name, said in {"short": {"sweeps": "7d", "keep": 1}, "long": {"sweeps": "never"}, "other": {}}.items():
+        create_project(context, name)
+        change_project(context, name, **said)
+        for days in (1, 10, 40):
+            world.sweep(f"{name}{days}", days=days, name=name, project=name)
+
+    assert set(world.collected()) == {"sweeps", "values"}, "where the policy keeps all"
+    assert world.ids(sweeps) == {"short1", "long1", "long10", "long40", "other1", "other10", "other40"}
+    change_project(context, "short", keep=0)
+    world.collected(sweeps=30 * DAY, keep=0)
+    assert world.ids(sweeps) == {"short1", "long1", "long10", "long40", "other1", "other10"}
+    change_project(context, "long", clear=True)
+    world.collected(sweeps=30 * DAY, keep=0)
+    assert world.ids(sweeps) == {"short1", "long1", "long10", "other1", "other10"}
+
+
+def test_what_nothing_refers_to_is_freed_without_what_is_old(world: World) -> None:
+    context = Context(world.database, by="ann")
+    create_project(context, "short")
+    assert change_project(context, "short", sweeps="0s", keep=0)["retention"] == {"sweeps": 0.0, "keep": 0}
+    world.sweep("s", days=10, project="short")
+    apply_policy(world.database, world.store, ALL_OFF, of_projects=False, at=NOW)
+    assert world.ids(sweeps) == {"s"}
+    with pytest.raises(InputError, match="expected a duration such as 12h, 7d or 2w, or 'never'"):
+        change_project(context, "short", sweeps="soon")
 
 
 def test_a_sweep_with_a_pinned_checkpoint_stays(world: World) -> None:

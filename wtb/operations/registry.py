@@ -259,6 +259,11 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.destroys,
         preview="preview_cancel",
     ),
+    "break REF": Operation(
+        "control.breakpoints:list_breakpoints",
+        "List breakpoints, where executions pause.",
+        ("SweepHandle.breakpoints", "ExecutionHandle.breakpoints"),
+    ),
     "break": Operation(
         "control.breakpoints:set_breakpoints",
         "List or change breakpoints, where executions pause.",
@@ -555,6 +560,13 @@ OPERATIONS: Mapping[str, Operation] = {
         needs=Permission.administer,
         effect=Effect.changes,
         everywhere=True,
+    ),
+    "project change": Operation(
+        "administration.projects:change_project",
+        "Say how long finished sweeps of a project are kept.",
+        ("Bench.change_project",),
+        needs=Permission.administer,
+        effect=Effect.changes,
     ),
     "project list": Operation(
         "administration.projects:list_projects",

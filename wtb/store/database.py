@@ -429,6 +429,12 @@ def _parse(url: str) -> sa.URL:
     except ValueError:
         raise _bad_url(url, "has a port that is not a number") from None
     backend = parsed.get_backend_name()
+    if backend in ("http", "https"):
+        shown = shown_url(url)
+        raise InputError(
+            f"{shown!r} is a server and no database: ask it with `wtb --server {shown}`, or from Python with "
+            f"wtb.client.Client({shown!r}), which has the methods of a bench"
+        )
     if backend not in ("sqlite", "postgresql"):
         raise InputError(f"database URL: {backend!r:.40} is not supported; expected sqlite or postgresql")
     if not url.isprintable():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
 from wtb.core.access.roles import Role
+from wtb.core.documents.administration import ProjectRetention
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.documents.costs import BudgetKind, BudgetScope
@@ -797,11 +798,12 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class ProjectRow:
-    """A project. sessions, sweeps: how many it has."""
+    """A project. retention: of its finished sweeps, where the policy does not hold; sessions, sweeps: how many."""
 
     name: str
     created_at: float
     created_by: str
+    retention: ProjectRetention | None
     sessions: int
     sweeps: int
 

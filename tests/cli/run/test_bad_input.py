@@ -343,6 +343,12 @@ BAD = [
         ["'mysql' is not supported; expected sqlite or postgresql"],
         args=("sweep.yaml", "--db", "mysql://host/name"),
     ),
+    Bad(
+        "a server in place of a database",
+        sweep(),
+        ["is a server and no database", "wtb --server http://127.0.0.1:8642", "wtb.client.Client("],
+        args=("sweep.yaml", "--db", "http://127.0.0.1:8642"),
+    ),
     Bad("not a database URL", sweep(), ["expected sqlite:///path/to/file.db"], args=("sweep.yaml", "--db", "wtb.db")),
     Bad("a folder to write to", sweep(), ["--output", "is a directory"], args=("sweep.yaml", "--output", ".")),
 ]

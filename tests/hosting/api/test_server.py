@@ -171,6 +171,38 @@ def test_a_change_for_a_version_that_is_past_is_refused(served: Served) -> None:
     assert change(5_000_000).status == 200
 
 
+@pytest.mark.parametrize("path", ["/sweeps/{waiting}", "/executions/{held}"])
+def test_breakpoints_are_changed_for_the_version_that_was_read(served: Served, path: str) -> None:
+    held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
+    where = path.format(waiting=served.waiting, held=held) + "/breakpoints"
+    first = served.get(where)
+    assert first.json == {"sweep": served.waiting, "breakpoints": ["before B"]}
+    add, remove = {"add": ["after B"]}, {"remove": ["after B"]}
+    assert served.ask("POST", PREFIX + where, add, **{"If-Match": first.tag}).json["breakpoints"] == [
+        "before B",
+        "after B",
+    ]
+    refused = served.ask("POST", PREFIX + where, {"clear": True}, **{"If-Match": first.tag})
+    assert refused.status == 412
+    assert "after B" in refused.json["detail"]
+    assert served.ask("POST", PREFIX + where, remove, **{"If-Match": served.tag(where)}).json == first.json
+
+
+def test_a_rollback_is_done_from_the_head_that_was_read(served: Served) -> None:
+    held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
+    path = f"/executions/{held}"
+    first = served.get(f"{path}/history")
+    assert served.ask("GET", f"{PREFIX}{path}/history", **{"If-None-Match": first.tag}).status == 304
+    back = {"to": first.json["checkpoints"][0]["id"]}
+    moved = served.ask("POST", f"{PREFIX}{path}/rollback", back, **{"If-Match": first.tag})
+    assert moved.status == 200
+    refused = served.ask("POST", f"{PREFIX}{path}/rollback", back, **{"If-Match": first.tag})
+    assert refused.status == 412
+    assert moved.json["head"] in refused.json["detail"]
+    again = {"If-Match": served.tag(f"{path}/history")}
+    assert served.ask("POST", f"{PREFIX}{path}/undo-rollback", {}, **again).status == 200
+
+
 def test_of_two_changes_for_one_version_at_once_one_is_carried_out(served: Served) -> None:
     tag = served.tag("/sessions/default")
     bodies = [{"limits": {"node_runs": 7_000_000 + number}} for number in range(8)]

@@ -253,7 +253,8 @@ def test_sweeps_are_kept_named_and_deleted(sending: Sending) -> None:
 
 def test_who_administers_does_so_through_a_server(sending: Sending) -> None:
     for command in (
-        *("project create search", "session create ann --project search --usd 5", "session change ann --usd 6"),
+        *("project create search", "project change search --sweeps 90d"),
+        *("session create ann --project search --usd 5", "session change ann --usd 6"),
         *("budget set --session ann --usd 4", "budget clear --session ann", "session archive ann"),
         *("user create ann", "team create core", "team change core --add ann"),
         *("access grant runner --user ann --project search", "token create nightly --project search"),

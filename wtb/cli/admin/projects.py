@@ -27,10 +27,32 @@ def create(name: Name, db: options.Db = None) -> None:
     put(f"project {printable(made['name'])}: made")
 
 
+def change(
+    name: Name,
+    sweeps: Annotated[
+        str | None, typer.Option("--sweeps", metavar="AGE", help="Remove sweeps that finished earlier; or never.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option("--keep", help="... but not the newest N of each name.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget what was said before: the policy holds.")] = False,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Say how long finished sweeps of a project are kept.
+
+    It holds in place of what \\[retention] says of `sweeps` and `keep`. The scheduler removes older ones every hour,
+    and so does `wtb gc`; what is pinned or a baseline stays.
+
+    Examples: wtb project change search --sweeps 90d --keep 3  |  wtb project change search --clear
+    """
+    changed = open_backend(db).call(operations.change_project, name, sweeps=sweeps, keep=keep, clear=clear)
+    present(changed, text.one, format, output)
+
+
 def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:
     """List projects with how many sessions and sweeps they have.
 
-    JSON: {"projects": [{name, created_at, created_by, sessions, sweeps}]}.
+    JSON: {"projects": [{name, created_at, created_by, retention, sessions, sweeps}]}.
 
     Examples: wtb project list  |  wtb project list --format json
     """
@@ -43,11 +65,11 @@ def show(
 ) -> None:
     """Show a project: how many sessions and sweeps it has.
 
-    JSON: {name, created_at, created_by, sessions, sweeps}.
+    JSON: {name, created_at, created_by, retention, sessions, sweeps}.
 
     Example: wtb project show search
     """
     present(open_backend(db).call(operations.describe_project, name), text.one, format, output)
 
 
-PROJECT = {"create": create, "list": list_, "show": show}
+PROJECT = {"create": create, "change": change, "list": list_, "show": show}

@@ -111,10 +111,14 @@ def break_(
 
     Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly
     """
-    changed = open_backend(db).call(breakpoints.set_breakpoints, ref, add=add or (), remove=remove or (), clear=clear)
+    backend = open_backend(db)
+    if add or remove or clear:
+        found = backend.call(breakpoints.set_breakpoints, ref, add=add or (), remove=remove or (), clear=clear)
+    else:
+        found = backend.call(breakpoints.list_breakpoints, ref)
     if format is options.Format.json:
-        put_json({"sweep": changed.sweep, "breakpoints": list(changed.breakpoints)}, output)
-    elif changed.breakpoints:
-        put("\n".join(map(printable, changed.breakpoints)), output)
+        put_json({"sweep": found.sweep, "breakpoints": list(found.breakpoints)}, output)
+    elif found.breakpoints:
+        put("\n".join(map(printable, found.breakpoints)), output)
     else:
         say("no breakpoints")

@@ -51,20 +51,33 @@ def read_policy(start: Path | None = None, **given: str | int | None) -> Policy:
     return Policy(**settings)
 
 
+def read_age(argument: str, text: str) -> float | None:
+    """Return an age in seconds, as `90d` says it; None for `never`. Raises InputError, which names the argument."""
+    try:
+        return _age(argument, text)
+    except InputError as error:
+        raise InputError(str(error), argument=argument) from None
+
+
 def _setting(where: str, key: str, value: object) -> float | int | None:
     if key == "keep":
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
             return value
         raise InputError(f"{where} = {value!r}: expected a number of sweeps, 0 or more")
-    if value == NEVER and key != "files":
+    seconds = _age(where, value, may_be_never=key != "files")
+    if key == "files" and (seconds or 0) < LEAST_GRACE_S:
+        raise InputError(f"{where} = {value!r}: expected at least 60s; attempts store files before they name them")
+    return seconds
+
+
+def _age(where: str, value: object, *, may_be_never: bool = True) -> float | None:
+    if value == NEVER and may_be_never:
         return None
     try:
         seconds = parse_duration(value)
     except ValueError:
         seconds = -1.0
     if seconds < 0:
-        or_never = "" if key == "files" else f", or {NEVER!r}"
+        or_never = f", or {NEVER!r}" if may_be_never else ""
         raise InputError(f"{where} = {value!r}: expected a duration such as 12h, 7d or 2w{or_never}")
-    if key == "files" and seconds < LEAST_GRACE_S:
-        raise InputError(f"{where} = {value!r}: expected at least 60s; attempts store files before they name them")
     return seconds

@@ -145,12 +145,20 @@ class SessionsDocument(TypedDict):
     sessions: list[SessionDocument]
 
 
+class ProjectRetention(TypedDict, total=False):
+    """How long finished sweeps of a project are kept; what is missing is as the policy says."""
+
+    sweeps: float | None  # in seconds; null is for ever
+    keep: int
+
+
 class ProjectDocument(TypedDict):
-    """A project, and how many sessions and sweeps it has."""
+    """A project: how long its sweeps are kept, and how many sessions and sweeps it has."""
 
     name: str
     created_at: str
     created_by: str
+    retention: NotRequired[ProjectRetention]  # of servers that know it
     sessions: int
     sweeps: int
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from wtb.core.documents.events import EventDocument
 from wtb.core.documents.plan import SubmissionDocument
-from wtb.display.json_text import cells_as_json
+from wtb.display.json_text import as_json, cells_as_json
 from wtb.display.views.progress import Watch
 from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
@@ -154,8 +155,17 @@ def _of_session(found: Any) -> Any:
     return {name: found["session"][name] for name in ("name", "created_at", "archived_at", "quota")}
 
 
+def _of_project(found: Any) -> Any:
+    return {name: found[name] for name in ("name", "retention")}
+
+
 def _of_budgets(found: Any) -> Any:
     return [{name: one[name] for name in ("scope", "key", "node", "kind", "most")} for one in found]
+
+
+def _of_history(found: Any) -> Any:
+    heading = {name: found["execution"][name] for name in ("id", "status", "head")}
+    return heading | {"sha256": sha256(as_json(found).encode()).hexdigest()}
 
 
 def _watched(found: Watch) -> Any:
@@ -171,14 +181,19 @@ def _both(
     *,
     left_out: frozenset[str] = frozenset(),
     preview: bool = False,
+    version: Callable[[Any], Any] | None = None,
+    edits: str | None = None,
 ) -> tuple[Route, ...]:
-    paths = [f"/{kind}/{{ref}}{rest}" for kind in ("sweeps", "executions")]
-    return tuple(Route(method, path, name, present, left_out, preview) for path in paths)
+    return tuple(
+        Route(method, base + rest, name, present, left_out, preview, None, version, edits and base + edits)
+        for base in ("/sweeps/{ref}", "/executions/{ref}")
+    )
 
 
 _FOLLOWING = frozenset({"follow", "interval_s"})
 _RUNNING = frozenset({"progress", "code"})  # of who runs something itself
 _BINDING = frozenset({"bound"})
+_HISTORY = "/executions/{ref}/history"
 _CELL = frozenset({"cell"})  # of a sweep; its execution is named
 
 ROUTES: tuple[Route, ...] = (
@@ -200,18 +215,19 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/report", "report"),
     Route("GET", "/sweeps/{ref}/compare", "compare --row"),
     Route("GET", "/sweeps/{before}/compare/{after}", "compare", left_out=frozenset({"margin"})),
-    Route("GET", "/executions/{ref}/history", "history"),
+    Route("GET", "/executions/{ref}/history", "history", version=_of_history),
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
     Route("GET", "/executions/{ref}/files", "files", left_out=_CELL),
     Route("GET", "/executions/{ref}/file", "files PATH", _content, left_out=_CELL),
     *_both("POST", "/pause", "pause"),
     *_both("POST", "/cancel", "cancel"),
     *_both("GET", "/cancel", "cancel", preview=True),
-    *_both("POST", "/breakpoints", "break"),
+    *_both("GET", "/breakpoints", "break REF", version=asdict),
+    *_both("POST", "/breakpoints", "break", edits="/breakpoints"),
     *_both("POST", "/resume", "resume", left_out=_RUNNING),
     *_both("POST", "/retry", "retry", left_out=_RUNNING),
-    Route("POST", "/executions/{ref}/rollback", "rollback", left_out=_BINDING),
-    Route("POST", "/executions/{ref}/undo-rollback", "rollback --undo", left_out=_BINDING),
+    Route("POST", "/executions/{ref}/rollback", "rollback", left_out=_BINDING, edits=_HISTORY),
+    Route("POST", "/executions/{ref}/undo-rollback", "rollback --undo", left_out=_BINDING, edits=_HISTORY),
     Route("GET", "/approvals", "approvals", _questions),
     Route("POST", "/approvals/{ref}/answer", "answer", left_out=_BINDING | {"run"}),
     Route("GET", "/answers", "answer --all", preview=True),
@@ -250,8 +266,9 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/sessions/{name}/delete", "session delete", edits="/sessions/{name}"),
     Route("GET", "/sessions/{name}/delete", "session delete", preview=True),
     Route("GET", "/projects", "project list", _under("projects")),
-    Route("GET", "/projects/{name}", "project show"),
+    Route("GET", "/projects/{name}", "project show", version=_of_project),
     Route("POST", "/projects", "project create"),
+    Route("POST", "/projects/{name}/change", "project change", edits="/projects/{name}"),
     Route("GET", "/users", "user list", _under("users")),
     Route("POST", "/users", "user create"),
     Route("POST", "/users/{name}/remove", "user remove"),

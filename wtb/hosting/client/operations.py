@@ -5,7 +5,7 @@ from __future__ import annotations
 from wtb.hosting.client.methods import async_method, method
 from wtb.operations.administration.access import grant_access, list_access, revoke_access
 from wtb.operations.administration.budgets import clear_budgets, list_budgets, set_budgets
-from wtb.operations.administration.projects import create_project, describe_project, list_projects
+from wtb.operations.administration.projects import change_project, create_project, describe_project, list_projects
 from wtb.operations.administration.sessions import (
     archive_session,
     change_session,
@@ -26,7 +26,7 @@ from wtb.operations.administration.users import (
 )
 from wtb.operations.control.added_rows import add_row
 from wtb.operations.control.answers import answer, answer_all, preview_answers
-from wtb.operations.control.breakpoints import set_breakpoints
+from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
 from wtb.operations.control.forks import fork
 from wtb.operations.control.pause_cancel import cancel, pause
 from wtb.operations.control.questions import find_questions
@@ -89,6 +89,7 @@ class Operations:
     undo_rollback = method(undo_rollback)
     pause = method(pause)
     cancel = method(cancel)
+    breakpoints = method(list_breakpoints)
     set_breakpoints = method(set_breakpoints)
     schedules = method(list_schedules)
     schedule = method(show_schedule)
@@ -119,6 +120,7 @@ class Operations:
     delete_session = method(delete_session)
     preview_delete_session = method(preview_delete_session)
     create_project = method(create_project)
+    change_project = method(change_project)
     projects = method(list_projects)
     project = method(describe_project)
     create_user = method(create_user)
@@ -169,6 +171,7 @@ class AsyncOperations:
     undo_rollback = async_method(undo_rollback)
     pause = async_method(pause)
     cancel = async_method(cancel)
+    breakpoints = async_method(list_breakpoints)
     set_breakpoints = async_method(set_breakpoints)
     schedules = async_method(list_schedules)
     schedule = async_method(show_schedule)
@@ -199,6 +202,7 @@ class AsyncOperations:
     delete_session = async_method(delete_session)
     preview_delete_session = async_method(preview_delete_session)
     create_project = async_method(create_project)
+    change_project = async_method(change_project)
     projects = async_method(list_projects)
     project = async_method(describe_project)
     create_user = async_method(create_user)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wtb.config.keeping.retention_policy import read_age
 from wtb.core.arguments.checking import checked
-from wtb.core.documents.administration import ProjectDocument
+from wtb.core.arguments.kinds import FromZero
+from wtb.core.documents.administration import ProjectDocument, ProjectRetention
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited
@@ -30,6 +32,34 @@ def create_project(context: Context, name: str) -> ProjectDocument:
     """
     check_name(name)
     return _document(store.create_project(context.database, name, context.by))
+
+
+@checked
+@audited
+def change_project(
+    context: Context, name: str, *, sweeps: str | None = None, keep: FromZero | None = None, clear: bool = False
+) -> ProjectDocument:
+    """Say how long finished sweeps of a project are kept, in place of what the policy says.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+        sweeps: An age such as 90d, or never; None for what it was.
+        keep: As many of the newest of each name stay, whatever their age; None for what it was.
+        clear: Forget what was said before.
+
+    Returns:
+        Its document.
+
+    Raises:
+        InputError: If there is no such project, or for an age that is none.
+    """
+    retention: ProjectRetention = {} if clear else {**(store.find_project(context.database, name).retention or {})}
+    if sweeps is not None:
+        retention["sweeps"] = read_age("sweeps", sweeps)
+    if keep is not None:
+        retention["keep"] = keep
+    return _document(store.change_retention(context.database, name, retention))
 
 
 @checked
@@ -73,6 +103,7 @@ def _document(row: ProjectRow) -> ProjectDocument:
         "name": row.name,
         "created_at": str(iso(row.created_at)),
         "created_by": row.created_by,
+        "retention": row.retention or {},
         "sessions": row.sessions,
         "sweeps": row.sweeps,
     }

@@ -13,6 +13,7 @@ from wtb.operations.context import Context
 from wtb.store.control import executions
 from wtb.store.read import queries
 from wtb.store.read.references import find_target
+from wtb.store.rows import SweepRow
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,29 @@ class Breakpoints:
 
 
 @checked
+def list_breakpoints(context: Context, ref: str) -> Breakpoints:
+    """List breakpoints, where executions pause.
+
+    Args:
+        context: Where.
+        ref: A sweep or an execution of it: its id, the beginning of it, or a sweep's name.
+
+    Returns:
+        The breakpoints that it has.
+
+    Raises:
+        InputError: If there is no such sweep or execution.
+    """
+    sweep = _sweep(context, ref)
+    return Breakpoints(sweep.id, tuple(sweep.breakpoints or ()))
+
+
+@checked
 @audited
 def set_breakpoints(
     context: Context, ref: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), clear: bool = False
 ) -> Breakpoints:
-    """Change breakpoints; who runs the sweep sees that within a second. Without a change it lists them.
+    """Change breakpoints; who runs the sweep sees that within a second.
 
     Args:
         context: Where, and who changes them.
@@ -48,9 +67,7 @@ def set_breakpoints(
     Raises:
         InputError: For a breakpoint that is not there, or that its workflow cannot have.
     """
-    database = context.database
-    target = find_target(database, ref)
-    sweep = queries.find_sweep(database, target.row.sweep_id) if target.kind == "execution" else target.row
+    database, sweep = context.database, _sweep(context, ref)
     graph = queries.workflow_graph(database, sweep.workflow_id)
     nodes = [node["name"] for node in graph["nodes"]]
     before = list(sweep.breakpoints or ())
@@ -65,3 +82,9 @@ def set_breakpoints(
             raise InputError(f"sweep {sweep.id} is cancelled: nothing of it runs any more")
         executions.set_breakpoints(database, sweep.id, texts, by=context.by)
     return Breakpoints(sweep.id, tuple(texts))
+
+
+def _sweep(context: Context, ref: str) -> SweepRow:
+    """Return the sweep that is meant, or that an execution is of."""
+    target = find_target(context.database, ref)
+    return queries.find_sweep(context.database, target.row.sweep_id) if target.kind == "execution" else target.row

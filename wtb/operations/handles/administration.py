@@ -51,6 +51,13 @@ class Administration:
         """Make a project, which sessions, sweeps and tokens belong to."""
         return project_operations.create_project(self._context, name)
 
+    @documented_by(project_operations.change_project)
+    def change_project(
+        self, name: str, *, sweeps: str | None = None, keep: int | None = None, clear: bool = False
+    ) -> ProjectDocument:
+        """Say how long finished sweeps of a project are kept, in place of what the policy says."""
+        return project_operations.change_project(self._context, name, sweeps=sweeps, keep=keep, clear=clear)
+
     def projects(self) -> list[ProjectDocument]:
         """List projects with how many sessions and sweeps they have.
 

@@ -504,8 +504,8 @@ def open(
         The bench. As a context manager it closes the database.
 
     Raises:
-        InputError: If the URL is none, there is no such session, or the database has another version: `wtb db upgrade`
-            says what to do.
+        InputError: If the URL is none, or that of a server, which `wtb.client` asks; if there is no such session; or if
+            the database has another version: `wtb db upgrade` says what to do.
         StoreError: If the database is out of reach.
 
     Example:

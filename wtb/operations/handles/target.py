@@ -22,7 +22,7 @@ from wtb.core.documents.lineage import TreeDocument
 from wtb.core.documents.sweeps import StatusDocument, SummaryDocument
 from wtb.display.views.lineage import MOST as MAX_LINES
 from wtb.operations.context import Context
-from wtb.operations.control.breakpoints import set_breakpoints
+from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
 from wtb.operations.control.pause_cancel import Cancelled, Paused, cancel, pause, preview_cancel
 from wtb.operations.control.questions import MAX_LISTED, find_questions
 from wtb.operations.handles.documentation import documented_by
@@ -177,11 +177,16 @@ class TargetHandle(ABC):
         """
         return preview_cancel(self._context, self.id)
 
+    @documented_by(list_breakpoints)
+    def breakpoints(self) -> tuple[str, ...]:
+        """Return its breakpoints, each as it is written."""
+        return list_breakpoints(self._context, self.id).breakpoints
+
     @documented_by(set_breakpoints)
     def set_breakpoints(
         self, *, add: Sequence[str] = (), remove: Sequence[str] = (), clear: bool = False
     ) -> tuple[str, ...]:
-        """Change its breakpoints; who runs it sees that within a second. Without a change it lists them."""
+        """Change its breakpoints; who runs it sees that within a second."""
         return set_breakpoints(self._context, self.id, add=add, remove=remove, clear=clear).breakpoints
 
     @documented_by(find_questions)

@@ -15,17 +15,20 @@ import sqlalchemy as sa
 
 from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.arguments.checking import checked
+from wtb.core.documents.administration import ProjectRetention
 from wtb.execution.runtime.cleanup import clean
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.access.expiry import Copies, count_expired, remove_expired
+from wtb.store.access.projects import retentions
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, references, superseded, unreferenced
 from wtb.store.housekeeping.retention import expired_sweeps, removable, settled_sweeps
+from wtb.store.tables.schema import sweeps
 from wtb.store.threads.rows import remove_writes_without_session
 
 PASS = 200_000  # values that are looked at in one go
@@ -91,7 +94,8 @@ def collect(context: Context, policy: Policy | None = None, *, dry_run: bool = F
 
 def free_unreferenced(context: Context) -> Collected:
     """Remove stored values and files that nothing refers to any more, and nothing that is only old."""
-    return apply_policy(context.database, context.workspaces.files, Policy(outputs=None, superseded=None, sweeps=None))
+    nothing_old = Policy(outputs=None, superseded=None, sweeps=None)
+    return apply_policy(context.database, context.workspaces.files, nothing_old, of_projects=False)
 
 
 def apply_policy(
@@ -100,6 +104,7 @@ def apply_policy(
     policy: Policy,
     *,
     dry_run: bool = False,
+    of_projects: bool = True,
     report: Report = lambda text: None,
     at: float | None = None,
 ) -> Collected:
@@ -110,13 +115,14 @@ def apply_policy(
         files: The store of its files.
         policy: How long things are kept.
         dry_run: Only list what would be removed, and write nothing.
+        of_projects: Whether what projects say of their sweeps holds in place of the policy.
         report: Called with messages about the progress.
         at: The time that ages are counted from, in seconds since the epoch; now by default.
 
     Returns:
         What was removed, or would be.
     """
-    collection = _Collection(database, files, policy, report, time.time() if at is None else at)
+    collection = _Collection(database, files, policy, of_projects, report, time.time() if at is None else at)
     if dry_run:
         collection.imagine()
     else:
@@ -131,10 +137,13 @@ def apply_policy(
 class _Collection:
     """One collection, and what it has removed so far."""
 
-    def __init__(self, database: Database, files: FileStore, policy: Policy, report: Report, at: float) -> None:
+    def __init__(
+        self, database: Database, files: FileStore, policy: Policy, of_projects: bool, report: Report, at: float
+    ) -> None:
         self._database = database
         self._files = files
         self._policy = policy
+        self._of_projects = of_projects
         self._report = report
         self.at = at
         self.removed = {kind: Removed(0, None) for kind in _COUNTED} | {kind: Removed(0, 0) for kind in _SIZED}
@@ -164,8 +173,16 @@ class _Collection:
         return self.at - age
 
     def _expired_sweeps(self, connection: sa.Connection) -> list[str]:
-        age = self._policy.sweeps
-        return expired_sweeps(connection, None if age is None else self._before(age), self._policy.keep)
+        """Sweeps that are older than their project says, or else the policy."""
+        own = retentions(connection) if self._of_projects else {}
+        others, found = [sweeps.c.project.not_in(list(own))], []
+        for project, retention in [*own.items(), (None, ProjectRetention())]:
+            age = retention.get("sweeps", self._policy.sweeps)
+            if age is not None:
+                of_it = others if project is None else [sweeps.c.project == project]
+                keep = retention.get("keep", self._policy.keep)
+                found += expired_sweeps(connection, self._before(age), keep, *of_it)
+        return found
 
     def _remove_hidden(self) -> None:
         self.add("sweeps", deletion.remove_hidden(self._database))

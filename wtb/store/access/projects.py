@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
+from wtb.core.documents.administration import ProjectRetention
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.access.scope import in_scope, scope_of
@@ -26,6 +27,20 @@ def create_project(database: Database, name: str, by: str) -> ProjectRow:
 def list_projects(database: Database) -> list[ProjectRow]:
     """List projects by name."""
     return database.records(ProjectRow, _select().where(*in_scope(database, projects)).order_by(projects.c.name))
+
+
+def change_retention(database: Database, name: str, retention: ProjectRetention) -> ProjectRow:
+    """Say how long finished sweeps of a project are kept. Raises NotFound with a near match."""
+    with database.write() as connection:
+        check_project(connection, name)
+        connection.execute(projects.update().where(projects.c.name == name).values(retention=retention or None))
+    return find_project(database, name)
+
+
+def retentions(connection: sa.Connection) -> dict[str, ProjectRetention]:
+    """Return what projects say, by name; those for which the policy holds are left out."""
+    query = sa.select(projects.c.name, projects.c.retention).where(projects.c.retention.is_not(None))
+    return {name: retention for name, retention in connection.execute(query)}  # noqa: C416 (rows are no pairs to mypy)
 
 
 @checked
@@ -85,7 +100,7 @@ def _no_project(connection: sa.Connection, name: str) -> NotFound:
     return NotFound(f"there is no project {name!r}{did_you_mean(name, known)}; `wtb project list` shows all")
 
 
-def _select() -> sa.Select[tuple[str, float, str, int, int]]:
+def _select() -> sa.Select[tuple[str, float, str, ProjectRetention | None, int, int]]:
     def count(table: sa.Table) -> sa.ScalarSelect[int]:
         return sa.select(sa.func.count()).where(table.c.project == projects.c.name).scalar_subquery()
 

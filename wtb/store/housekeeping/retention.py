@@ -16,19 +16,22 @@ from wtb.store.tables.schema import baselines, checkpoints, executions, sweeps
 _FINISHED = ("completed", "failed", "cancelled")
 
 
-def expired_sweeps(connection: sa.Connection, before: float | None, keep: int) -> list[str]:
+def expired_sweeps(
+    connection: sa.Connection, before: float, keep: int, *conditions: sa.ColumnElement[bool]
+) -> list[str]:
     """Sweeps to delete: finished before then, and not among the newest `keep` finished ones of their name.
 
     Pinned sweeps and baselines stay, those with a pinned checkpoint, and those that something still runs on.
+    conditions: which sweeps are looked at at all.
     """
-    if before is None:
-        return []
     at = sa.func.coalesce(sweeps.c.finished_at, sweeps.c.created_at)
     place = sa.func.row_number().over(
         partition_by=(sweeps.c.session_id, sweeps.c.name), order_by=(at.desc(), sweeps.c.id.desc())
     )
     ranked = (
-        sa.select(sweeps.c.id, at.label("at"), place.label("place")).where(sweeps.c.status.in_(_FINISHED)).subquery()
+        sa.select(sweeps.c.id, at.label("at"), place.label("place"))
+        .where(sweeps.c.status.in_(_FINISHED), *conditions)
+        .subquery()
     )
     query = (
         sa.select(ranked.c.id)

@@ -23,6 +23,7 @@ projects = sa.Table(
     sa.Column("name", sa.String(200), primary_key=True),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
     sa.Column("created_by", sa.String(255), nullable=False),
+    sa.Column("retention", Json, comment="of finished sweeps, where the policy does not hold"),
 )
 
 tokens = sa.Table(

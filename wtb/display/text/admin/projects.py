@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wtb.core import texts
-from wtb.core.documents.administration import ProjectDocument, ProjectsDocument
+from wtb.core.documents.administration import ProjectDocument, ProjectRetention, ProjectsDocument
 from wtb.display.tables import grid
 
-_HEADERS = ["name", "sessions", "sweeps", "made", "by"]
+_HEADERS = ["name", "sessions", "sweeps", "kept", "made", "by"]
 
 
 def listed(document: ProjectsDocument, width: int, color: bool = False) -> str:
@@ -24,6 +24,17 @@ def _row(one: ProjectDocument) -> list[str]:
         texts.printable(one["name"]),
         f"{one['sessions']:,}",
         f"{one['sweeps']:,}",
+        _kept(one.get("retention", {})),
         texts.moment(one["created_at"]),
         one["created_by"],
     ]
+
+
+def _kept(retention: ProjectRetention) -> str:
+    """How long its finished sweeps are kept."""
+    ages = []
+    if "sweeps" in retention:
+        ages.append("for ever" if retention["sweeps"] is None else f"{retention['sweeps'] / 86400:g} d")
+    if "keep" in retention:
+        ages.append(f"the newest {retention['keep']:,}")
+    return ", ".join(ages) or "as the policy says"
