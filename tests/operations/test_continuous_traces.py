@@ -224,6 +224,19 @@ def test_settings_say_where_traces_go(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "Bearer" not in repr(found), "keys are in no message"
 
 
+def test_the_environment_says_where_traces_go_where_no_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WTB_TELEMETRY_ENDPOINT", "http://collector:4318")
+    found = read_telemetry()
+    assert found is not None
+    assert (found.endpoint, found.options) == ("http://collector:4318", SpanOptions())
+    monkeypatch.setenv("WTB_TELEMETRY_ENDPOINT", "collector")
+    with pytest.raises(InputError, match="WTB_TELEMETRY_ENDPOINT endpoint 'collector' is none"):
+        read_telemetry()
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [

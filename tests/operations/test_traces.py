@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +82,28 @@ def test_every_attempt_and_execution_is_a_span(place: tuple[Context, str]) -> No
     assert sum("wtb.execution" in one for one in spans) == count(context.database, executions)
     assert (sent.spans, sent.rejected) == (len(spans), 0)
     assert len({span["traceId"] for span in collector.spans}) == 3, "one for each root"
+
+
+def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> None:
+    """By the definition of OTLP that OpenTelemetry publishes, which refuses a field that it does not know."""
+    if find_spec("opentelemetry.proto") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no opentelemetry-proto: `make install`")
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    context, sweep = place
+    with receiving() as collector:
+        export_traces(context, sweep, collector.url, content=True, openinference=True)
+    for body in collector.bodies:
+        for span in [span for one in body["resourceSpans"] for scope in one["scopeSpans"] for span in scope["spans"]]:
+            for ids in (span, *span["links"]):  # which OTLP has in hexadecimal digits, and Protobuf's JSON in Base64
+                for name in ids.keys() & {"traceId", "spanId", "parentSpanId"}:
+                    ids[name] = b64encode(bytes.fromhex(ids[name])).decode()
+        read = ParseDict(body, ExportTraceServiceRequest())
+        spans = [span for one in read.resource_spans for scope in one.scope_spans for span in scope.spans]
+        assert spans
+        assert {(len(span.trace_id), len(span.span_id)) for span in spans} == {(16, 8)}
+        assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
 
 
 def test_a_span_is_within_its_parent_and_in_its_trace(place: tuple[Context, str]) -> None:

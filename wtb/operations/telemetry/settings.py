@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from wtb.core.errors import InputError
 from wtb.operations.telemetry.building import SpanOptions
 from wtb.operations.telemetry.collector import Collector, url_of
 
+ENDPOINT = "WTB_TELEMETRY_ENDPOINT"
 _KNOWN = ("endpoint", "timeout", "content", "openinference")
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x20-\x7e]+)")
 
@@ -33,16 +35,18 @@ class TelemetrySettings:
 
 
 def read_telemetry() -> TelemetrySettings | None:
-    """Read `[telemetry]`, or return None where there is none: then nothing is sent.
+    """Read `[telemetry]`, and WTB_TELEMETRY_ENDPOINT in place of its endpoint; None where neither is there.
 
     Raises:
         InputError: If a setting is not what it may be.
     """
-    setting = find_setting("telemetry")
-    if setting is None:
+    setting, given = find_setting("telemetry"), os.environ.get(ENDPOINT)
+    if setting is None and not given:
         return None
-    table, where = table_of(setting, _KNOWN), f"{setting.file}: {setting.title}"
-    endpoint, timeout = table.get("endpoint"), table.get("timeout", 10)
+    table, where = (
+        ({}, ENDPOINT) if setting is None else (table_of(setting, _KNOWN), f"{setting.file}: {setting.title}")
+    )
+    endpoint, timeout = given or table.get("endpoint"), table.get("timeout", 10)
     if not isinstance(endpoint, str) or len(endpoint) > 500:
         raise InputError(f"{where} needs an endpoint, the URL of a collector such as http://127.0.0.1:4318")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0.01 <= timeout <= 60:
