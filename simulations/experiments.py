@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import failing, judges, regressions, sweeps, truths
+from simulations import failing, judges, pairwise, regressions, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
@@ -43,6 +43,7 @@ def promises() -> Iterator[Promise]:
     yield from sweeps.promises()
     yield from failing.promises()
     yield from judges.promises()
+    yield from pairwise.promises()
 
 
 def _seed(rng: Rng) -> int:

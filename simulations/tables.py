@@ -46,6 +46,11 @@ OVERVIEW = (
         ),
     ),
     ("intervals of agreement cover", ("intervals of agreement cover",)),
+    ("figures of comparisons of two rows cover", ("figures of comparisons of two rows cover",)),
+    (
+        "the best row is ruled out while comparing what tells most",
+        ("the best row is ruled out while comparing what tells most",),
+    ),
 )
 # The tables that a reader decides by: how many cases a sweep needs. The rest is in FIGURES.
 ON_THE_PAGE = (

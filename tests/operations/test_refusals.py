@@ -68,6 +68,7 @@ OTHERS: Mapping[str, Any] = {
     "a": "first",
     "b": "first",
     "labels": "labels.csv",
+    "comparisons": "comparisons.csv",
 }
 
 

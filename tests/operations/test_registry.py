@@ -178,6 +178,11 @@ DIFFERENCES = {
     ("run", "strict"): "an exit code",
     ("compare", "strict"): "an exit code",
     ("compare", "ref"): "is `before`, with --row",
+    ("judge rank", "asking"): "is made of the options that follow",
+    **{
+        ("judge rank", option): "is of `asking`"
+        for option in ("model", "field", "criteria", "provider", "url", "key", "most", "at_once")
+    },
     ("run", "concurrency"): "of what is prepared; elsewhere it is not this command's: a pilot, workers, a comparison",
     ("log", "cases"): "tables show them, documents do not",
     ("log", "summary"): "asks for another operation",

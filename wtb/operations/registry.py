@@ -428,6 +428,13 @@ OPERATIONS: Mapping[str, Operation] = {
         "Hold the scores of a metric against labels of people.",
         ("SweepHandle.check_judge",),
     ),
+    "judge rank": Operation(
+        "results.ranking:rank",
+        "Rank rows by comparisons of two at a time.",
+        ("SweepHandle.rank",),
+        long=True,
+        writes_files=True,
+    ),
     "compare": Operation(
         "results.comparing:compare",
         "Show which results got worse or better between two sweeps.",

@@ -1,4 +1,4 @@
-"""A judge held against people, in a terminal. Pure."""
+"""A judge held against people, and rows ranked by comparisons, in a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from wtb.core.texts import plural
 from wtb.display.tables import grid
 
 if TYPE_CHECKING:
-    from wtb.analysis.judges import Figure, JudgeCheck, LabelledRow
+    from wtb.analysis.judges.check import Figure, JudgeCheck, LabelledRow
+    from wtb.analysis.judges.ranking import RankedRow, RowRanking
 
 
 def check(found: JudgeCheck, width: int, color: bool = False) -> str:
@@ -28,6 +29,38 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
     if any(row.has_few_labels for row in found.rows):
         lines.append("* fewer than 100 labels: the interval may be too short")
     return "\n".join(lines) + "\n"
+
+
+_ENDED = {
+    "known": "The best row is known; no more was asked.",
+    "cases": "All cases were compared.",
+    "most": "The next case would take more calls than --most.",
+}
+
+
+def ranking(found: RowRanking, width: int, color: bool = False) -> str:
+    """Rows, strongest first, and what being shown first is worth."""
+    lines = [
+        f"{plural(found.comparisons, 'comparison')} of {plural(found.cases, 'case')} by {', '.join(found.raters)}",
+        f"Of two equal rows the one shown first wins: {_figure(found.shown_first)}",
+    ]
+    if found.asked is not None:
+        price = "unknown" if found.asked.usd is None else f"{found.asked.usd:.6g} USD"
+        lines += [
+            _ENDED[found.asked.ended],
+            f"Calls: {found.asked.calls}, without a usable reply {found.asked.failed}; cost {price}",
+        ]
+    nodes = list(found.rows[0].combination)
+    headers = [*nodes, "compared", "wins", "strength", "place"]
+    shown = [[row.combination[node] for node in nodes] + _ranked(row) for row in found.rows]
+    lines += ["", grid(headers, shown, width, right=set(headers[len(nodes) :]), color=color).rstrip("\n")]
+    return "\n".join([*lines, "☆ could be the best"]) + "\n"
+
+
+def _ranked(row: RankedRow) -> list[str]:
+    wins = "-" if row.wins is None else f"{row.wins:.3f}"
+    place = f"{row.rank[0]}" if row.rank[0] == row.rank[1] else f"{row.rank[0]} to {row.rank[1]}"
+    return [str(row.comparisons), wins, _figure(row.strength), place + (" ☆" if row.could_be_best else "")]
 
 
 def _row(row: LabelledRow) -> list[str]:

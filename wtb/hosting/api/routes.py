@@ -316,6 +316,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
             "backup",
             "restore",
             "judge check",
+            "judge rank",
         ),
         _FILES,
     ),

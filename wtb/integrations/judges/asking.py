@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.core.errors import InputError
-from wtb.integrations.judges.rubric import Rubric, UnusableReply
+from wtb.core.scoring.judgement import Judgement
+from wtb.integrations.judges.rubric import Preference, Rubric, UnusableReply
 from wtb.integrations.models import record_calls
 
 Provider = Literal["openai", "anthropic"]
@@ -45,7 +46,7 @@ class Question:
 
     endpoint: Endpoint
     model: str
-    rubric: Rubric
+    rubric: Rubric | Preference
     data: str
     temperature: float | None
     sample: int
@@ -55,15 +56,6 @@ class Question:
     def left_s(self) -> float:
         """Seconds until its deadline."""
         return self.deadline - time.monotonic()
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The level that a model gave, or why there is none. usd: what it cost, None where nobody knows."""
-
-    score: float | None
-    problem: str = ""
-    usd: float | None = 0.0
 
 
 def ask(question: Question) -> Judgement:

@@ -15,11 +15,12 @@ from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, Scored
 from wtb.authoring.evaluation.fields import field_of
 from wtb.authoring.evaluation.library.combining import ASSERT
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.scoring.judgement import Judgement
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, OnFailure, Scale
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable
-from wtb.integrations.judges.asking import PROVIDERS, Endpoint, Judgement, Provider, Question, ask
+from wtb.integrations.judges.asking import PROVIDERS, Endpoint, Provider, Question, ask
 from wtb.integrations.judges.rubric import read_rubric
 
 _MOST_SAMPLES = 100
@@ -136,12 +137,7 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
     """
     rubric = read_rubric(options.get("criteria"), options.get("rubric"))
     _check_models(options["model"])
-    provider = options.get("provider", PROVIDERS[0])
-    if provider not in PROVIDERS:
-        near = did_you_mean(str(provider), PROVIDERS) or f"; expected one of {', '.join(PROVIDERS)}"
-        raise InputError(f"'provider' is {describe(provider)}{near}")
-    if find_spec(provider) is None:
-        raise InputError(f"the package {provider} is not installed; install it with: pip install {provider}")
+    _check_provider(options.get("provider", PROVIDERS[0]))
     for option, kind, expected in (
         ("field", str, "the name of a key of the state"),
         ("reference", bool, "true or false"),
@@ -160,6 +156,20 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
         "scale": {"": rubric.ends, _FAILED: PASS_OR_FAIL},
         "on_failure": {**of_score, _FAILED: LEFT_OUT, _USD: LEFT_OUT},
     }
+
+
+def check_endpoint(endpoint: Endpoint) -> None:
+    """Refuse an endpoint that cannot be asked. Raises InputError."""
+    _check_provider(endpoint.provider)
+    _check_server(endpoint.url, endpoint.key)
+
+
+def _check_provider(provider: object) -> None:
+    if not isinstance(provider, str) or provider not in PROVIDERS:
+        near = did_you_mean(str(provider), PROVIDERS) or f"; expected one of {', '.join(PROVIDERS)}"
+        raise InputError(f"'provider' is {describe(provider)}{near}")
+    if find_spec(provider) is None:
+        raise InputError(f"the package {provider} is not installed; install it with: pip install {provider}")
 
 
 def _check_models(given: object) -> None:

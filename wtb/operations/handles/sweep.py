@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
-from wtb.analysis.judges import JudgeCheck
+from wtb.analysis.judges.check import JudgeCheck
+from wtb.analysis.judges.ranking import RowRanking
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.config.distribution import pip_install
 from wtb.core.arguments.checking import as_path
@@ -28,10 +29,12 @@ from wtb.operations.handles.records import ProgressCallback, SweepRecord, report
 from wtb.operations.handles.target import TargetHandle
 from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
+from wtb.operations.results.asking import Asking
 from wtb.operations.results.baselines import BaselineSet, set_baseline
 from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.judging import check_judge
 from wtb.operations.results.matrix import gates, matrix, report
+from wtb.operations.results.ranking import rank
 from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
@@ -247,6 +250,12 @@ class SweepHandle(TargetHandle):
     def check_judge(self, labels: str | Path, *, metric: str | None = None, scale: Scale = "ordinal") -> JudgeCheck:
         """Hold the scores of a metric against labels of people."""
         return check_judge(self._context, self.id, labels=as_path("labels", labels), metric=metric, scale=scale)
+
+    @documented_by(rank)
+    def rank(self, comparisons: str | Path, *, rater: str | None = None, asking: Asking | None = None) -> RowRanking:
+        """Rank rows by comparisons of two at a time."""
+        file = as_path("comparisons", comparisons)
+        return rank(self._context, self.id, comparisons=file, rater=rater, asking=asking)
 
     @documented_by(compare)
     def compare(

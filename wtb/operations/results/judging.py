@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wtb.analysis import judges
-from wtb.analysis.judges import JudgeCheck
+from wtb.analysis.judges import check
+from wtb.analysis.judges.check import JudgeCheck
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
@@ -40,4 +40,4 @@ def check_judge(
     chosen = scores.chosen_metric(metric)
     ends = scores.measures[chosen].scale
     found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
-    return judges.check(database, sweep, scores, chosen, found, scale)
+    return check.check(database, sweep, scores, chosen, found, scale)

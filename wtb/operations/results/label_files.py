@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from wtb.analysis.judges import Label
+from wtb.analysis.judges.check import Label
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.values import Json
 from wtb.planning.case_files import READERS, Wrong
@@ -35,7 +35,7 @@ def read_labels(
     nodes = [node for node in choices[0] if len({row[node] for row in choices}) > 1] if choices else []
     labels: dict[tuple[int, int, int, str], Label] = {}
     problems: list[str] = []
-    for place, row in _rows(file):
+    for place, row in rows_of(file):
         try:
             label = _label(row, choices, cases, nodes)
             _check_on_scale(label.value, ends)
@@ -52,8 +52,8 @@ def read_labels(
     return list(labels.values())
 
 
-def _rows(file: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """The rows of a file with their places. Raises InputError."""
+def rows_of(file: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """The rows of a CSV or JSON lines file with their places. Raises InputError."""
     try:
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"{file}: more than {MOST_BYTES:,} bytes; expected a smaller file")
@@ -62,7 +62,7 @@ def _rows(file: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
             return
         text = file.read_text("utf-8-sig")
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); expected a file of labels") from None
+        raise InputError(f"{file}: cannot be read ({error.strerror}); expected CSV or JSON lines") from None
     except UnicodeDecodeError:
         raise InputError(f"{file}: not UTF-8; expected text in UTF-8") from None
     rows = csv.DictReader(text.splitlines(), restkey="")

@@ -87,6 +87,16 @@ def outcomes(database: Database, sweep_id: str) -> Rows:
     return database.tuples(query)
 
 
+def first_outcomes(database: Database, sweep_id: str) -> Rows:
+    """(combination, case number, status, head of its execution) of the first repeat, of what was not edited."""
+    query = (
+        sa.select(cells.c.combination, cells.c.case_number, cells.c.status, executions.c.head_id)
+        .join(executions, executions.c.id == cells.c.execution_id)
+        .where(cells.c.sweep_id == sweep_id, cells.c.repeat == 0, ~cells.c.edited)
+    )
+    return database.tuples(query)
+
+
 def failed_scores(database: Database, sweep_id: str, metric: str) -> Rows:
     """(combination, case number, scores that failed) where any did."""
     query = (

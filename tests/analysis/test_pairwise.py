@@ -1,0 +1,99 @@
+"""Rows ranked by comparisons of two at a time, which these tests draw: no model and no person made them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wtb.analysis.statistics.raters.bradley_terry import Comparisons, strengths
+from wtb.analysis.statistics.raters.racing import Pairs, could_be_best, next_pairs, race
+
+
+def made(*rows: tuple[int, int, int, int]) -> Comparisons:
+    return Comparisons(*np.array(rows, dtype=np.int64).T)
+
+
+def swapped(unit: int, first: int, second: int, result: int) -> list[tuple[int, int, int, int]]:
+    return [(first, second, result, unit), (second, first, -result, unit)]
+
+
+def drawn(truth: list[float], bias: float, cases: int, seed: int = 1) -> Comparisons:
+    rng = np.random.default_rng(seed)
+    pairs = [(i, j) for i in range(len(truth)) for j in range(len(truth)) if i != j]
+    rows = []
+    for unit in range(cases):
+        for i, j in pairs:
+            half = (truth[i] - truth[j] + bias) / 2
+            odds = np.exp([half, -half, -0.5])
+            rows.append((i, j, int(rng.choice([1, -1, 0], p=odds / odds.sum())), unit))
+    return made(*rows)
+
+
+def test_strengths_are_where_what_was_seen_is_what_is_expected() -> None:
+    """Of a likelihood of this form, the maximum is where wins and ties of each kind equal their expectation."""
+    found = drawn([0.8, 0.2, -1.0], 0.6, 60)
+    said = strengths(found, 3)
+    half = (said.strength[found.first] - said.strength[found.second] + said.first) / 2
+    ties = (found.result == 0).mean()
+    low, high = -5.0, 5.0
+    for _ in range(60):  # of the ties, which are not told
+        middle = (low + high) / 2
+        expected = (np.exp(middle) / (np.exp(half) + np.exp(-half) + np.exp(middle))).mean()
+        low, high = (middle, high) if expected < ties else (low, middle)
+    lead = 2 * np.sinh(half) / (2 * np.cosh(half) + np.exp(low))
+    assert found.result.sum() == pytest.approx(lead.sum(), abs=1)
+    for row in range(3):
+        own = np.where(found.first == row, 1, np.where(found.second == row, -1, 0))
+        assert (own * found.result).sum() == pytest.approx((own * lead).sum(), abs=1)
+
+
+def test_a_judge_that_always_prefers_the_first_says_nothing_of_rows_and_the_bias_is_found() -> None:
+    said = strengths(made(*(row for unit in range(20) for row in ((0, 1, 1, unit), (1, 0, 1, unit)))), 2)
+    assert said.strength == pytest.approx([0, 0], abs=1e-6)
+    assert said.rank.tolist() == [[1, 2], [1, 2]]
+    assert said.first_interval[0] > 0.5
+
+
+def test_places_are_as_narrow_as_what_was_seen_allows() -> None:
+    assert strengths(drawn([2.0, 0.0, -2.0], 0.5, 60), 3).rank.tolist() == [[1, 1], [2, 2], [3, 3]]
+    few = strengths(drawn([2.0, 0.0, -2.0], 0.5, 4), 3)
+    assert few.rank.tolist() == [[1, 3]] * 3
+    assert np.isnan(few.interval).all()
+
+
+def test_a_row_that_never_lost_has_a_strength_and_three_cases_prove_nothing() -> None:
+    said = strengths(made(*(row for unit in range(6) for row in swapped(unit, 0, 1, 1))), 2)
+    assert np.isfinite(said.strength).all()
+    assert not np.isnan(said.interval).any()
+    for units, other in ((3, True), (40, False)):
+        won = made(*(row for unit in range(units) for row in swapped(unit, 0, 1, 1)))
+        assert could_be_best(won, 2).tolist() == [True, other]
+
+
+def test_comparisons_of_one_case_are_no_news_of_others() -> None:
+    """Ten times as many comparisons of each case make no interval a third as long."""
+    one = drawn([0.5, 0.0], 0.0, 30)
+    ten = made(*(row for _ in range(10) for row in zip(one.first, one.second, one.result, one.unit, strict=True)))
+    (low, high), (low_of_ten, high_of_ten) = strengths(one, 2).interval[0], strengths(ten, 2).interval[0]
+    assert high_of_ten - low_of_ten > 0.8 * (high - low)
+
+
+def test_a_race_asks_only_about_rows_that_could_be_the_best_and_ends_when_it_is_known() -> None:
+    asked: list[Pairs] = []
+
+    def compare(unit: int, pairs: Pairs) -> Comparisons:
+        asked.append(pairs)
+        return made(*(row for one, other in pairs for row in swapped(unit, one, other, 1 if one < other else -1)))
+
+    found, is_known = race(8, range(100), compare, np.random.default_rng(1))
+    assert is_known
+    assert len(asked) < 60
+    assert could_be_best(found, 8).tolist() == [True] + [False] * 7
+    assert len(asked[0]) == 4, "who meets first is drawn"
+    assert all(0 in pair for pair in asked[-1]), "the strongest meets the others"
+    assert not next_pairs(found, 8, np.random.default_rng(1))
+
+
+def test_a_race_ends_without_an_answer_where_no_more_may_be_asked() -> None:
+    found, is_known = race(3, range(9), lambda unit, pairs: None, np.random.default_rng(1))
+    assert (len(found), is_known) == (0, False)

@@ -1,0 +1,163 @@
+"""`wtb judge rank`: rows ranked by comparisons, all of which these tests make up."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import wtb
+from wtb.core.errors import InputError
+from wtb.core.scoring.judgement import Judgement
+from wtb.operations.results.asking import Asking
+
+if TYPE_CHECKING:
+    from tests.support.project import Project
+
+FLOW = """
+from wtb import END, Workflow
+
+wf = Workflow("ranked")
+
+
+@wf.node
+def answer(state, *, words: int = 1):
+    if words == 3 and state["x"] == 0:
+        raise ValueError("no answer")
+    return {"answer": "word " * words}
+
+
+answer.variant("longer", words=2)
+answer.variant("longest", words=3)
+answer.variant("same", words=2)
+wf.entry(answer)
+wf.edge(answer, END)
+"""
+SWEEP = f"""
+sweep: nightly
+workflow: ranked:wf
+cases: [{", ".join(f"{{id: c{number}, input: {{x: {number}}}}}" for number in range(40))}]
+vary: {{answer: all}}
+run: {{pool: thread}}
+"""
+NAMES = ("answer=default", "answer=longer", "answer=longest", "answer=same")
+HEADER = "case,first,second,preferred,rater\n"
+
+
+@pytest.fixture(scope="module")
+def ranked(shared_project: Project) -> Project:
+    shared_project.write({"ranked.py": FLOW, "sweep.yaml": SWEEP})
+    shared_project.inside("run", "sweep.yaml", "-q")
+    return shared_project
+
+
+def prefer_longer(data: str) -> Judgement:
+    found = json.loads(data)
+    one, other = len(found["first"]), len(found["second"])
+    return Judgement(float((one > other) - (one < other)), usd=0.001)
+
+
+def test_a_judge_is_asked_what_tells_most_until_the_best_is_known_and_nothing_twice(ranked: Project) -> None:
+    bench = wtb.open(ranked.url or f"sqlite:///{ranked.file}")
+    sweep, file = bench.sweep("nightly"), ranked.folder / "asked.jsonl"
+    calls: list[str] = []
+
+    def prefer(data: str) -> Judgement:
+        calls.append(data)
+        return prefer_longer(data)
+
+    asking = Asking(prefer, "answer", "length")
+    found = sweep.rank(file, asking=asking)
+    assert found.asked is not None
+    assert (found.asked.ended, found.asked.calls, found.asked.failed) == ("known", len(calls), 0)
+    assert found.asked.usd == pytest.approx(0.001 * len(calls))
+    assert found.rows[0].combination == {"answer": "longest"}, "although it failed in a case, where any answer won"
+    assert [row.could_be_best for row in found.rows] == [True, False, False, False]
+    assert found.rows[0].rank[0] == 1
+    assert found.shown_first.value == pytest.approx(0.5, abs=0.01)
+    assert json.loads(calls[0])["input"]["x"] in range(40)
+    assert all(len(set(map(json.dumps, (json.loads(one)["first"], json.loads(one)["second"])))) == 2 for one in calls)
+    asked = len(calls)
+    again = sweep.rank(file, asking=asking)
+    assert again.asked is not None
+    assert (len(calls), again.asked.calls, again.rows) == (asked, 0, found.rows)
+    other = sweep.rank(file, asking=Asking(prefer, "answer", "length", "by other criteria", most=4))
+    assert other.asked is not None
+    assert (other.asked.ended, other.asked.calls <= 4) == ("most", True)
+    bench.close()
+
+
+def test_what_has_no_usable_reply_is_left_out_and_counted(ranked: Project) -> None:
+    bench = wtb.open(ranked.url or f"sqlite:///{ranked.file}")
+
+    def prefer(data: str) -> Judgement:
+        is_long = len(json.loads(data)["first"]) > 10
+        return Judgement(None, "refused", usd=None) if is_long else prefer_longer(data)
+
+    found = bench.sweep("nightly").rank(ranked.folder / "refused.jsonl", asking=Asking(prefer, "answer", "length"))
+    assert found.asked is not None
+    assert found.asked.failed > 0
+    assert (found.asked.usd, found.asked.ended) == (None, "cases")
+    bench.close()
+
+
+def test_comparisons_of_people_are_ranked_from_a_file(ranked: Project) -> None:
+    lines = [
+        f"c{case},{first},{second},{preferred},{rater}\n"
+        for case in range(30)
+        for first, second, preferred in ((NAMES[1], NAMES[0], "first"), (NAMES[0], NAMES[1], "second"))
+        for rater in ("ana", "ben")
+    ]
+    ranked.write({"people.csv": HEADER + "".join(lines) + f"c1,{NAMES[2]},{NAMES[3]},tie,\n"})
+    said = ranked.inside("judge", "rank", "nightly", "--comparisons", "people.csv", check=0).stdout
+    assert said.startswith("121 comparisons of 30 cases by ana, ben, rater")
+    rows = json.loads(
+        ranked.inside(
+            *("judge", "rank", "nightly", "--comparisons", "people.csv", "--rater", "ana", "-f", "json"), check=0
+        ).stdout
+    )["rows"]
+    wins = {row["combination"]["answer"]: (row["comparisons"], row["wins"]) for row in rows}
+    assert wins["longer"] == (60, 1.0)
+    assert wins["default"] == (60, 0.0)
+    assert wins["same"] == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("", "no comparisons; expected at least one"),
+        (f"c1,{NAMES[0]},{NAMES[1]},both,\n", "bad.csv:2: 'preferred' is 'both'; expected first, second or tie"),
+        (f"c1,{NAMES[0]},,first,\n", "no 'second'"),
+        (f"c1,{NAMES[0]},{NAMES[0]},first,\n", "expected two"),
+        (f"c99,{NAMES[0]},{NAMES[1]},first,\n", "the sweep has no case 'c99'"),
+        (f"c1,answer=defalt,{NAMES[1]},first,\n", "no row 'answer=defalt'; did you mean 'answer=default'?"),
+    ],
+)
+def test_comparisons_that_cannot_be_are_refused(ranked: Project, lines: str, words: str) -> None:
+    ranked.write({"bad.csv": HEADER + lines})
+    assert words in ranked.inside("judge", "rank", "nightly", "--comparisons", "bad.csv", check=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--model", "m"), "expected --field with it"),
+        (("--field", "answer"), "expected --model with it"),
+        (("--model", "m", "--field", "answr", "--url", "http://127.0.0.1:9/v1"), "did you mean 'answer'?"),
+        (("--model", "m", "--field", "answer", "--url", "nowhere"), "expected the address of a server"),
+        (("--model", "m", "--field", "answer", "--most", "0"), "expected at least 1"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked_is_refused(ranked: Project, options: tuple[str, ...], words: str) -> None:
+    said = ranked.inside("judge", "rank", "nightly", "--comparisons", "new.jsonl", *options, check=2)
+    assert words in said.stderr
+
+
+def test_a_judge_has_to_give_one_of_three_scores(ranked: Project) -> None:
+    bench = wtb.open(ranked.url or f"sqlite:///{ranked.file}")
+    with pytest.raises(InputError, match="expected 1, -1 or 0"):
+        bench.sweep("nightly").rank(
+            ranked.folder / "half.jsonl", asking=Asking(lambda _: Judgement(0.5), "answer", "half")
+        )
+    bench.close()

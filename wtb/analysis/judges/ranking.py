@@ -1,0 +1,122 @@
+"""Rows ranked by comparisons of two at a time, as people and judges make them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wtb.analysis.judges.check import Figure
+from wtb.analysis.statistics.raters.bradley_terry import Comparisons, strengths
+from wtb.analysis.statistics.raters.racing import could_be_best
+
+Ended = Literal["known", "cases", "most"]
+
+
+@dataclass(frozen=True)
+class RankedRow:
+    """A row, as comparisons have it.
+
+    Attributes:
+        combination: The variant of each varied node.
+        comparisons: How many it was in.
+        wins: The share that it won, ties as half.
+        strength: In log odds against a row of mean strength.
+        rank: The best and the worst place that it may have, with 95%.
+        could_be_best: Whether it is not ruled out as the best, however often one has looked.
+    """
+
+    combination: dict[str, str]
+    comparisons: int
+    wins: float | None
+    strength: Figure
+    rank: tuple[int, int]
+    could_be_best: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a judge was asked for.
+
+    Attributes:
+        calls: How many comparisons.
+        failed: How many of these it gave no usable reply to.
+        usd: What they cost; None where a price is not known.
+        ended: Why no more was asked: the best is `known`, no `cases` are left, or it would be more than `most` calls.
+    """
+
+    calls: int
+    failed: int
+    usd: float | None
+    ended: Ended
+
+
+@dataclass(frozen=True)
+class RowRanking:
+    """Rows ranked by comparisons, strongest first.
+
+    Attributes:
+        sweep: The id of the sweep.
+        raters: Who compared.
+        comparisons: How many count.
+        cases: Of how many cases, or clusters of them.
+        shown_first: The chance that of two equal rows the one shown first wins, where there is no tie: 0.5 is no bias.
+        asked: What was asked for now; None where nobody was.
+        rows: All rows of the sweep.
+    """
+
+    sweep: str
+    raters: tuple[str, ...]
+    comparisons: int
+    cases: int
+    shown_first: Figure
+    asked: Asked | None
+    rows: tuple[RankedRow, ...]
+
+
+def ranking(
+    sweep: str,
+    choices: Sequence[dict[str, str]],
+    found: Comparisons,
+    raters: tuple[str, ...],
+    asked: Asked | None = None,
+) -> RowRanking:
+    """Rank rows.
+
+    Args:
+        sweep: The id of the sweep.
+        choices: Its combinations, by number.
+        found: The comparisons, with units numbered in the order in which they were drawn.
+        raters: Who made them.
+        asked: What was asked for now.
+    """
+    said, standing = strengths(found, len(choices)), could_be_best(found, len(choices))
+    ranked = [
+        RankedRow(
+            choices[row],
+            int(((found.first == row) | (found.second == row)).sum()),
+            _share_won(found, row),
+            _figure(float(said.strength[row]), said.interval[row].tolist()),
+            (int(said.rank[row, 0]), int(said.rank[row, 1])),
+            bool(standing[row]),
+        )
+        for row in np.argsort(-said.strength, kind="stable").tolist()
+    ]
+    first = _figure(_chance(said.first), [_chance(end) for end in said.first_interval])
+    return RowRanking(sweep, raters, len(found), len(np.unique(found.unit)), first, asked, tuple(ranked))
+
+
+def _share_won(found: Comparisons, row: int) -> float | None:
+    won = np.concatenate([found.result[found.first == row], -found.result[found.second == row]])
+    return float((won.mean() + 1) / 2) if len(won) else None
+
+
+def _chance(odds: float) -> float:
+    return 1 / (1 + math.exp(-odds))
+
+
+def _figure(value: float, interval: Sequence[float]) -> Figure:
+    return Figure(value, (interval[0], interval[1]) if math.isfinite(interval[0]) else None)
