@@ -275,6 +275,28 @@ def test_alerts_fire_when_they_should(promtool: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_prometheus_takes_what_the_dashboard_asks(promtool: str, tmp_path: Path) -> None:
+    asked = [re.sub(r"\$\w+", "x", one) for one in expressions() if not one.startswith("label_values")]
+    rules = [{"record": f"asked:{number}", "expr": expr} for number, expr in enumerate(asked)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    checked = subprocess.run([promtool, "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    assert f"SUCCESS: {len(rules)} rules found" in checked.stdout
+
+
+def test_panels_of_the_dashboard_have_ids_and_places_of_their_own() -> None:
+    panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = [
+        (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
+        for panel in panels
+        for x in range(panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["h"])
+    ]
+    assert len(set(taken)) == len(taken)
+    assert max(x for x, _ in taken) < 24, "Grafana's grid"
+
+
 @pytest.mark.parametrize("part", ["database", "process"])
 def test_prometheus_takes_what_it_is_told(
     promtool: str, context: Context, tenants: tuple[Tenant, Tenant], part: str
