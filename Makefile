@@ -66,9 +66,13 @@ prometheus: ## Make sure that there is promtool for the tests of metrics and ale
 demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; files in out/demo
 	$(BIN)/python -m examples.retrieval.demo
 
-test: .venv/rewritten chromium prometheus ## Run all tests, those on a real PostgreSQL included
+test: .venv/rewritten chromium prometheus ## Run the tests, those on a real PostgreSQL included, but for journeys
 	@$(COMPILED)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(JOURNEYS:%=--ignore=%)
+
+journeys: .venv/rewritten chromium ## Run the tests that go through documents, browsers, servers and killed processes
+	@$(COMPILED)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(JOURNEYS)
 
 test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 10: what passes then depends on how busy a machine is, and is named
 	@$(BIN)/python -m tests.again

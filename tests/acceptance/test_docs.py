@@ -433,7 +433,7 @@ def test_the_table_of_the_context_is_complete() -> None:
         "checkpoint_taker",
         "known_tools",
     }
-    internal |= {"done", "fine", "task", "load_prices", "unclocked_s"}
+    internal |= {"done", "fine", "task", "trace", "load_prices", "unclocked_s"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
     assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal

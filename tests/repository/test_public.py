@@ -50,6 +50,7 @@ PUBLIC = {
     },
     "wtb.client": {"AsyncClient", "Client"},
     "wtb.testing": {"Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"},
+    "wtb.integrations.mcp": {"ServerLost", "ToolFailed", "use_server"},
     "wtb.integrations.models": {"ActionNode", "complete", "record_calls"},
     "wtb.integrations.langgraph": {"Saver", "Serializer", "Variants", "history", "variants"},
     "wtb.integrations.pytest_plugin": {"SweepTester"},

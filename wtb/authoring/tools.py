@@ -15,7 +15,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
@@ -110,6 +110,16 @@ class Tools:
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
 
+    def of(self, server: str) -> ServerTools:
+        """The tools of a server, by their own names. Raises InputError where the workflow declares none."""
+        prefix = f"{server}."
+        names = [name.removeprefix(prefix) for name in self._known if name.startswith(prefix)]
+        if not names:
+            servers = {name.partition(".")[0] for name in self._known if "." in name}
+            known = meant_or_known(server, servers) if servers else "; it has none: declare it with use_server()"
+            raise InputError(f"the workflow has no MCP server {server!r}{known}")
+        return ServerTools(self, server, names)
+
     def before(self, name: str, arguments: str) -> str | None:
         """What an earlier attempt's call returned, as typed JSON, or None where this one has to be made."""
         key = (name, arguments)
@@ -136,6 +146,29 @@ class Tools:
                 "status": status,
             }
         )
+
+
+@dataclass(frozen=True)
+class ServerTools:
+    """The tools of one MCP server: `files.read(path="a.txt")` or `files["read"](path="a.txt")`."""
+
+    tools: Tools
+    server: str
+    names: Sequence[str]
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if name not in self.names:
+            known = meant_or_known(name, self.names)
+            raise InputError(f"no tool {name!r} of MCP server {self.server!r} is declared{known}")
+        return self.tools[f"{self.server}.{name}"]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):  # what Python and notebooks look for
+            raise AttributeError(name)
+        return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
 
 @dataclass(frozen=True)

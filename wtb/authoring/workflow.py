@@ -95,6 +95,8 @@ class Workflow:
         self.edges: list[Edge] = []
         self.branches: list[Branch] = []
         self.tools: dict[str, Tool] = {}
+        # What else a sweep records of its environment, by whose it is: called when one is submitted, and refuses it.
+        self.versions: dict[str, Callable[[], Mapping[str, str]]] = {}
         self.problems: list[str] = []
         self.original: Workflow | None = None
 

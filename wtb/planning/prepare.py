@@ -146,6 +146,8 @@ class Prepared:
         stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
+        if tools := {name: dict(found()) for name, found in self.bound.workflow.versions.items()}:
+            stored["environment"] = {**stored["environment"], "tools": tools}
         if self.submitted_by is not None:
             stored["submitted_by"] = self.submitted_by
         return stored

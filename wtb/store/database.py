@@ -362,7 +362,9 @@ class Database:
     def _lock_tables(self, connection: sa.Connection) -> None:
         """Let one transaction at a time make or migrate the tables. On SQLite every one that writes is alone."""
         if not self.is_sqlite:
+            connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # others may take a while, each in its turn
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
+            connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
 
     def _adopt(self, connection: sa.Connection) -> None:
         """Have a database of early development stand at the initial migration, or refuse it."""

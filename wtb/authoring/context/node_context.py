@@ -21,7 +21,7 @@ from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.prices import load_prices, price
-from wtb.authoring.tools import Tool, ToolReport, Tools
+from wtb.authoring.tools import ServerTools, Tool, ToolReport, Tools
 from wtb.core.errors import BudgetReached, StateError
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode, encode
@@ -177,6 +177,22 @@ class Context:
     def tools(self) -> Tools:
         """The workflow's tools: `ctx.tools.search(q="x")` calls one, and its call is recorded."""
         return Tools(self.known_tools, self._called, self.done)
+
+    def mcp(self, server: str) -> ServerTools:
+        """The tools of an MCP server that the workflow uses: `ctx.mcp("files").read(path="a.txt")`.
+
+        They are tools like others: each call is recorded, and replayed where those are.
+
+        Args:
+            server: Its name, as `wtb.integrations.mcp.use_server` was given it.
+
+        Returns:
+            ServerTools: its tools, to be called with arguments by name; in async nodes calls are awaited.
+
+        Raises:
+            InputError: If the workflow declares no such server.
+        """
+        return self.tools.of(server)
 
     def _called(self, call: ToolReport) -> None:
         self.record.report("tool", call)

@@ -6,7 +6,7 @@ A key may be missing, where the sweep was submitted or exported by an earlier ve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -15,12 +15,13 @@ from wtb.core.values import Json
 
 
 class Environment(TypedDict):
-    """Versions of WTB, Python, the platform, and packages by their name."""
+    """Versions of WTB, Python, the platform, packages by their name, and the tools of servers by those of both."""
 
     wtb: str
     python: str
     platform: str
     packages: dict[str, str]
+    tools: NotRequired[dict[str, dict[str, str]]]
 
 
 class NodeLimits(TypedDict, total=False):

@@ -1,0 +1,236 @@
+"""Tools of MCP servers in nodes: real servers of the official SDK, over stdio and HTTP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.project import Project
+from wtb.hosting.servers.processes import free_port, is_free
+from wtb.integrations.mcp import ServerLost, ToolFailed
+from wtb.integrations.mcp import connection as connections
+from wtb.integrations.mcp.connection import Connection, Server
+
+SERVER = """
+import os, sys, time
+from pathlib import Path
+from mcp.server import MCPServer
+
+server = MCPServer("files")
+root = Path(os.environ["FILES"])
+
+@server.tool(description=os.environ.get("DESCRIBED", "Read a file."))
+def read(path: str) -> str:
+    return (root / path).read_text()
+
+@server.tool()
+def write(path: str, text: str) -> dict[str, int]:
+    with (root / "calls").open("a") as log:
+        log.write(f"write {path}\\n")
+    (root / path).write_text(text)
+    return {"size": len(text)}
+
+@server.tool()
+def remove(path: str) -> str:
+    (root / path).unlink()
+    return "gone"
+
+@server.tool()
+def hang() -> str:
+    time.sleep(60)
+    return ""
+
+@server.tool()
+def die() -> str:
+    os._exit(3)
+
+@server.tool()
+def flood() -> str:
+    return "x" * 20_000
+
+server.run(*sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.txt").write_text("hello")
+    (tmp_path / "server.py").write_text(SERVER)
+    return tmp_path
+
+
+@pytest.fixture
+def connection(files: Path) -> Iterator[Connection]:
+    env = {"FILES": str(files / "files")}
+    made = Connection(Server("files", (sys.executable, str(files / "server.py")), env=env, timeout_s=30.0))
+    yield made
+    made.close()
+
+
+def test_results_are_what_the_server_gave(connection: Connection) -> None:
+    assert connection.call("read", {"path": "a.txt"}).result() == "hello"
+    assert connection.call("write", {"path": "b.txt", "text": "two"}).result() == {"size": 3}
+
+
+def test_errors_of_a_tool_leave_the_server_in_use(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ToolFailed, match=r"files\.read: Error executing tool read"):
+        connection.call("read", {"path": "missing.txt"}).result()
+    with pytest.raises(ToolFailed, match=r"files\.reed"):
+        connection.call("reed", {}).result()
+    monkeypatch.setattr(connections, "MOST_BYTES", 10_000)
+    with pytest.raises(ToolFailed, match=r"files.flood returned [\d,]+ bytes; at most 10,000 are taken"):
+        connection.call("flood", {}).result()
+    assert connection.call("read", {"path": "a.txt"}).result() == "hello"
+
+
+def test_a_server_that_hangs_or_dies_costs_one_call(connection: Connection) -> None:
+    connection.call("read", {"path": "a.txt"}).result()
+    connection.server = replace(connection.server, timeout_s=1.0)
+    with pytest.raises(ToolFailed, match=r"files\.hang did not answer within 1 s"):
+        connection.call("hang", {}).result()
+    connection.server = replace(connection.server, timeout_s=30.0)
+    with pytest.raises(ServerLost, match=r"MCP server 'files' was lost during files\.die"):
+        connection.call("die", {}).result()
+    assert connection.call("read", {"path": "a.txt"}).result() == "hello"
+
+
+FLOW = """
+from wtb import Workflow
+from wtb.integrations.mcp import use_server
+
+wf = Workflow("flow")
+use_server(
+    wf, "files", command=["python", "server.py"], env={"FILES": "files", "DESCRIBED": "Read a file."},
+    tools={"read": None, "write": "remove"},
+)
+
+
+@wf.node
+def copy(state, ctx, *, to="b.txt"):
+    files = ctx.mcp("files")
+    files.write(path=to, text=files.read(path=state["path"]))
+    if state.get("asks"):
+        ctx.ask("go on?")
+    return {"copied": to}
+
+
+@copy.variant("async")
+async def _(state, ctx):
+    files = ctx.mcp("files")
+    await files.write(path="c.txt", text=await files.read(path=state["path"]))
+    return {"copied": sorted(files)}
+
+
+@copy.variant("undeclared")
+def _(state, ctx):
+    return {"copied": ctx.mcp("files").hang()}
+
+
+@wf.node
+def last(state):
+    return {}
+
+
+wf.entry(copy)
+wf.edge(copy, last)
+"""
+SWEEP = """
+sweep: first
+workflow: flow:wf
+cases: [{id: c0, input: {path: a.txt}}]
+vary: {copy: [default, async]}
+"""
+
+
+@pytest.fixture
+def project(files: Path) -> Iterator[Project]:
+    made = Project(files)
+    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP})
+    yield made
+    made.close()
+
+
+def cells(project: Project, sweep: str) -> dict[str, Any]:
+    found = project.inside("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    return {one["combination"]["copy"]: one for one in found}
+
+
+def test_nodes_call_tools_which_are_recorded_and_undone_by_others(project: Project) -> None:
+    project.inside("run", "sweep.yaml", check=0)
+
+    assert (project.folder / "files/b.txt").read_text() == (project.folder / "files/c.txt").read_text() == "hello"
+    execution = cells(project, "first")["default"]["execution"]
+    calls = project.inside("show", execution, "--calls", check=0).stdout
+    assert "files.read" in calls
+    assert "files.write" in calls
+    first = project.inside("history", execution, "--format", "json", check=0).json["checkpoints"][0]["id"]
+    back = project.inside("rollback", execution, "--to", first, "--format", "json", check=0).json
+    assert [one["tool"] for one in back["undone"]] == ["files.write"]
+    assert not (project.folder / "files/b.txt").exists()
+
+
+def test_a_call_is_not_made_again_after_a_question(project: Project) -> None:
+    asking = SWEEP.replace("a.txt}", "a.txt, asks: true}").replace("[default, async]", "[default]")
+    project.write({"sweep.yaml": asking})
+    project.inside("run", "sweep.yaml")
+    (question,) = project.inside("approvals", "--format", "json", check=0).json["approvals"]
+    project.inside("answer", question["id"], "approve", check=0)
+    project.inside("resume", "first", check=0)
+
+    assert (project.folder / "files/calls").read_text() == "write b.txt\n"
+
+
+def test_a_tool_that_changed_is_a_named_difference_of_two_sweeps(project: Project) -> None:
+    project.inside("run", "sweep.yaml", check=0)
+    changed = FLOW.replace('"Read a file."', '"Read a file, always."')
+    project.write({"flow.py": changed, "sweep.yaml": SWEEP.replace("first", "second")})
+    project.inside("run", "sweep.yaml", check=0)
+
+    found = project.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
+    assert [one["key"] for one in found] == ["environment.tools.files.read"]
+
+
+def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:
+    project.write({"sweep.yaml": SWEEP.replace("[default, async]", "[undeclared]")})
+    done = project.inside("run", "sweep.yaml", check=1)
+    assert "no tool 'hang' of MCP server 'files' is declared" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "why"),
+    [
+        ('"read": None', '"reed": None', "MCP server 'files' has no tool 'reed'; did you mean 'read'?"),
+        ('"server.py"', '"missing.py"', "MCP server 'files' (`python missing.py`) cannot be used"),
+        ('command=["python", "server.py"]', 'url="http://127.0.0.1:9/mcp"', "cannot be used"),
+        ('command=["python", "server.py"]', 'command="server.py"', "command is a list of a program and its arguments"),
+        ('command=["python", "server.py"], ', "", "give either its command or its url"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, was: str, now: str, why: str) -> None:
+    project.write({"flow.py": FLOW.replace(was, now)})
+    done = project.inside("run", "sweep.yaml", check=2)
+    assert why in " ".join(done.stderr.split())
+    assert project.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
+
+
+def test_a_server_over_http_is_reached_by_its_address(files: Path) -> None:
+    port = free_port()
+    script = SERVER.replace("server.run(*sys.argv[1:])", f'server.run("streamable-http", port={port})')
+    env = {**os.environ, "FILES": str(files / "files")}
+    process = subprocess.Popen([sys.executable, "-c", script], env=env, stderr=subprocess.DEVNULL)
+    connection = Connection(Server("files", url=f"http://127.0.0.1:{port}/mcp"))
+    try:
+        Project.until(lambda: not is_free(port), "the server")
+        assert connection.call("read", {"path": "a.txt"}).result() == "hello"
+        connection.close()
+    finally:
+        process.kill()
+        process.wait()

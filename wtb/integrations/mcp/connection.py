@@ -1,0 +1,213 @@
+"""A connection of this process to an MCP server: made with the first call, on an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wtb.core.errors import InputError
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import CallToolResult, Tool
+
+T = TypeVar("T")
+START_S = 30.0  # until a server has to have answered its first request
+CLOSE_S = 2.0  # that a server has to end
+MOST_BYTES = 10_000_000  # of what a tool returns
+MOST_PAGES = 100  # of a list of tools: a server that never comes to its end is at fault
+
+
+class ToolFailed(RuntimeError):
+    """A tool of an MCP server answered with an error, not in time, or with what cannot be used.
+
+    Example:
+        >>> raise ToolFailed("files.read: no such file")
+        Traceback (most recent call last):
+        wtb.integrations.mcp.connection.ToolFailed: files.read: no such file
+    """
+
+
+class ServerLost(ConnectionError):
+    """An MCP server cannot be started or reached, or went away during a call.
+
+    Example:
+        >>> issubclass(ServerLost, ConnectionError)  # as retries know it: @wf.node(retries=2, final=[ServerLost])
+        True
+    """
+
+
+@dataclass(frozen=True)
+class Server:
+    """An MCP server: a command that is started, or an address.
+
+    folder: where the command runs. env: what it is given besides `PATH`, `HOME` and the like. timeout_s: of one call.
+    """
+
+    name: str
+    command: Sequence[str] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: str = field(default_factory=os.getcwd)
+    timeout_s: float = 60.0
+
+
+class Connection:
+    """Calls tools of a server. That it was lost is an error of one call; the next one starts or reaches it anew."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: asyncio.Future[Client] | None = None
+        self._end: asyncio.Event | None = None
+        self._holding: asyncio.Task[None] | None = None
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> concurrent.futures.Future[Any]:
+        """Call a tool. The result is what the server gave: structured content, else its text, else its contents.
+
+        Raises, from the result:
+            ToolFailed: The tool answered with an error, not in time, or with too much.
+            ServerLost: The server is out of reach.
+        """
+        return self._submit(self._call(tool, arguments))
+
+    def tools(self) -> list[Tool]:
+        """The tools that the server has now. Raises ServerLost."""
+        return self._submit(self._tools()).result()
+
+    def close(self) -> None:
+        """End the connection, and the server if it was started."""
+        if self._loop is not None and self._thread is not None:
+            self._submit(self._closed()).result(START_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = None
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="wtb-mcp", daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        client, name = await self._connected(), f"{self.server.name}.{tool}"
+        try:
+            async with asyncio.timeout(self.server.timeout_s):
+                answer = await client.call_tool(tool, dict(arguments))
+        except TimeoutError as error:
+            raise ToolFailed(f"{name} did not answer within {self.server.timeout_s:g} s") from error
+        except Exception as error:
+            if _is_refusal(error):
+                raise ToolFailed(f"{name}: {error}") from error
+            await self._closed()
+            raise ServerLost(f"MCP server {self.server.name!r} was lost during {name}: {_told(error)}") from error
+        return _result(name, answer)
+
+    async def _tools(self) -> list[Tool]:
+        client = await self._connected()
+        found: list[Tool] = []
+        cursor = None
+        for _ in range(MOST_PAGES):
+            async with asyncio.timeout(self.server.timeout_s):
+                page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        raise ServerLost(f"MCP server {self.server.name!r} lists its tools without an end")
+
+    async def _connected(self) -> Client:
+        if self._client is None or self._holding is None:
+            self._client, self._end = asyncio.get_running_loop().create_future(), asyncio.Event()
+            self._holding = asyncio.create_task(_hold(self.server, self._client, self._end))
+        client, holding = self._client, self._holding
+        either: list[asyncio.Future[Any]] = [client, holding]
+        await asyncio.wait(either, timeout=START_S, return_when=asyncio.FIRST_COMPLETED)
+        if client.done():
+            return client.result()
+        error = holding.exception() if holding.done() else None
+        await self._closed()
+        what = f"no answer within {START_S:g} s" if error is None else _told(error)
+        how = f"`{' '.join(self.server.command)}`" if self.server.command else self.server.url
+        raise ServerLost(f"MCP server {self.server.name!r} ({how}) cannot be used: {what}") from error
+
+    async def _closed(self) -> None:
+        end, holding, self._client, self._end = self._end, self._holding, None, None
+        if end is not None and holding is not None:
+            end.set()
+            await asyncio.wait([holding], timeout=CLOSE_S)
+            holding.cancel()
+
+
+async def _hold(server: Server, made: asyncio.Future[Client], end: asyncio.Event) -> None:
+    """Hold a connection open until its end: it has to be closed by the task that opened it."""
+    async with _client(server) as client:
+        made.set_result(client)
+        await end.wait()
+
+
+@asynccontextmanager
+async def _client(server: Server) -> AsyncIterator[Client]:
+    try:
+        from mcp import Client, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+    except ImportError as error:
+        raise InputError('MCP servers need the package mcp: pip install "workflow-test-bench[mcp]"') from error
+    if server.command:
+        program, *arguments = server.command
+        # Python of the environment that WTB runs in, as `python` means in a sweep's commands
+        program = sys.executable if program == "python" else program
+        start = StdioServerParameters(command=program, args=arguments, env=dict(server.env), cwd=server.folder)
+        # What the server writes there is the process's: sys.stderr may be one node's alone, and no file.
+        async with Client(stdio_client(start, errlog=sys.__stderr__ or sys.stderr)) as client:
+            yield client
+        return
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    web = httpx2.AsyncClient(headers=dict(server.headers), timeout=server.timeout_s)
+    async with web, Client(streamable_http_client(server.url, http_client=web)) as client:
+        yield client
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the server is there, and says no."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    return isinstance(error, MCPError) and error.code != CONNECTION_CLOSED
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, of a group of errors what the first of them says."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _result(name: str, answer: CallToolResult) -> Any:
+    size = len(answer.model_dump_json())
+    if size > MOST_BYTES:
+        raise ToolFailed(f"{name} returned {size:,} bytes; at most {MOST_BYTES:,} are taken")
+    texts = [one.text for one in answer.content if one.type == "text"]
+    if answer.is_error:
+        raise ToolFailed(f"{name}: {' '.join(texts) or 'it failed, and says nothing'}")
+    structured = answer.structured_content
+    if structured is not None:
+        return structured["result"] if structured.keys() == {"result"} else structured
+    if len(texts) == len(answer.content):
+        return "\n".join(texts)
+    return [one.model_dump(mode="json", exclude_none=True) for one in answer.content]
