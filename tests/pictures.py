@@ -82,7 +82,7 @@ def take_pages(browser: Browser) -> None:
         assert context.request.post(f"{address}/api/v1/sign-in", data={"token": TOKEN}).ok
         page = context.new_page()
         for name, path in PAGES.items():
-            page.goto(f"{address}/sweeps/{sweep}{path}")
+            page.goto(address + path.format(sweep=sweep))
             page.locator("main h1").first.wait_for()
             page.get_by_text("Loading").first.wait_for(state="hidden")
             page.wait_for_load_state("networkidle")

@@ -222,6 +222,32 @@ def test_every_cell_can_be_reached_by_keyboard_and_opens_its_execution(site: Sit
     assert page.url.endswith(expected)
 
 
+def test_two_cells_chosen_by_key_or_by_click_are_compared(site: Site, finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    asked = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
+    asked += "WHERE cells.sweep_id = :sweep AND cases.id = :case AND combination = :row"
+    case = f"{HOSTILE}1"
+    (first,), (second,) = (finished.query(asked, sweep=sweep, case=case, row=row)[0] for row in (0, 1))
+    page = site.open(f"/sweeps/{sweep}?sort=number")
+    grid = page.get_by_role("grid")
+    grid.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    page.get_by_role("status").get_by_text("To be compared").wait_for()
+    assert grid.get_by_role("gridcell").get_attribute("aria-selected") == "true"
+    page.reload()
+    page.get_by_role("status").get_by_text(case).wait_for()
+    site.check_readable(page)
+    page.get_by_role("button", name="Choose none").click()
+    page.get_by_role("status").get_by_text("To be compared").wait_for(state="hidden")
+    box = grid.bounding_box()
+    assert box
+    of_case = 1.5 * min(64, box["width"] / 12)
+    for row in (0, 1):
+        grid.click(position={"x": of_case, "y": 9 + 18 * row}, modifiers=["Shift"])
+    page.wait_for_url(f"**/executions/{first}/diff/{second}")
+
+
 def test_an_execution_shows_what_each_step_wrote_and_said(site: Site, finished: Project) -> None:
     ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
     page = site.open(f"/executions/{execution}")
@@ -427,6 +453,18 @@ def test_what_a_report_has_is_there_before_one_is_written(site: Site, finished: 
     page.get_by_text(expected[tab]).first.wait_for()
 
 
+def test_a_prefix_of_the_tree_tells_its_share_of_time_and_what_failed(site: Site, finished: Project) -> None:
+    sweep = sweeps(finished)[0]
+    tree = finished.inside("report", sweep, "--format", "json").json["tree"]
+    total = sum(node["seconds"] for node in tree["nodes"])
+    broken = next(one for one in tree["levels"][0]["prefixes"] if one["variant"] == "broken")
+    assert broken["failed"] == 1
+    page = site.open(f"/sweeps/{sweep}?tab=tree")
+    page.get_by_role("treeitem", name="read=broken").click()
+    share = int(100 * broken["seconds"] / total + 0.5)
+    page.get_by_role("status").get_by_text(f"; 1 failed, {share}% of the time").wait_for()
+
+
 PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere-known")
 
 
@@ -439,6 +477,21 @@ def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished:
     for path in (*PLACES[:-1], *tabs, f"/executions/{execution}", "/compare/{}/{}".format(*sweeps(finished))):
         site.go(page, path)
         site.check_readable(page)
+
+
+def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Site, finished: Project) -> None:
+    sweep, other = sweeps(finished)
+    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
+    reader = finished.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+    page, owners = site.open("/", token=reader), site.open("/")
+    steering = re.compile("Pause|Resume|Retry|Cancel|Roll back|What if|Add|Remove|Undo|Plan|Submit")
+    compared = f"/executions/{execution}/diff/{execution}", f"/sweeps/{sweep}/compare", f"/compare/{sweep}/{other}"
+    for path in (*PLACES[:-1], f"/sweeps/{sweep}", f"/executions/{execution}", *compared):
+        site.go(page, path)
+        assert page.get_by_role("button", name=steering).count() == 0, path
+        assert page.get_by_role("link", name="New sweep").count() == 0, path
+    site.go(owners, f"/executions/{execution}")
+    owners.get_by_role("button", name="Retry what failed").wait_for()
 
 
 def test_pages_fit_a_telephone(site: Site, finished: Project) -> None:
@@ -462,6 +515,38 @@ def test_the_sheet_of_keys_opens_and_keys_go_to_pages(site: Site) -> None:
     page.keyboard.press("g")
     page.keyboard.press("i")
     page.get_by_role("heading", name="Inbox").wait_for()
+
+
+def test_the_sheet_of_keys_is_readable_and_gives_the_focus_back(site: Site) -> None:
+    page = site.open("/")
+    opener = page.get_by_role("button", name="Keyboard")
+    opener.press("Enter")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    assert page.evaluate("document.activeElement.closest('dialog') !== null")
+    site.check_readable(page)
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    assert opener.evaluate("(it) => it === document.activeElement")
+
+
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
+def test_a_page_that_is_empty_failed_or_offline_is_readable_and_comes_back(site: Site, dark: bool) -> None:
+    page = site.open("/?text=nothing+of+this+name", dark=dark)
+    page.get_by_text("No sweep matches.").wait_for()
+    site.check_readable(page)
+    page.goto(site.url + "/sweeps/no-such-sweep")
+    page.get_by_role("alert").get_by_text("no-such-sweep").wait_for()
+    site.check_readable(page)
+    page.goto(site.url)
+    page.get_by_role("heading", name="Sweeps").wait_for()
+    page.context.set_offline(True)
+    page.keyboard.press("g")
+    page.keyboard.press("c")
+    page.get_by_text("The server does not answer").first.wait_for()
+    site.check_readable(page)
+    page.context.set_offline(False)
+    page.get_by_role("heading", name="Costs and budgets").wait_for()
+    page.get_by_text("The server does not answer").first.wait_for(state="hidden")
 
 
 def test_what_is_not_there_is_told_in_the_words_of_the_server(site: Site) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -82,30 +82,34 @@ class PairsDocument(TypedDict):
     pairs: list[PairDocument]
 
 
-class SharedVariant(TypedDict):
+class SharedRuns(TypedDict):
+    """Node runs, with the time and the money of their accepted attempts."""
+
+    executed: int
+    unshared: int
+    failed: NotRequired[int]
+    seconds: NotRequired[float]
+    usd: NotRequired[float]
+
+
+class SharedVariant(SharedRuns):
     """Node runs of a variant."""
 
     variant: str
-    executed: int
-    unshared: int
 
 
-class SharedNode(TypedDict):
+class SharedNode(SharedRuns):
     """Node runs of a node."""
 
     node: str
-    executed: int
-    unshared: int
     variants: list[SharedVariant]
 
 
-class Prefix(TypedDict):
+class Prefix(SharedRuns):
     """Node runs of the combinations, by their numbers, that made the same choices up to a node."""
 
     combinations: list[int]
     variant: str | None
-    executed: int
-    unshared: int
 
 
 class Level(TypedDict):

@@ -19,7 +19,8 @@ _OUTCOMES = ("completed", "failed", "cancelled")
 
 
 def shared_runs(database: Database, sweep_id: str) -> Rows:
-    """(node, variant, combinations as JSON text, node runs accepted, cells that took part in these).
+    """(node, variant, combinations as JSON text, node runs accepted, cells that took part in these, runs that failed,
+    seconds and US dollars of accepted attempts).
 
     One row for each group of combinations that ran a node together, in the order in which nodes first ran.
     """
@@ -32,6 +33,9 @@ def shared_runs(database: Database, sweep_id: str) -> Rows:
             group,
             sa.func.sum(sa.case((accepted, 1), else_=0)),
             sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=0)),
+            sa.func.sum(sa.case((node_runs.c.status == "failed", 1), else_=0)),
+            sa.func.sum(node_runs.c.duration_s),
+            sa.func.sum(node_runs.c.usd),
         )
         .join(executions, executions.c.id == node_runs.c.execution_id)
         .where(node_runs.c.sweep_id == sweep_id)

@@ -12,10 +12,13 @@ from wtb.store.rows import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument
-    from wtb.core.documents.report import FoldedLevel, Level, Prefix, SharedNode, SharedVariant, SharingTree
+    from wtb.core.documents.report import FoldedLevel, Level, Prefix, SharedNode, SharedRuns, SharedVariant, SharingTree
 
 
 MOST = 200  # prefixes that are listed: whole levels, from the root on
+
+# (node, variant, the combinations of the group that ran it, what it came to)
+Run = tuple[str, str, tuple[int, ...], "SharedRuns"]
 
 
 def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> SharingTree:
@@ -25,28 +28,47 @@ def tree(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Sharing
     other, a run is shared across variants of its neighbours: `levels` is then None, and `because` says so.
     """
     runs = [
-        (node, variant, tuple(json.loads(group)), int(executed), int(unshared))
-        for node, variant, group, executed, unshared in evidence.shared_runs(database, sweep.id)
+        (node, variant, tuple(json.loads(group)), _counted(*counts))
+        for node, variant, group, *counts in evidence.shared_runs(database, sweep.id)
     ]
     nodes: dict[str, SharedNode] = {}
     variants: dict[tuple[str, str], SharedVariant] = {}
-    for node, variant, _, executed, unshared in runs:
-        one = nodes.setdefault(node, {"node": node, "executed": 0, "unshared": 0, "variants": []})
+    for node, variant, _, counts in runs:
+        one = nodes.setdefault(node, {"node": node, "variants": [], **_counted()})
         if (node, variant) not in variants:
-            variants[node, variant] = {"variant": variant, "executed": 0, "unshared": 0}
+            variants[node, variant] = {"variant": variant, **_counted()}
             one["variants"].append(variants[node, variant])
-        for counted in (one, variants[node, variant]):
-            counted["executed"] += executed
-            counted["unshared"] += unshared
+        _add(one, counts)
+        _add(variants[node, variant], counts)
     levels, folded, because = _levels(list(nodes), runs, [row["combination"] for row in matrix["rows"]])
     if sweep.collected_node_runs:
         because = because or "node runs that retention has collected since are not counted"
     return {"nodes": list(nodes.values()), "levels": levels, "folded": folded, "because": because}
 
 
+def _counted(
+    executed: int = 0, unshared: int = 0, failed: int = 0, seconds: float = 0.0, usd: float = 0.0
+) -> SharedRuns:
+    return {
+        "executed": int(executed),
+        "unshared": int(unshared),
+        "failed": int(failed),
+        "seconds": float(seconds),
+        "usd": float(usd),
+    }
+
+
+def _add(total: SharedRuns, one: SharedRuns) -> None:
+    total["executed"] += one["executed"]
+    total["unshared"] += one["unshared"]
+    total["failed"] += one["failed"]
+    total["seconds"] += one["seconds"]
+    total["usd"] += one["usd"]
+
+
 def _levels(
     nodes: Sequence[str],
-    runs: Sequence[tuple[str, str, tuple[int, ...], int, int]],
+    runs: Sequence[Run],
     choices: Sequence[Mapping[str, str]],
 ) -> tuple[list[Level] | None, list[FoldedLevel], str | None]:
     """(levels with their prefixes in the order of the tree, the levels that would be too many, why there is none)."""
@@ -61,9 +83,9 @@ def _levels(
         prefixes: dict[tuple[str, ...], Prefix] = {}
         for number, choice in enumerate(choices):
             key = tuple(choice.get(name, "") for name in path)
-            one = prefixes.setdefault(key, {"combinations": [], "variant": None, "executed": 0, "unshared": 0})
+            one = prefixes.setdefault(key, {"combinations": [], "variant": None, **_counted()})
             one["combinations"].append(number)
-        for ran, variant, group, executed, unshared in runs:
+        for ran, variant, group, counts in runs:
             if ran != node:
                 continue
             # An execution may stand at several nodes at once, for combinations that choose other variants of this one.
@@ -74,8 +96,7 @@ def _levels(
             for key in keys:
                 one = prefixes[key]
                 one["variant"] = variant
-                one["executed"] += executed
-                one["unshared"] += unshared
+                _add(one, counts)
         found = [one for _, one in sorted(prefixes.items(), key=lambda item: item[1]["combinations"][0])]
         if folded or listed + len(found) > MOST:
             folded.append({"node": node, "prefixes": len(found)})

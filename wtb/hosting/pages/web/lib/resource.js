@@ -3,6 +3,8 @@ import { Problem } from "./api.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { words } from "./words.js";
 
+const TRY_AGAIN_MS = 2_000; // a server that did not answer
+
 /**
  * Ask for something when it is first needed and whenever `keys` change.
  * @template T
@@ -25,6 +27,11 @@ export function useResource(ask, keys, everyMs = null) {
     );
     return () => ending.abort();
   }, [...keys, asked]);
+  useEffect(() => {
+    if (!found.error || found.error instanceof Problem) return; // a server that answered would answer the same again
+    const timer = setTimeout(() => setAsked((count) => count + 1), TRY_AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [found]);
   useEffect(() => {
     if (everyMs === null) return;
     const timer = setInterval(() => document.hidden || setAsked((count) => count + 1), everyMs);

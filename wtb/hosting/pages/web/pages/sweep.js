@@ -1,7 +1,7 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
 import { get, segment } from "../lib/api.js";
 import { getColumns } from "../lib/columns.js";
-import { between, duration, usd } from "../lib/format.js";
+import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, Link, look, navigate } from "../lib/router.js";
@@ -84,9 +84,13 @@ function MetricChoice({ matrix, metric }) {
 /** The table of rows, and every cell below it. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
   const { sort = "evidence", differ = "", row, case: cell } = address.value.query;
+  const [problem, setProblem] = useState("");
   const order = sort === "evidence" ? rowsByEvidence(matrix, metric) : matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index);
   if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
   const measure = matrix.metrics[metric];
+  const shown = columns.data && differ ? onlyDiffering(columns.data) : columns.data;
+  const mark = shown ? markIn(shown) : null;
+  const markCell = async (/** @type {number} */ number, /** @type {number} */ column) => setProblem(await compareWith(sweep, shown, mark, number, column));
   return html`<div class="bar">
       <${MetricChoice} matrix=${matrix} metric=${metric} />
       <label>${words.sweep.sort}
@@ -100,8 +104,10 @@ function Figures({ sweep, matrix, columns, metric }) {
     <${PriceChart} matrix=${matrix} metric=${metric} />
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
-      ? html`<${HeatMap} columns=${differ ? onlyDiffering(columns.data) : columns.data} order=${known(order, columns.data)} scale=${ends(measure, columns.data)}
-          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => open(sweep, differ ? onlyDiffering(columns.data) : columns.data, row, column)} />
+      ? html`${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
+          ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
+          <${HeatMap} columns=${shown} order=${known(order, columns.data)} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
+          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => open(sweep, shown, row, column)} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}`;
 }
@@ -159,6 +165,32 @@ async function open(sweep, columns, row, column) {
   if (columns.repeats > 1) return look({ row: String(row), case: columns.cases[column] });
   const [cell] = await repeatsOf(sweep, columns.combinations[row], columns.cases[column]);
   if (cell?.execution) navigate(`/executions/${segment(cell.execution)}`);
+}
+
+const UNMARKED = { mark: null, markCase: null };
+
+/** The cell that the address says is to be compared, unless it is not shown. @param {any} columns */
+function markIn({ cases, combinations }) {
+  const { mark, markCase } = address.value.query;
+  const column = cases.indexOf(markCase);
+  return mark && column >= 0 && combinations[Number(mark)] ? { row: Number(mark), column } : null;
+}
+
+/**
+ * Mark the first of two cells, or compare what is marked with the second; by their first repeats. The same one again is unmarked.
+ * @param {string} sweep @param {any} columns @param {{row: number, column: number} | null} mark @param {number} row @param {number} column
+ * @returns {Promise<string>} why they cannot be compared, or nothing
+ */
+async function compareWith(sweep, columns, mark, row, column) {
+  if (!mark) look({ mark: String(row), markCase: columns.cases[column] });
+  else if (mark.row === row && mark.column === column) look(UNMARKED);
+  else {
+    const cells = await Promise.all([mark, { row, column }].map((one) => repeatsOf(sweep, columns.combinations[one.row], columns.cases[one.column])));
+    const [first, second] = cells.map(([cell]) => cell?.execution);
+    if (!first || !second) return words.matrix.nothingRan;
+    navigate(`/executions/${segment(first)}/diff/${segment(second)}`);
+  }
+  return "";
 }
 
 /** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */

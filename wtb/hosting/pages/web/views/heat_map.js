@@ -22,9 +22,11 @@ const NUMBERS_FROM = 34; // pixels of a cell in which its score fits
  * @param {Columns} props.columns
  * @param {number[]} props.order the numbers of the combinations, from top to bottom
  * @param {[number, number]} props.scale the scores at which colours end, the worse one first
+ * @param {{row: number, column: number} | null} props.mark the cell, by number of its combination, that another is to be compared with
+ * @param {(row: number, column: number) => void} props.onMark
  * @param {(row: number, column: number) => void} props.onOpen
  */
-export function HeatMap({ columns, order, scale, onOpen }) {
+export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const marked = useRef(/** @type {OffscreenCanvas | null} */ (null));
   const [width, setWidth] = useState(600);
@@ -53,7 +55,7 @@ export function HeatMap({ columns, order, scale, onOpen }) {
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
       if (!canvas.current) return;
-      draw(canvas.current, picture, { columns, order, cell, bin, left, top, width, height, chosen });
+      draw(canvas.current, picture, { columns, order, cell, bin, left, top, width, height, chosen, mark });
       if (marked.current !== picture) note();
       marked.current = picture;
     });
@@ -86,6 +88,7 @@ export function HeatMap({ columns, order, scale, onOpen }) {
     const moves = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -bin], ArrowRight: [0, bin], Home: [0, -cases], End: [0, cases] });
     if (moves[event.key]) choose(from.row + (chosen ? moves[event.key][0] : 0), from.column + (chosen ? moves[event.key][1] : 0));
     else if (event.key === "Enter" && chosen) onOpen(order[chosen.row], chosen.column);
+    else if (event.key === " " && chosen) onMark(order[chosen.row], chosen.column);
     else if (event.key === "+") zoom(1.6);
     else if (event.key === "-") zoom(1 / 1.6);
     else if (event.key === "0") setView({ left: 0, zoom: 1, top: 0 });
@@ -112,7 +115,7 @@ export function HeatMap({ columns, order, scale, onOpen }) {
   /** @param {MouseEvent} event */
   function onClick(event) {
     const { row, column } = cellAt(event);
-    if (row < order.length && column < cases) onOpen(order[row], column);
+    if (row < order.length && column < cases) (event.shiftKey ? onMark : onOpen)(order[row], column);
   }
 
   /** @param {WheelEvent} event */
@@ -142,7 +145,7 @@ export function HeatMap({ columns, order, scale, onOpen }) {
       onKeyDown=${onKey} onPointerMove=${onMove} onPointerLeave=${() => setChosen(null)} onClick=${onClick} onWheel=${onWheel}
       onFocus=${() => chosen ?? choose(0, 0)}>
       <canvas ref=${canvas} style=${{ height: `${height}px` }} aria-hidden="true"></canvas>
-      ${chosen ? html`<${Told} columns=${columns} chosen=${chosen} order=${order} x=${chosen.column * cell - left} y=${chosen.row * ROW - top} width=${width} height=${height} bin=${bin} />` : null}
+      ${chosen ? html`<${Told} columns=${columns} chosen=${chosen} order=${order} x=${chosen.column * cell - left} y=${chosen.row * ROW - top} width=${width} height=${height} bin=${bin} mark=${mark} />` : null}
     </div>
     <span></span>
     <small class="quiet">${words.matrix.hint}${bin > 1 ? ` ${words.matrix.bins(bin)}.` : ""}</small>
@@ -156,15 +159,16 @@ function note() {
 }
 
 /** The chosen cell, beside it and for readers. @param {any} props */
-function Told({ columns, chosen, order, x, y, width, height, bin }) {
+function Told({ columns, chosen, order, x, y, width, height, bin, mark }) {
   const number = order[chosen.row];
   const { status, score } = at(columns, number, chosen.column);
   const name = words.status[/** @type {"running"} */ (status)] ?? status;
+  const isMarked = mark?.row === number && mark.column === chosen.column;
   const result = Number.isFinite(score) ? `${columns.metric ?? words.matrix.score} ${figure(score)}` : words.matrix.noScore;
   const place = { left: x > width / 2 ? undefined : `${Math.max(0, x) + 14}px`, right: x > width / 2 ? `${width - x + 8}px` : undefined, top: y > height / 2 ? undefined : `${y + ROW}px`, bottom: y > height / 2 ? `${height - y + 2}px` : undefined };
   return html`<div role="row" aria-rowindex=${chosen.row + 1}>
-    <div class="tip" role="gridcell" aria-colindex=${chosen.column + 1} aria-live="polite" style=${place}>
-      <b>${columns.cases[chosen.column]}</b>${bin > 1 ? " …" : ""} · ${combination(columns.combinations[number])}<br />${name}, ${result}
+    <div class="tip" role="gridcell" aria-colindex=${chosen.column + 1} aria-live="polite" aria-selected=${isMarked} style=${place}>
+      <b>${columns.cases[chosen.column]}</b>${bin > 1 ? " …" : ""} · ${combination(columns.combinations[number])}<br />${name}, ${result}${isMarked ? html`<br />${words.matrix.marked}` : null}
     </div>
   </div>`;
 }
@@ -230,7 +234,7 @@ function paint(columns, order, scale, bin) {
 }
 
 /** @param {HTMLCanvasElement} canvas @param {OffscreenCanvas} picture @param {any} how */
-function draw(canvas, picture, { columns, order, cell, bin, left, top, width, height, chosen }) {
+function draw(canvas, picture, { columns, order, cell, bin, left, top, width, height, chosen, mark }) {
   const ratio = devicePixelRatio;
   if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
   if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
@@ -242,11 +246,15 @@ function draw(canvas, picture, { columns, order, cell, bin, left, top, width, he
   context.drawImage(picture, left / cell / bin, top / ROW, seen / cell / bin, height / ROW, 0, 0, seen, height);
   if (cell >= 6) lines(context, { cell, left, top, seen, height });
   if (cell >= NUMBERS_FROM) numbers(context, { columns, order, cell, left, top, width, height });
-  if (chosen) {
-    context.strokeStyle = colour("ink");
-    context.lineWidth = 2;
-    context.strokeRect(chosen.column * cell - left, chosen.row * ROW - top + 1, Math.max(3, cell), ROW - 2);
-  }
+  if (mark) frame(context, "accent", mark.column * cell - left, order.indexOf(mark.row) * ROW - top, cell);
+  if (chosen) frame(context, "ink", chosen.column * cell - left, chosen.row * ROW - top, cell);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {string} name of its colour @param {number} x @param {number} y @param {number} cell */
+function frame(context, name, x, y, cell) {
+  context.strokeStyle = colour(name);
+  context.lineWidth = name === "ink" ? 2 : 4;
+  context.strokeRect(x, y + 1, Math.max(3, cell), ROW - 2);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {any} how */
