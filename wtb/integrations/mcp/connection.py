@@ -29,6 +29,7 @@ class ToolFailed(RuntimeError):
     """A tool of an MCP server answered with an error, not in time, or with what cannot be used.
 
     Example:
+        >>> from wtb.integrations.mcp import ToolFailed
         >>> raise ToolFailed("files.read: no such file")
         Traceback (most recent call last):
         wtb.integrations.mcp.connection.ToolFailed: files.read: no such file
@@ -39,7 +40,8 @@ class ServerLost(ConnectionError):
     """An MCP server cannot be started or reached, or went away during a call.
 
     Example:
-        >>> issubclass(ServerLost, ConnectionError)  # as retries know it: @wf.node(retries=2, final=[ServerLost])
+        >>> from wtb.integrations.mcp import ServerLost
+        >>> issubclass(ServerLost, ConnectionError)
         True
     """
 
