@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "out" / "demo" / "report.html"
 PICTURE = ROOT / "docs" / "report.png"
 SIZE = {"width": 1040, "height": 1120}
+SIZE_OF_PAGES = {"width": 1280, "height": 900}
 TOKEN = "of-the-pictures-alone"
 PAGES = {
     "sweep": "/sweeps/{sweep}",
-    "rows": "/sweeps/{sweep}/compare?row=1&other=0",
     "tree": "/sweeps/{sweep}?tab=tree",
 }
 DIAGRAMS = ROOT / "docs" / "pictures"
@@ -78,7 +78,7 @@ def take_pages(browser: Browser) -> None:
     """Take pictures of the pages of the demo's sweep."""
     sweep = json.loads((REPORT.parent / "matrix.json").read_text("utf-8"))["sweep"]["id"]
     with serving() as address:
-        context = browser.new_context(viewport=SIZE, color_scheme="light")
+        context = browser.new_context(viewport=SIZE_OF_PAGES, color_scheme="light")
         assert context.request.post(f"{address}/api/v1/sign-in", data={"token": TOKEN}).ok
         page = context.new_page()
         for name, path in PAGES.items():
@@ -86,6 +86,8 @@ def take_pages(browser: Browser) -> None:
             page.locator("main h1").first.wait_for()
             page.get_by_text("Loading").first.wait_for(state="hidden")
             page.wait_for_load_state("networkidle")
+            for prefix in page.get_by_role("treeitem").all()[:1]:
+                prefix.click()
             page.screenshot(path=DIAGRAMS / f"page-{name}.png")
 
 

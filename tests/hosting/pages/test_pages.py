@@ -502,6 +502,7 @@ def test_pages_fit_a_telephone(site: Site, finished: Project) -> None:
         site.go(page, path)
         take_picture(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        assert page.locator(".side").bounding_box()["height"] < 200, "a short page has no tall bar"
         if path.startswith("/sweeps"):
             assert page.locator(".canvas").bounding_box()["width"] > 200, "cells have more room than their names"
 

@@ -19,12 +19,12 @@ export function SharingTree({ tree, matrix }) {
       ${tree.levels.map((/** @type {any} */ level, /** @type {number} */ depth) => {
         const hues = new Map([...new Set(level.prefixes.map((/** @type {any} */ one) => one.variant))].map((variant, index) => [variant, HUES[index % HUES.length]]));
         const sorted = [...level.prefixes].sort((a, b) => order.indexOf(a.combinations[0]) - order.indexOf(b.combinations[0]));
-        return html`<div role="none" class="level">
+        return html`<small role="none" class="quiet" aria-hidden="true">${level.node}</small><div role="none" class="level">
           ${sorted.map((prefix, place) => {
             const text = toldOf(level.node, prefix, total);
             const choose = () => setChosen({ node: level.node, prefix });
             return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen?.prefix === prefix} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose}
-              style=${{ flex: `${prefix.combinations.length} 1 0`, background: hues.get(prefix.variant) }}>${prefix.variant === null ? level.node : `${level.node}=${prefix.variant}`}</div>`;
+              style=${{ flex: `${prefix.combinations.length} 1 0`, background: hues.get(prefix.variant) }}>${prefix.variant ?? level.node}</div>`;
           })}
         </div>`;
       })}
