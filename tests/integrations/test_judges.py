@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -224,6 +225,32 @@ def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(
     assert len(priced) == 7, "another rubric is another question"
 
 
+def test_the_same_is_asked_once_by_all_processes_that_share_a_folder(
+    priced: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEMENTS_FOLDER", str(tmp_path))
+    first = scores(made(), "good")
+    scores(made(), "chat")
+    asking.replied.cache_clear()  # as in another process
+    again = scores(made(), "good")
+    assert len(priced) == 2
+    assert [again[metric].value for metric in again] == [first[metric].value for metric in first]
+    scores(made(), "chat")
+    assert len(priced) == 3, "what was of no use is asked again"
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert json.loads(file.read_text()) == [3.0, pytest.approx(0.00021)]
+    file.write_text("[tru")
+    asking.replied.cache_clear()
+    assert (scores(made(), "good")["judge"].value, len(priced)) == (3, 4), "damaged"
+    monkeypatch.setenv("JUDGEMENTS_FOLDER", "/proc/nowhere")
+    asking.replied.cache_clear()
+    with pytest.warns(RuntimeWarning, match="could not be kept in /proc/nowhere"):
+        assert scores(made(), "good")["judge"].value == 3
+    monkeypatch.setenv("JUDGEMENTS_FOLDER", "here")
+    with pytest.raises(InputError, match="expected a folder from the root on"):
+        made()
+
+
 @pytest.mark.parametrize("failure", [429, "drop"])
 def test_a_call_without_a_reply_loses_no_other_and_is_asked_again(
     priced: list[dict[str, Any]], failure: int | str
@@ -356,7 +383,10 @@ wf.edge(answer, END)
 """
 
 
-def test_a_sweep_is_judged_and_judged_again_without_running_it(server: Any, project: Project) -> None:
+def test_a_sweep_is_judged_and_judged_again_without_running_it(
+    server: Any, project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEMENTS_FOLDER", str(tmp_path_factory.mktemp("judgements")))
     url, asked = server
     options = {"field": "a", "model": MODEL, "url": f"{url}/v1", "name": "helpful"}
     spec = {
@@ -373,6 +403,8 @@ def test_a_sweep_is_judged_and_judged_again_without_running_it(server: Any, proj
     assert (rows["talk"]["helpful.failed"]["mean"], rows["talk"]["helpful"]["mean"]) == (1, None)
     assert json.loads(said.stdout)["cost"]["usd"] == 0, "judging is no cost of the run"
     assert len(asked) == 9
+    project.inside("run", "sweep.yaml", "-q", check=0)
+    assert len(asked) == 12, "another sweep asks only about what had no usable reply"
     project.write({"again.yaml": json.dumps({**spec, "evaluate": [{"judge": {**options, "criteria": "It is kind."}}]})})
     project.inside("score", "nightly", "--file", "again.yaml", check=0)
     assert "It is kind." in asked[-1]["messages"][0]["content"]

@@ -1,10 +1,13 @@
 """Asking a model for a judgement: the structured reply of an OpenAI-style or Anthropic-style endpoint.
 
-The same question is asked once in a process: its reply is kept, by everything that was sent.
+The same question is asked once in a process, and once in all that share a folder (`kept`): its reply is kept, by
+everything that was sent.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import time
@@ -17,6 +20,7 @@ from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import Judgement
+from wtb.integrations.judges import kept
 from wtb.integrations.judges.rubric import Preference, Rubric, UnusableReply
 from wtb.integrations.models import record_calls
 
@@ -51,6 +55,13 @@ class Question:
     temperature: float | None
     sample: int
     deadline: float = field(compare=False)
+
+    @property
+    def digest(self) -> str:
+        """Of everything that is sent, and where to; not of the key."""
+        sent = (self.rubric.instructions(), self.rubric.schema(), self.data, self.temperature, self.sample)
+        whole = json.dumps([self.endpoint.provider, self.endpoint.url, self.model, *sent], sort_keys=True)
+        return hashlib.sha256(whole.encode()).hexdigest()
 
     @property
     def left_s(self) -> float:
@@ -99,6 +110,8 @@ def _wait_s(provider: Provider, error: Any, pause_s: float) -> float:
 @lru_cache(_MOST_KEPT)
 def replied(question: Question) -> Judgement:
     """Ask once, and keep the judgement. What the client raises where no reply came is raised, and is not kept."""
+    if (known := kept.find(question.digest)) is not None:
+        return known
     context = Context(CaseView(""), node="judge", variant="")  # only to see what the call costs
     with surrounding(context):
         try:
@@ -107,7 +120,9 @@ def replied(question: Question) -> Judgement:
             score, problem = None, str(error)
     usd = context.record.usd
     is_known = question.endpoint.url is None and usd > 0  # no server need have the prices of another
-    return Judgement(score, problem, usd if is_known else None)
+    judgement = Judgement(score, problem, usd if is_known else None)
+    kept.keep(question.digest, judgement)
+    return judgement
 
 
 def _reply(question: Question) -> object:

@@ -20,6 +20,7 @@ from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, OnFailure, Scale
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable
+from wtb.integrations.judges import kept
 from wtb.integrations.judges.asking import PROVIDERS, Endpoint, Provider, Question, ask
 from wtb.integrations.judges.rubric import read_rubric
 
@@ -137,6 +138,7 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
     """
     rubric = read_rubric(options.get("criteria"), options.get("rubric"))
     _check_models(options["model"])
+    kept.folder()
     _check_provider(options.get("provider", PROVIDERS[0]))
     for option, kind, expected in (
         ("field", str, "the name of a key of the state"),

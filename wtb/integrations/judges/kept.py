@@ -1,0 +1,64 @@
+"""Replies of judges that are kept by what was asked, in a folder that processes and sweeps share.
+
+Files have scores and prices only: nothing of cases and answers, of which the names are digests.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+from wtb.core.errors import InputError, describe
+from wtb.core.scoring.judgement import Judgement
+
+FOLDER = "JUDGEMENTS_FOLDER"
+
+
+def folder() -> Path | None:
+    """The folder that the environment names; None where it names none.
+
+    Raises:
+        InputError: It is not absolute, and would be another one for each node process.
+    """
+    named = os.environ.get(FOLDER)
+    if not named:
+        return None
+    if not Path(named).is_absolute():
+        raise InputError(f"{FOLDER} is {describe(named)}; expected a folder from the root on, such as /srv/judgements")
+    return Path(named)
+
+
+def find(digest: str) -> Judgement | None:
+    """What was kept; None where nothing was, or nothing that can be read."""
+    place = folder()
+    if place is None:
+        return None
+    try:
+        score, usd = json.loads((place / digest[:2] / digest).read_bytes())
+        return Judgement(_number(score), usd=None if usd is None else _number(usd))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep(digest: str, judgement: Judgement) -> None:
+    """Write down a judgement; it is not lost where that fails, and a warning says so."""
+    place = folder()
+    if place is None or judgement.score is None:
+        return
+    try:
+        (place / digest[:2]).mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place / digest[:2], delete=False) as stream:
+            json.dump([judgement.score, judgement.usd], stream)
+        Path(stream.name).replace(place / digest[:2] / digest)  # whole or not at all, whoever else writes it
+    except OSError as error:
+        warnings.warn(f"a judgement could not be kept in {place}: {error.strerror}", RuntimeWarning, stacklevel=2)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError("no number")
+    return float(value)
