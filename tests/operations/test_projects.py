@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support import tenants
 from tests.support.bench import in_memory, make_bench
-from tests.support.tenants import NOTHING, Tenant, limited_to
+from tests.support.tenants import NOTHING, Call, Tenant, limited_to
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.operations.administration.budgets import list_budgets
@@ -21,6 +22,7 @@ from wtb.operations.identity import Identity, Method
 from wtb.operations.registry import OPERATIONS, Permission
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.tables.schema import values
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,18 @@ def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(alpha: Tenant
         nothing = call.outcome(context, beta.names, NOTHING, folder)
         assert foreign == nothing, call
     assert tenants.rows_of(alpha.context.database) == before
+
+
+def test_a_digest_alone_gives_no_value(alpha: Tenant, folder: Path) -> None:
+    """Values and files are stored once for all: not even whoever owns one gets it by its digest."""
+    with alpha.context.database.read() as connection:
+        digest = connection.scalars(sa.select(values.c.digest)).first()
+    assert digest is not None
+    calls = [*tenants.calls(), Call("files PATH", "path", "digest"), Call("erase", "case", "digest")]
+    for call in calls:
+        context = alpha.context.acting_as(limited_to("quokka"), OPERATIONS[call.name].needs)
+        given, nothing = (call.outcome(context, alpha.names, value, folder) for value in (digest, NOTHING))
+        assert given == nothing, call
 
 
 def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: Tenant) -> None:

@@ -89,6 +89,7 @@ READING = [
         "matrix {sweep}",
         "matrix {sweep} --on-failure 0",
     ),
+    *("files {execution}", "files {execution} --diff {other}"),
     *("matrix {asking}", "compare {sweep} {again}", "compare main {again} --show-cells 3", "baseline list"),
     *("baseline show main", "approvals", "approvals --all", "approvals --each", "approvals {question}"),
     *(
@@ -118,6 +119,7 @@ REFUSED = [
         "session show nobody",
         "budget list nobody",
     ),
+    *("files nothing", "files {execution} nothing", "files {execution} --diff nothing"),
     *("approvals nothing", "watch nothing", "report nothing", "pause {sweep}", "cancel {sweep} --yes"),
     *("break {sweep} --add nowhere", "break {sweep} --remove A", "schedule pause nothing"),
 ]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, read_choices, say
+from wtb.cli.console import open_backend, read_choices, say
 from wtb.cli.output import present
 from wtb.core.errors import InputError, WTBError
 from wtb.core.texts import bytes_of, plural
@@ -58,20 +58,20 @@ def files(
     retrieve=bm25 --export q1
     """
     _check_options(path, diff, export, format, output)
-    context = open_context(db)
+    backend = open_backend(db)
     chosen = read_choices(choices)
     is_cell = case is not None or bool(chosen) or repeat is not None
     cell = operations.Cell(case, chosen, repeat) if is_cell else None
     if diff is not None:
-        changes = operations.compare_files(context, ref, diff, at=at, cell=cell)
+        changes = backend.call(operations.compare_files, ref, diff, at=at, cell=cell)
         present(changes, files_text.changes, format, output)
     elif export is not None:
-        written = operations.export_files(context, ref, export, path=path, at=at, cell=cell)
+        written = backend.call(operations.export_files, ref, export, path=path, at=at, cell=cell)
         say(f"{plural(written.files, 'file')} ({bytes_of(written.bytes)}) written to {export}")
     elif path is not None:
-        _put_blocks(operations.read_file(context, ref, path, at=at, cell=cell), output)
+        _put_blocks(backend.call(operations.read_file, ref, path, at=at, cell=cell), output)
     else:
-        present(operations.list_files(context, ref, at=at, cell=cell), files_text.listed, format, output)
+        present(backend.call(operations.list_files, ref, at=at, cell=cell), files_text.listed, format, output)
 
 
 def _check_options(

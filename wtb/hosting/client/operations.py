@@ -35,6 +35,7 @@ from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.housekeeping.pins import pin, unpin
 from wtb.operations.inspection.executions import diff, history, tree
+from wtb.operations.inspection.files import compare_files, list_files, read_file
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
@@ -72,6 +73,9 @@ class Operations:
     count_events = method(count_events)
     history = method(history)
     tree = method(tree)
+    list_files = method(list_files)
+    read_file = method(read_file)
+    compare_files = method(compare_files)
     diff = method(diff)
     matrix = method(matrix)
     report = method(report)
@@ -154,6 +158,9 @@ class AsyncOperations:
     count_events = async_method(count_events)
     history = async_method(history)
     tree = async_method(tree)
+    list_files = async_method(list_files)
+    read_file = async_method(read_file)
+    compare_files = async_method(compare_files)
     diff = async_method(diff)
     matrix = async_method(matrix)
     report = async_method(report)
