@@ -535,6 +535,11 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
         writes_files=True,
     ),
+    "export --server": Operation(
+        "archive.exporter:read_archive",
+        "Return the archive of an execution in blocks.",
+        ("ExecutionHandle.read_archive",),
+    ),
     "import": Operation(
         "archive.importer:import_execution",
         "Read an execution from a file that `wtb export` wrote.",

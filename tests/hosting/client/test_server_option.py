@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -158,6 +159,20 @@ def test_a_report_is_the_same(served: Served, format: str) -> None:
     assert MADE_AT.sub("now", there) == MADE_AT.sub("now", here)
 
 
+def test_an_archive_comes_from_a_server_and_is_read_beside_another_database(served: Served) -> None:
+    execution = served.names["execution"]
+    assert served.through_server("export", execution, "-o", "one.wtb").stdout == "one.wtb\n"
+    assert "is there already" in served.through_server("export", execution, "-o", "one.wtb").stderr
+    assert served.through_server("export", "nothing").code != 0
+    assert not (served.laptop.folder / "nothing.wtb").exists()
+    assert "beside the database" in served.through_server("export", execution, "--format", "json").stderr
+    shutil.copy(served.laptop.folder / "one.wtb", served.project.folder / "one.wtb")
+    elsewhere = f"sqlite:///{served.laptop.folder / 'elsewhere.db'}"
+    imported = served.project.inside("import", "one.wtb", "--db", elsewhere, "--format", "json", check=0).json
+    kept = served.project.inside("history", execution, "--format", "json", check=0).json
+    assert imported["checkpoints"] == len(kept["checkpoints"])
+
+
 @pytest.mark.parametrize("command", REFUSED)
 def test_what_is_refused_is_refused_with_the_same_words(served: Served, command: str) -> None:
     args = command.format(**served.names).split()
@@ -172,7 +187,7 @@ def test_what_is_refused_is_refused_with_the_same_words(served: Served, command:
 @pytest.mark.parametrize(
     "command",
     [
-        *("gc", "run sweep.yaml", "score first", "baseline set main first --repeat 1", "export first"),
+        *("gc", "run sweep.yaml", "score first", "baseline set main first --repeat 1"),
         *("schedule add nightly sweep.yaml --cron @daily", "schedule run-now nightly", "backup copy"),
     ],
 )

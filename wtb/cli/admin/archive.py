@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, put, put_json, say
+from wtb.cli.console import open_backend, open_context, put, put_json, say
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
 from wtb.operations.archive import exporter, importer
+from wtb.operations.context import Context
 
 if TYPE_CHECKING:
     from wtb.core.documents.administration import ArchiveCounts
+    from wtb.operations.context import Backend
 
 
 def export(
@@ -38,7 +40,11 @@ def export(
 
     Examples: wtb export EXECUTION  |  wtb export EXECUTION -o question.wtb
     """
-    exported = exporter.export_execution(open_context(db), ref, file, force=force)
+    backend = open_backend(db)
+    if not isinstance(backend, Context):
+        _save(backend, ref, file or Path(f"{ref}.wtb"), force, format)
+        return
+    exported = exporter.export_execution(backend, ref, file, force=force)
     if exported["others"]:
         chosen = printable(", ".join(f"{node}={variant}" for node, variant in exported["choices"].items()))
         say(f"it stands for {exported['others'] + 1} cells; the archive is of the one with {chosen}")
@@ -47,6 +53,15 @@ def export(
     else:
         put(exported["file"])
         say(f"execution {exported['execution']}: {_counted(exported)}, {bytes_of(exported['bytes'])}")
+
+
+def _save(server: Backend, ref: str, file: Path, force: bool, format: options.Format) -> None:
+    """Keep here what a server sends."""
+    if format is options.Format.json:
+        raise InputError("--format json counts what is exported, beside the database; a server sends the archive alone")
+    size = exporter.save_archive(server.call(exporter.read_archive, ref), file, force=force)
+    put(str(file))
+    say(f"execution {ref}: {bytes_of(size)}")
 
 
 def import_(

@@ -219,6 +219,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
     Route("GET", "/executions/{ref}/files", "files", left_out=_CELL),
     Route("GET", "/executions/{ref}/file", "files PATH", _content, left_out=_CELL),
+    Route("GET", "/executions/{ref}/archive", "export --server", _content),
     Route("GET", "/executions/{ref}/files/compare/{other}", "files --diff", left_out=_CELL),
     *_both("POST", "/pause", "pause"),
     *_both("POST", "/cancel", "cancel"),
@@ -311,7 +312,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "files --export",
-            "export",
+            "export",  # into a file beside the database: `export --server` sends it
             "import",
             "backup",
             "restore",

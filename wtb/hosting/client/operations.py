@@ -24,6 +24,7 @@ from wtb.operations.administration.users import (
     list_users,
     remove_user,
 )
+from wtb.operations.archive.exporter import read_archive
 from wtb.operations.control.added_rows import add_row
 from wtb.operations.control.answers import answer, answer_all, preview_answers
 from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
@@ -75,6 +76,7 @@ class Operations:
     tree = method(tree)
     list_files = method(list_files)
     read_file = method(read_file)
+    read_archive = method(read_archive)
     compare_files = method(compare_files)
     diff = method(diff)
     matrix = method(matrix)
@@ -160,6 +162,7 @@ class AsyncOperations:
     tree = async_method(tree)
     list_files = async_method(list_files)
     read_file = async_method(read_file)
+    read_archive = async_method(read_archive)
     compare_files = async_method(compare_files)
     diff = async_method(diff)
     matrix = async_method(matrix)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import httpx
 
 CELLS = "show --cells"
-CONTENT = "files PATH"
+CONTENTS = frozenset({"files PATH", "export --server"})
 LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
 
 
 def result_of(route: Route, response: httpx.Response) -> Any:
     """Return what the operation of a route returned, of the document or the content that the server sent of it."""
-    if route.name == CONTENT:
+    if route.name in CONTENTS:
         return iter((response.content,))
     document = response.json()
     read = _READERS.get(route.name)

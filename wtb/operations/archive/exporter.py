@@ -6,8 +6,10 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -31,6 +33,9 @@ from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
 from wtb.store.rows import ExecutionRow
+
+_ARCHIVE = "archive.wtb"
+_BLOCK = 1 << 16
 
 # By which column a table's rows are found, and among whose ids.
 _KEYS = {
@@ -67,6 +72,62 @@ def export_execution(context: Context, ref: str, file: Path | None = None, *, fo
     database = context.database
     row = find_one(database, ref)
     target = file or Path(f"{row.id}.wtb")
+    with (
+        _replacing(target, force=force) as temporary,
+        Writing(temporary) as out,
+        database.read(long=True) as connection,
+    ):
+        written = _write(database, connection, row, context.workspaces.files, out)
+    return {**written, "file": str(target), "bytes": target.stat().st_size}
+
+
+@checked
+def read_archive(context: Context, ref: str) -> Iterator[bytes]:
+    """Read the archive of an execution in blocks, as `export_execution` writes it. It is complete before the first.
+
+    Args:
+        context: Where it is.
+        ref: Its id, the beginning of it, or that of a single execution.
+
+    Returns:
+        Iterator[bytes]: the archive, a zip file.
+
+    Raises:
+        StoreError: If a part of it is missing or damaged.
+        InputError: If there is no such execution.
+    """
+    folder = TemporaryDirectory(prefix="wtb-archive-")
+    try:
+        export_execution(context, ref, Path(folder.name) / _ARCHIVE)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return _blocks(folder)
+
+
+def save_archive(blocks: Iterable[bytes], target: Path, *, force: bool = False) -> int:
+    """Write the blocks of an archive to a file, whole or not at all.
+
+    Args:
+        blocks: As `read_archive` returns them, of a server.
+        target: The file.
+        force: Replace a file that is there.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        InputError: If there is no folder for the file, or a file already.
+        WTBError: If it cannot be written.
+    """
+    with _replacing(target, force=force) as temporary, open(temporary, "wb", opener=_for_this_user) as out:
+        out.writelines(blocks)
+    return target.stat().st_size
+
+
+@contextmanager
+def _replacing(target: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a file that becomes the target once it is written. Raises InputError and WTBError."""
     if target.is_dir():
         raise InputError(f"{target} is a directory; give the name of a file in it")
     if target.exists() and not force:
@@ -76,14 +137,22 @@ def export_execution(context: Context, ref: str, file: Path | None = None, *, fo
     temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         try:
-            with Writing(temporary) as out, database.read(long=True) as connection:
-                written = _write(database, connection, row, context.workspaces.files, out)
+            yield temporary
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise WTBError(f"{target}: cannot be written ({error.strerror or error})") from error
-    return {**written, "file": str(target), "bytes": target.stat().st_size}
+
+
+def _for_this_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _blocks(folder: TemporaryDirectory[str]) -> Iterator[bytes]:
+    with folder, (Path(folder.name) / _ARCHIVE).open("rb") as archive:
+        while block := archive.read(_BLOCK):
+            yield block
 
 
 def _write(

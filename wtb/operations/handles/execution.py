@@ -16,7 +16,7 @@ from wtb.core.tree.stored_spec import Limits
 from wtb.display.notebook import execution as notebook_view
 from wtb.display.views.executions import execution_document
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
-from wtb.operations.archive.exporter import export_execution
+from wtb.operations.archive.exporter import export_execution, read_archive
 from wtb.operations.context import Context
 from wtb.operations.control.added_rows import AddedRow, Variant, add_row
 from wtb.operations.control.answers import answer
@@ -341,6 +341,15 @@ class ExecutionHandle(TargetHandle):
     def export(self, file: str | Path | None = None, *, force: bool = False) -> ExportedDocument:
         """Write it to a file with its history, values and files; `Bench.import_execution` reads it."""
         return export_execution(self._context, self.id, None if file is None else as_path("file", file), force=force)
+
+    @documented_by(read_archive)
+    def read_archive(self) -> bytes:
+        """Return what `export` writes.
+
+        Returns:
+            Its bytes.
+        """
+        return b"".join(read_archive(self._context, self.id))
 
     def _repr_html_(self) -> str:
         """How it stands, its steps and its state, for notebooks."""

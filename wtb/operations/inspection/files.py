@@ -63,6 +63,9 @@ def list_files(context: Context, ref: str, *, at: str | None = None, cell: Cell 
         at: A node, for the files after its last visit, or the id of a checkpoint on the way; by default the last.
         cell: Of a sweep: whose files.
 
+    Returns:
+        FilesDocument: the files, with size, mode and digest of each.
+
     Raises:
         InputError: If that is not there, or several cells are meant.
     """
@@ -90,6 +93,9 @@ def read_file(
         path: Its path in the workspace.
         at: As for `list_files`.
         cell: As for `list_files`.
+
+    Returns:
+        Iterator[bytes]: its content in blocks.
 
     Raises:
         InputError: If there is no such file.
@@ -149,6 +155,9 @@ def compare_files(
         other: Another execution, checkpoint, or sweep of one cell.
         at: As for `list_files`, of the first.
         cell: As for `list_files`, of the first.
+
+    Returns:
+        FileChangesDocument: what was added, removed and changed.
 
     Raises:
         InputError: If one of them is not there.
