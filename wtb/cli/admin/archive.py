@@ -12,8 +12,8 @@ from wtb.cli.console import open_backend, open_context, put, put_json, say
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
+from wtb.operations import context as contexts
 from wtb.operations.archive import exporter, importer
-from wtb.operations.context import Context
 
 if TYPE_CHECKING:
     from wtb.core.documents.administration import ArchiveCounts
@@ -41,7 +41,7 @@ def export(
     Examples: wtb export EXECUTION  |  wtb export EXECUTION -o question.wtb
     """
     backend = open_backend(db)
-    if not isinstance(backend, Context):
+    if not isinstance(backend, contexts.Context):
         _save(backend, ref, file or Path(f"{ref}.wtb"), force, format)
         return
     exported = exporter.export_execution(backend, ref, file, force=force)
