@@ -78,6 +78,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "matrix": Entry("results.matrix"),
         "report": Entry("results.report"),
         "score": Entry("results.matrix"),
+        "label": Entry("results.label"),
         "judge": Entry("results.judge", "Hold judges against labels of people."),
         "compare": Entry("results.compare"),
         "baseline": Entry("results.baselines", "Name the sweeps that later ones are compared with."),

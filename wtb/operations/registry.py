@@ -423,6 +423,11 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         long=True,
     ),
+    "label": Operation(
+        "results.labelling:draw_labels",
+        "Label answers of a sweep, drawn at random and shown without their rows.",
+        ("SweepHandle.draw_labels",),
+    ),
     "judge check": Operation(
         "results.judging:check_judge",
         "Hold the scores of a metric against labels of people.",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -137,3 +138,50 @@ def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None
     assert "cannot be read" in judged.inside(*check, "nowhere.csv", check=2).said
     said = judged.inside(*check, "labels.csv", "--metric", "helpfull", check=2).said
     assert "no metric 'helpfull'; did you mean 'helpful'?" in said
+
+
+LABEL = ("label", "nightly", "--rater", "ana", "--field", "x")
+
+
+def written(judged: Project, name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((judged.folder / name).read_text("utf-8").splitlines()))
+
+
+def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(judged: Project) -> None:
+    file = ("--labels", "by_hand.csv", "--cases", "3")
+    first = judged.inside(*LABEL, *file, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
+    assert "1 answer labelled, 5 left; labels are in by_hand.csv" in first.stdout
+    assert "'nothing' is no label; expected a number from 0 to 1" in first.stderr
+    assert "'7' is no label" in first.stderr
+    assert "default" not in first.stderr
+    assert "long" not in first.stderr
+    (row,) = written(judged, "by_hand.csv")
+    assert (row["label"], row["rater"], row["asked"], row["probability"]) == ("0.0", "ana", "random", str(3 / CASES))
+    assert "5 answers labelled, 0 left" in judged.inside(*LABEL, *file, stdin="1\n" * 5, check=0).stdout
+    rows = written(judged, "by_hand.csv")
+    assert len({(row["case"], row["answer"]) for row in rows}) == 6, "each cell of three cases once"
+    assert judged.inside("judge", "check", "nightly", "--labels", "by_hand.csv", check=0)
+
+
+def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(judged: Project) -> None:
+    def queue(rater: str, *more: str) -> dict[str, Any]:
+        args = ("label", "nightly", "--rater", rater, "--labels", "both.jsonl", "--cases", "5", "-f", "json", *more)
+        found: dict[str, Any] = json.loads(judged.inside(*args, check=0).stdout)
+        return found
+
+    assert [item["case"] for item in queue("ana")["items"]] == [item["case"] for item in queue("ben")["items"]]
+    for rater, typed in (("ana", "1\n1\n"), ("ben", "0\n0\n")):
+        args = ("label", "nightly", "--rater", rater, "--labels", "both.jsonl", "--cases", "1")
+        judged.inside(*args, stdin=typed, check=0)
+    again = queue("eva", "--again")
+    assert (again["asked"], again["probability"], len(again["items"])) == ("disagreement", None, 2)
+    check = ("judge", "check", "nightly", "--labels", "both.jsonl", "-f", "json")
+    before = json.loads(judged.inside(*check, check=0).stdout)
+    args = ("label", "nightly", "--rater", "eva", "--labels", "both.jsonl", "--again")
+    judged.inside(*args, stdin="1\n1\n", check=0)
+    assert json.loads(judged.inside(*check, check=0).stdout) == before | {"not_drawn": 2}
+
+
+def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
+    args = ("label", "nightly", "--rater", "ana", "--labels", "n.csv", "--field", "y")
+    assert "no 'y' in the final state" in judged.inside(*args, check=2).said

@@ -22,13 +22,17 @@ from wtb.store.rows import SweepRow
 
 @dataclass(frozen=True)
 class Label:
-    """What a person said of a cell: its combination and case by number, and its repeat."""
+    """What a person said of a cell: its combination and case by number, and its repeat.
+
+    drawn: Whether its case was drawn at random; not where it was asked for since other raters disagree.
+    """
 
     combination: int
     case: int
     repeat: int
     rater: str
     value: float
+    drawn: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class JudgeCheck:
         metric: The judge's scores.
         labels: How many labels are of cells that it scored.
         unjudged: How many are of cells without a score of it.
+        not_drawn: How many were asked for since raters disagree, and count for nothing here: such cells are harder.
         raters: Who gave labels.
         kappa: Cohen's kappa between the judge and the labels.
         alpha: Krippendorff's alpha among the raters; no value where no cell has two labels.
@@ -82,6 +87,7 @@ class JudgeCheck:
     metric: str
     labels: int
     unjudged: int
+    not_drawn: int
     raters: tuple[str, ...]
     kappa: Figure
     alpha: Figure
@@ -105,6 +111,7 @@ def check(
     Raises:
         InputError: No label is of a cell that has a score.
     """
+    given, labels = len(labels), [one for one in labels if one.drawn]
     scores = stacked(aggregates.scores_by_repeat(database, sweep.id, metric), 4)
     by_cell = {(int(row), int(case), int(repeat)): score for row, case, repeat, score in scores.tolist()}
     judged = [one for one in labels if (one.combination, one.case, one.repeat) in by_cell]
@@ -122,6 +129,7 @@ def check(
         metric,
         len(judged),
         len(labels) - len(judged),
+        given - len(labels),
         tuple(sorted({one.rater for one in labels})),
         _agreed(cohens_kappa(judge, people, scale, cases)),
         _agreed(_among_raters(labels, scale)),

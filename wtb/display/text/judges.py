@@ -22,6 +22,8 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
     ]
     if found.unjudged:
         lines.append(f"Left out: {plural(found.unjudged, 'label')} of cells without a score.")
+    if found.not_drawn:
+        lines.append(f"Left out: {plural(found.not_drawn, 'label')} asked for since raters disagree.")
     nodes = list(found.rows[0].combination)
     headers = [*nodes, "labels", "cases", "judge", "people would say", "weight"]
     shown = [[row.combination[node] for node in nodes] + _row(row) for row in found.rows]

@@ -316,6 +316,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
             "import",
             "backup",
             "restore",
+            "label",
             "judge check",
             "judge rank",
         ),

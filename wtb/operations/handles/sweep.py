@@ -14,6 +14,7 @@ from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.config.distribution import pip_install
 from wtb.core.arguments.checking import as_path
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RowComparisonDocument
+from wtb.core.documents.labelling import LabelQueue
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument
@@ -33,6 +34,7 @@ from wtb.operations.results.asking import Asking
 from wtb.operations.results.baselines import BaselineSet, set_baseline
 from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.judging import check_judge
+from wtb.operations.results.labelling import draw_labels
 from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.ranking import rank
 from wtb.operations.results.scoring import Scored, score
@@ -256,6 +258,22 @@ class SweepHandle(TargetHandle):
         """Rank rows by comparisons of two at a time."""
         file = as_path("comparisons", comparisons)
         return rank(self._context, self.id, comparisons=file, rater=rater, asking=asking)
+
+    @documented_by(draw_labels)
+    def draw_labels(
+        self,
+        *,
+        rater: str,
+        labels: str | Path | None = None,
+        metric: str | None = None,
+        field: str | None = None,
+        cases: int = 100,
+        again: bool = False,
+    ) -> LabelQueue:
+        """Draw answers of it at random for a rater to label."""
+        given = None if labels is None else as_path("labels", labels)
+        asked = {"metric": metric, "field": field}
+        return draw_labels(self._context, self.id, rater=rater, labels=given, cases=cases, again=again, **asked)
 
     @documented_by(compare)
     def compare(

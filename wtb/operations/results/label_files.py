@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ from wtb.core.values import Json
 from wtb.planning.case_files import READERS, Wrong
 
 MOST_BYTES = 100_000_000
-_OWN = ("case", "repeat", "rater", "label")
+_OWN = ("case", "repeat", "rater", "label", "asked", "probability")
+_ASKED = ("random", "disagreement")
 SOMEBODY = "rater"  # where a file names nobody
 
 
@@ -50,6 +52,46 @@ def read_labels(
     if not labels:
         raise InputError(f"{file}: no labels; expected at least one")
     return list(labels.values())
+
+
+def append_labels(file: Path, rows: Sequence[Mapping[str, Json]]) -> int:
+    """Add lines to a file of labels, which begins with them where it is not there. All rows have the same keys.
+
+    Returns:
+        The size that the file had, so that what was added can be taken back.
+
+    Raises:
+        InputError: The file cannot be written, or its header lacks a column.
+    """
+    try:
+        with file.open("a+", encoding="utf-8", newline="") as opened:
+            size = opened.tell()
+            opened.seek(0)
+            text = opened.read()
+            added = "" if not text or text.endswith("\n") else "\n"
+            if file.suffix == ".jsonl":
+                opened.write(added + "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+                return size
+            columns = next(csv.reader(text.lstrip("\ufeff").splitlines()), list(rows[0]))
+            if missing := [key for key in rows[0] if key not in columns]:
+                raise InputError(f"{file}: no column {missing[0]!r}; expected it in the header")
+            writer = csv.DictWriter(opened, columns, lineterminator="\n")
+            opened.write(added)
+            if not text:
+                writer.writeheader()
+            writer.writerows(rows)
+            return size
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror}); expected a file of labels") from None
+
+
+def take_back(file: Path, size: int) -> None:
+    """Cut a file of labels to the size that it had before lines were added. One that was not there goes."""
+    if not size:
+        file.unlink()
+        return
+    with file.open("r+b") as opened:
+        opened.truncate(size)
 
 
 def rows_of(file: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
@@ -92,7 +134,14 @@ def _label(
         _repeat(row.get("repeat")),
         str(row.get("rater") or SOMEBODY),
         _value(row.get("label")),
+        drawn=_is_drawn(row.get("asked")),
     )
+
+
+def _is_drawn(asked: object) -> bool:
+    if asked not in (None, "", *_ASKED):
+        raise InputError(f"'asked' is {describe(asked)}; expected one of {', '.join(_ASKED)}")
+    return asked != "disagreement"
 
 
 def _combination(row: Mapping[str, Json], choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> int:
