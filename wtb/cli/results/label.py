@@ -20,7 +20,7 @@ from wtb.operations.results import labelling
 from wtb.operations.results.label_files import append_labels, take_back
 
 if TYPE_CHECKING:
-    from wtb.core.documents.labelling import LabelItem, LabelQueue
+    from wtb.analysis.judges.check import LabelItem, LabelQueue
     from wtb.core.values import Json
 
 

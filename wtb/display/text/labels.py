@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from wtb.core.texts import printable
 
 if TYPE_CHECKING:
-    from wtb.core.documents.labelling import LabelItem, LabelQueue
+    from wtb.analysis.judges.check import LabelItem, LabelQueue
 
 
 def rubric(queue: LabelQueue) -> str:

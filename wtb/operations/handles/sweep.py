@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
-from wtb.analysis.judges.check import JudgeCheck
+from wtb.analysis.judges.check import JudgeCheck, LabelQueue
 from wtb.analysis.judges.ranking import RowRanking
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.config.distribution import pip_install
 from wtb.core.arguments.checking import as_path
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RowComparisonDocument
-from wtb.core.documents.labelling import LabelQueue
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument

@@ -9,10 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from wtb.analysis.judges import Label
+from wtb.analysis.judges.check import Label, LabelItem, LabelledCell, LabelQueue
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
-from wtb.core.documents.labelling import LabelItem, LabelledCell, LabelQueue
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.codec import decode
 from wtb.operations.context import Context
