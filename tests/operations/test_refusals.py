@@ -69,6 +69,7 @@ OTHERS: Mapping[str, Any] = {
     "b": "first",
     "labels": "labels.csv",
     "comparisons": "comparisons.csv",
+    "rater": "ann",
 }
 
 

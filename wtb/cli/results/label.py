@@ -16,8 +16,7 @@ from wtb.cli.console import open_context, say
 from wtb.cli.output import put_as
 from wtb.core.texts import plural
 from wtb.display.text import labels as labels_text
-from wtb.operations.results import labelling
-from wtb.operations.results.label_files import append_labels, take_back
+from wtb.operations.results import label_files, labelling
 
 if TYPE_CHECKING:
     from wtb.analysis.judges.check import LabelItem, LabelQueue
@@ -40,7 +39,7 @@ def label(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Label answers of a sweep, drawn at random and shown without their rows.
+    """Label answers, drawn at random and shown without their rows.
 
     Type a label and Enter; s skips, b takes the last label back, ? shows the rubric, q ends. Each label is written at
     once, and whoever starts again goes on where they stopped. With --format json, what there is to label is printed.
@@ -81,11 +80,11 @@ def _ask(queue: LabelQueue, file: Path, rater: str) -> int:
             break
         if word == "b" and sizes:
             place, size = sizes.pop()
-            take_back(file, size)
+            label_files.take_back(file, size)
         elif word == "s":
             place += 1
         elif (problem := _problem(word, queue)) is None:
-            sizes.append((place, append_labels(file, _rows(item, queue, rater, float(word)))))
+            sizes.append((place, label_files.append_labels(file, _rows(item, queue, rater, float(word)))))
             place += 1
         else:
             say(labels_text.rubric(queue) if word == "?" else problem)
