@@ -425,7 +425,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "label": Operation(
         "results.labelling:draw_labels",
-        "Label answers of a sweep, drawn at random and shown without their rows.",
+        "Label answers, drawn at random and shown without their rows.",
         ("SweepHandle.draw_labels",),
     ),
     "judge check": Operation(
