@@ -27,7 +27,8 @@ tests:
       - {type: not-contains, value: sorry, weight: 2}
       - {type: icontains, value: PARCEL}
       - {type: llm-rubric, value: is kind}
-  - vars: {question: What is 6 times 7?}
+  - description: a sum
+    vars: {question: What is 6 times 7?}
     options: {transform: output}
     assert:
       - {type: equals, value: "42"}
@@ -43,6 +44,8 @@ def test_tests_become_cases_and_what_has_no_counterpart_is_named(empty_project: 
         "prompts[2]",
         "tests[0].assert[3]: 'llm-rubric'",
         "providers",
+        "left out: description",
+        "tests[1].description",
         "tests[1].options",
         "tests[2]: 'file://more.yaml'",
         "write `ask`",

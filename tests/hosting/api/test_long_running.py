@@ -14,7 +14,8 @@ from starlette.responses import Response
 from wtb.core.errors import ConflictError, StoreAway
 from wtb.hosting.api.problems import problem_of
 from wtb.hosting.api.requests import ends, long_running
-from wtb.hosting.api.requests.long_running import Asked, LongOperations, document_of, response_of, seconds_to_wait
+from wtb.hosting.api.requests.long_answers import document_of, response_of, seconds_to_wait
+from wtb.hosting.api.requests.long_running import Asked, LongOperations
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR, Identity, Method
 from wtb.operations.registry import Permission

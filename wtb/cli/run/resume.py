@@ -25,6 +25,7 @@ from wtb.store.read import queries, references
 
 if TYPE_CHECKING:
     from wtb.cli.progress import Show
+    from wtb.core.documents.plan import SubmittedDocument
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Backend, Context
     from wtb.operations.running.continuing import Continued
@@ -137,11 +138,18 @@ def _present(
         if wait:
             wait_and_present(backend, done.id, format, output, quiet)
         else:
-            put_id(done.id, done.name, done.cells, done.workers, done.started, format, output)
+            document: SubmittedDocument = {
+                "sweep": done.id,
+                "name": done.name,
+                "cells": done.cells,
+                "started": done.started,
+                "workers": done.workers,
+            }
+            put_id(document, format, output)
     elif done.run_by is continuation.RunBy.nobody:
-        document = backend.call(results.matrix, done.id)
-        put(render_matrix(document, format, output), output)
-        raise typer.Exit(exit_code(document, None))
+        matrix = backend.call(results.matrix, done.id)
+        put(render_matrix(matrix, format, output), output)
+        raise typer.Exit(exit_code(matrix, None))
 
 
 def _present_ended(

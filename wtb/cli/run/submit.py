@@ -105,7 +105,14 @@ def _say_when_it_starts(submitted: submitting.Submitted) -> None:
 
 def _put(submitted: submitting.Submitted, format: options.MatrixFormat, output: Path | None) -> None:
     _say_when_it_starts(submitted)
-    put_id(submitted.sweep, submitted.name, submitted.cells, submitted.workers, submitted.started, format, output)
+    document: SubmittedDocument = {
+        "sweep": submitted.sweep,
+        "name": submitted.name,
+        "cells": submitted.cells,
+        "started": submitted.started,
+        "workers": submitted.workers,
+    }
+    put_id(document, format, output)
 
 
 def check_format(format: options.MatrixFormat, wait: bool) -> None:
@@ -113,15 +120,6 @@ def check_format(format: options.MatrixFormat, wait: bool) -> None:
         raise InputError(f"--format {format.value} is for a matrix, which there is at the end: give --wait, too")
 
 
-def put_id(
-    sweep_id: str, name: str, cells: int, workers: int, started: bool, format: options.MatrixFormat, output: Path | None
-) -> None:
+def put_id(document: SubmittedDocument, format: options.MatrixFormat, output: Path | None) -> None:
     """The result of what returns at once: the sweep's id, or a document about it."""
-    document: SubmittedDocument = {
-        "sweep": sweep_id,
-        "name": name,
-        "cells": cells,
-        "started": started,
-        "workers": workers,
-    }
-    put(as_json(document) if format is options.MatrixFormat.json else sweep_id, output)
+    put(as_json(document) if format is options.MatrixFormat.json else document["sweep"], output)

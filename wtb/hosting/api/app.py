@@ -25,11 +25,12 @@ from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.api import figures, follow, sign_in
 from wtb.hosting.api.guard import Guard, Limits
-from wtb.hosting.api.identities import Identities, address_of
+from wtb.hosting.api.identities import Identities, origin_of
 from wtb.hosting.api.problems import PROBLEM, Problem, fault, problem_of
 from wtb.hosting.api.requests.ends import operation_routes, when_ended
 from wtb.hosting.api.requests.idempotency import answered_once, key_of, when_answered
-from wtb.hosting.api.requests.long_running import WAIT_S, Asked, LongOperations, Prefer, Wait, seconds_to_wait
+from wtb.hosting.api.requests.long_answers import WAIT_S, Prefer, Wait, seconds_to_wait
+from wtb.hosting.api.requests.long_running import Asked, LongOperations
 from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
@@ -38,7 +39,6 @@ from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import page_routes
 from wtb.hosting.telemetry.route import metrics_router
 from wtb.operations.auditing import note_refusal
-from wtb.operations.context import Origin
 from wtb.operations.registry import Effect, arguments_of
 from wtb.store.access.operations import NewOperation
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from wtb.hosting.agents.server import AgentEndpoint
-    from wtb.operations.context import Context
-    from wtb.operations.identity import Identity
+    from wtb.operations.context import Context, Origin
+from wtb.operations.identity import Identity
 
 _log = logging.getLogger("wtb")
 
@@ -157,8 +157,7 @@ def _further_responses(route: Route) -> dict[int | str, dict[str, Any]]:
 
 
 def _origin(route: Route, request: Request) -> Origin:
-    """Return where a request comes from, as the audit log has it."""
-    return Origin(f"{route.method} {PREFIX}{route.path}", address_of(request.scope), request.state.identity.token)
+    return origin_of(request, f"{route.method} {PREFIX}{route.path}")
 
 
 def _permission(route: Route, context: Context) -> Any:

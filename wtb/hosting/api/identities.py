@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Collection
 from dataclasses import replace
 
+from starlette.requests import Request
 from starlette.types import Scope
 
 from wtb.core.errors import AccessDenied
@@ -36,6 +37,11 @@ def address_of(scope: Scope) -> str | None:
     """Return the address that a request comes from; None where there is none, as on a socket of this machine."""
     client = scope.get("client")
     return None if client is None else str(client[0])
+
+
+def origin_of(request: Request, via: str) -> Origin:
+    """Return where a request comes from, as the audit log has it. via: its method and route."""
+    return Origin(via, address_of(request.scope), request.state.identity.token)
 
 
 class Identities:

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import NotRequired, TypedDict, TypeGuard
 
 from wtb.config.yaml_reader import read
 from wtb.core.errors import InputError, describe
+from wtb.core.values import Json
 
 FIELD = "answer"  # the key of the state that the workflow has to write
 _MILLISECONDS = 1000
@@ -21,6 +22,15 @@ _TEMPLATE = re.compile(r"\{[{%#]")
 # promptfoo reads a prompt as a file where it looks like a path: `:` precedes a function, `://` what a service keeps.
 _PATH = re.compile(r"[^\n]*\.(txt|md|jsonl?|ya?ml|py|[cm]?[jt]s|csv|j2)(:\w+)?|\w+://.*|\S*[*?\[/\\]\S*")
 _READ = {"type", "value", "threshold", "weight", "metric"}  # keys of an assertion
+
+
+Variables = Mapping[str, Json]
+Expected = dict[str, Json]  # of each field of the state
+Evaluator = dict[str, dict[str, Json]]  # its options by its one name
+CaseRow = TypedDict(
+    "CaseRow",
+    {"id": str, "input": Variables, "expected": NotRequired[Expected], "assert": NotRequired[Sequence[Evaluator]]},
+)
 
 
 @dataclass
@@ -33,7 +43,7 @@ class Imported:
         left_out: What was not brought over, in words, each with its place.
     """
 
-    cases: list[dict[str, Any]] = field(default_factory=list)
+    cases: list[CaseRow] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -54,7 +64,7 @@ def import_promptfoo(file: Path) -> Imported:
     tests = data.get("tests")
     if not isinstance(tests, list) or not tests:
         raise InputError(f"{file}: 'tests' is {describe(tests)}; expected a list of tests")
-    made = Imported(left_out=[key for key in data if key not in ("description", "prompts", "tests", "defaultTest")])
+    made = Imported(left_out=[key for key in data if key not in ("prompts", "tests", "defaultTest")])
     prompts, common = data.get("prompts"), data.get("defaultTest")
     made.prompts = list(_prompts(prompts, made.left_out))
     if prompts and not made.prompts:
@@ -76,13 +86,13 @@ def import_promptfoo(file: Path) -> Imported:
 class _Test:
     """A test as it is written: its variables and assertions; what else it has is named."""
 
-    def __init__(self, place: str, given: Mapping[str, Any], left_out: list[str]) -> None:
+    def __init__(self, place: str, given: Mapping[str, Json], left_out: list[str]) -> None:
         self.place = place
         variables, assertions = given.get("vars") or {}, given.get("assert") or []
-        self.variables: Mapping[str, Any] = variables if isinstance(variables, Mapping) else {}
-        self.assertions: Sequence[Any] = assertions if isinstance(assertions, list) else []
+        self.variables: Variables = variables if isinstance(variables, dict) else {}
+        self.assertions: Sequence[Json] = assertions if isinstance(assertions, list) else []
         self.has_variables = self.variables == variables
-        known = {"description": True, "vars": self.has_variables, "assert": self.assertions == assertions}
+        known = {"vars": self.has_variables, "assert": self.assertions == assertions}
         left_out += [f"{place}.{key}" for key in given if not known.get(key)]
 
 
@@ -111,7 +121,7 @@ def _is_prompt(text: object) -> TypeGuard[str]:
     return bool(VARIABLE.search(text)) or not _PATH.fullmatch(text.strip())
 
 
-def _cases(number: int, test: _Test, shared: _Test | None, left_out: list[str]) -> Iterator[dict[str, Any]]:
+def _cases(number: int, test: _Test, shared: _Test | None, left_out: list[str]) -> Iterator[CaseRow]:
     """The cases of a test: a variable that is a list stands for one with each of its values."""
     variables = {**(shared.variables if shared else {}), **test.variables}
     unknown = [
@@ -130,20 +140,20 @@ def _cases(number: int, test: _Test, shared: _Test | None, left_out: list[str]) 
         yield _case(name, given, [one for one in (shared, test) if one], left_out)
 
 
-def _case(name: str, given: dict[str, Any], tests: Sequence[_Test], left_out: list[str]) -> dict[str, Any]:
-    case: dict[str, Any] = {"id": name, "input": given}
-    expected: dict[str, Any] = {}
+def _case(name: str, given: Variables, tests: Sequence[_Test], left_out: list[str]) -> CaseRow:
+    case: CaseRow = {"id": name, "input": given}
+    expected: Expected = {}
     assertions = []
     for test in tests:
         for place, one in enumerate(test.assertions):
-            evaluator = _assertion(_rendered(one, given), expected) if isinstance(one, Mapping) else None
-            if evaluator is None:
-                kind = one.get("type") if isinstance(one, Mapping) else one
-                left_out.append(f"{test.place}.assert[{place}]: {describe(kind)}")
-                continue
-            if "metric" in one:
-                left_out.append(f"{test.place}.assert[{place}].metric: {describe(one['metric'])}")
-            assertions.append(evaluator)
+            where = f"{test.place}.assert[{place}]"
+            if not isinstance(one, dict):
+                left_out.append(f"{where}: {describe(one)}")
+            elif (evaluator := _assertion(_filled_in(one, given), expected)) is None:
+                left_out.append(f"{where}: {describe(one.get('type'))}")
+            else:
+                assertions.append(evaluator)
+                left_out += [f"{where}.metric: {describe(one['metric'])}"] if "metric" in one else []
     if expected:
         case["expected"] = expected
     if assertions:
@@ -151,35 +161,38 @@ def _case(name: str, given: dict[str, Any], tests: Sequence[_Test], left_out: li
     return case
 
 
-def _rendered(written: Any, given: Mapping[str, Any]) -> Any:
+def _rendered(written: Json, given: Variables) -> Json:
     """What is written, with the values of variables in place of `{{name}}`."""
     if isinstance(written, str):
         return VARIABLE.sub(lambda found: _text(given.get(found[1], found[0])), written)
     if isinstance(written, list):
         return [_rendered(one, given) for one in written]
-    if isinstance(written, Mapping):
-        return {key: _rendered(value, given) for key, value in written.items()}
-    return written
+    return _filled_in(written, given) if isinstance(written, dict) else written
 
 
-def _assertion(one: Mapping[str, Any], expected: dict[str, Any]) -> dict[str, Any] | None:
+def _filled_in(written: Mapping[str, Json], given: Variables) -> dict[str, Json]:
+    return {key: _rendered(value, given) for key, value in written.items()}
+
+
+def _assertion(one: Mapping[str, Json], expected: Expected) -> Evaluator | None:
     """An assertion as an evaluator; None where it has none. What it is compared with is added to what is expected."""
     kind = str(one.get("type"))
     make = _KINDS.get(kind.removeprefix("not-"))
     value, threshold, weight = one.get("value"), one.get("threshold"), one.get("weight", 1)
-    is_readable = (threshold is None or _is_number(threshold)) and _is_number(weight) and weight > 0
-    if make is None or not is_readable or not one.keys() <= _READ or _has_template(value):
+    if make is None or not one.keys() <= _READ or _has_template(value):
+        return None
+    if not (threshold is None or _is_number(threshold)) or not _is_number(weight) or weight <= 0:
         return None
     made = make(value, threshold, expected)
     if made is not None and kind.startswith("not-"):
-        made = {"not": made}
+        made = {"not": dict(made)}
     if made is None or weight == 1:
         return made
     ((name, options),) = made.items()
     return {name: {**options, "weight": weight}}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -201,18 +214,18 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-Make = Callable[[Any, Any, dict[str, Any]], dict[str, Any] | None]
+Make = Callable[[Json, float | None, Expected], Evaluator | None]
 
 
 def _of_text(name: str, option: str, change: Callable[[str], str] = str) -> Make:
-    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+    def make(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
         return {name: {"field": FIELD, option: change(_text(value))}} if _is_scalar(value) else None
 
     return make
 
 
 def _of_texts(name: str) -> Make:
-    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+    def make(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
         texts = _separated(value) if isinstance(value, str) else value
         if not isinstance(texts, list) or not texts or not all(map(_is_scalar, texts)):
             return None
@@ -230,36 +243,36 @@ def _separated(text: str) -> list[str] | None:
     return [one.strip() for one in texts]
 
 
-def _of_reference(name: str, least: float | None, **options: Any) -> Make:
+def _of_reference(name: str, least: float | None, **options: Json) -> Make:
     """least: the threshold that promptfoo has where none is given; None where the evaluator passes or fails."""
 
-    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+    def make(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
         if not _is_scalar(value) or not _expects(expected, _text(value)):
             return None
-        passing = {} if least is None else {"at_least": least if threshold is None else threshold}
+        passing: Mapping[str, Json] = {} if least is None else {"at_least": least if threshold is None else threshold}
         return {name: {"field": FIELD, **options, **passing}}
 
     return make
 
 
-def _expects(expected: dict[str, Any], wanted: object) -> bool:
+def _expects(expected: Expected, wanted: Json) -> bool:
     """Return whether a case can expect this: it expects one thing of a field."""
     return bool(expected.setdefault(FIELD, wanted) == wanted)
 
 
-def _equals(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
-    if isinstance(value, Mapping | list):
+def _equals(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
+    if isinstance(value, dict | list):
         return {"json_equal": {"field": FIELD}} if _expects(expected, value) else None
     return _of_reference("exact_match", None)(value, threshold, expected)
 
 
-def _is_json(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+def _is_json(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
     schema = {} if value is None else value
-    return {"json_schema": {"field": FIELD, "schema": schema}} if isinstance(schema, Mapping) else None
+    return {"json_schema": {"field": FIELD, "schema": schema}} if isinstance(schema, dict) else None
 
 
 def _of_measure(name: str, unit: float) -> Make:
-    def make(value: Any, threshold: Any, expected: dict[str, Any]) -> dict[str, Any] | None:
+    def make(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
         return None if threshold is None else {name: {"at_most": threshold / unit}}
 
     return make

@@ -15,15 +15,8 @@ from starlette.responses import Response
 from wtb.core.errors import StoreError
 from wtb.display.json_text import as_json
 from wtb.hosting.api.problems import Problem
-from wtb.hosting.api.requests.long_running import (
-    PATH,
-    LongOperations,
-    Prefer,
-    Wait,
-    document_of,
-    response_of,
-    seconds_to_wait,
-)
+from wtb.hosting.api.requests.long_answers import PATH, Prefer, Wait, document_of, response_of, seconds_to_wait
+from wtb.hosting.api.requests.long_running import LongOperations
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.running.waiting import Look, looks

@@ -103,17 +103,18 @@ def key_of(request: Request) -> str | None:
     if not 0 < len(key) <= MOST_LETTERS:
         return None
     claim = _claim(request, key)
-    return _digest(claim.digest, claim.request)
+    return request_digest(claim.digest, claim.request)
 
 
 def _claim(request: Request, key: str) -> Claim:
     identity: Identity = request.state.identity
     query = [one for one in request.query_params.multi_items() if one[0] != "wait"]  # for the same answer
     asked = (request.method, request.url.path, query, request.state.body)
-    return Claim(_digest(identity.name, identity.token, key), _digest(*asked))
+    return Claim(request_digest(identity.name, identity.token, key), request_digest(*asked))
 
 
-def _digest(*parts: object) -> str:
+def request_digest(*parts: object) -> str:
+    """Return the SHA-256 of what a request is known again by."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -1,31 +1,22 @@
-"""Operations that may take longer than a request: they go on, and who asked is told where to ask what came of them.
-
-Source: RFC 9110, 15.3.3 (202 Accepted); RFC 7240, 4.3 (`Prefer: wait`).
-"""
+"""Operations that may take longer than a request: they go on, and who asked is told where to ask what came of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Annotated, TypedDict
 
-import orjson
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from fastapi import Header, Query
 from starlette.responses import Response
 
 from wtb.core.errors import StoreError, WTBError
-from wtb.core.serialization.plain_json import iso
-from wtb.display.json_text import as_json
-from wtb.hosting.api.problems import Problem, ProblemDocument, answer_again, fault, problem_of
-from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.problems import Problem, fault, problem_of
+from wtb.hosting.api.requests.long_answers import LONGEST_WAIT_S, accepted, response_of
 from wtb.hosting.api.threads import LONG, run_quickly
 from wtb.operations.identity import Identity
 from wtb.operations.registry import OPERATIONS
@@ -44,41 +35,17 @@ from wtb.store.access.operations import (
 )
 from wtb.store.database import Database, Scope
 
-PATH = f"{PREFIX}/operations/{{id}}"
-WAIT_S = 10.0  # where nobody says how long they wait
-LONGEST_WAIT_S = 60.0  # proxies cut what is silent for longer
 MOST_BYTES = 16_000_000  # of an answer that is kept
 MOST_EACH = 3  # at a time for each identity
 _PATIENCE_S = 5.0  # for an operation with the same key that cannot be seen
 _PAUSE_S = 0.05
 _LOOK_S = 0.5  # between two looks at what another server carries out
 
-Wait = Annotated[
-    float | None,
-    Query(
-        ge=0, le=LONGEST_WAIT_S, description="Seconds to wait for the end; the header `Prefer: wait=10` says the same."
-    ),
-]
-Prefer = Annotated[str | None, Header(description="`wait=SECONDS`, as in RFC 7240.")]
-
 _TOO_LARGE = (
     f"this was done, and what came of it is larger than {MOST_BYTES:,} bytes, which is the most that is kept; ask for "
     f"less, or wait for it with `Prefer: wait={LONGEST_WAIT_S:g}`"
 )
 _log = logging.getLogger("wtb")
-
-
-class OperationDocument(TypedDict):
-    """An operation that takes longer than a request, and how it stands."""
-
-    id: str
-    operation: str
-    by: str
-    status: Status
-    began_at: str
-    ended_at: str | None
-    result: str | None
-    problem: ProblemDocument | None
 
 
 @dataclass(frozen=True)
@@ -114,14 +81,6 @@ class _UnderWay:
     is_told: bool = False
     has_ended: bool = False
     task: asyncio.Task[Response] | None = None
-
-
-def seconds_to_wait(wait: float | None, prefer: str | None, default: float) -> float:
-    """Return how long somebody waits for an answer: by the query, else by what they prefer, else the default."""
-    if wait is not None:
-        return wait
-    preferred = re.search(r"(?:^|[,;\s])wait\s*=\s*(\d{1,9})(?:$|[,;\s])", prefer or "")
-    return default if preferred is None else min(float(preferred[1]), LONGEST_WAIT_S)
 
 
 class LongOperations:
@@ -176,7 +135,7 @@ class LongOperations:
         if mine.task.done() or mine.has_ended:
             return await mine.task
         mine.is_told = True
-        return _accepted(id, asked.new.name)
+        return accepted(id, asked.new.name)
 
     async def _begin(self, new: NewOperation, database: Database, mine: _UnderWay) -> None:
         """Keep an operation from its beginning. Raises StoreError if it cannot be kept."""
@@ -281,46 +240,6 @@ class LongOperations:
                     await run_quickly(renew_operations, self._database, kept)
             except StoreError as error:
                 _log.warning("the leases of operations were not renewed: %s", error)
-
-
-def document_of(found: FoundOperation) -> OperationDocument:
-    """Return how an operation stands, as a document."""
-    row, result, problem = found.row, None, None
-    if found.status is Status.done:
-        result = f"{PATH.format(id=row.id)}/result"
-    elif found.status is not Status.running:
-        problem = orjson.loads(bytes(response_of(found).body))
-    began, ended = iso(row.began_at), iso(row.ended_at)
-    return OperationDocument(
-        id=row.id,
-        operation=row.name,
-        by=row.by,
-        status=found.status,
-        began_at=began,
-        ended_at=ended,
-        result=result,
-        problem=problem,
-    )
-
-
-def response_of(found: FoundOperation) -> Response:
-    """Return what an operation was answered; 202 while there is nothing yet."""
-    row = found.row
-    if found.status is Status.lost:
-        detail = (
-            f"the server that carried out {row.name!r} ended before it was done; look at what it was to change, "
-            "and ask again"
-        )
-        return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-    if row.status is None or row.body is None:
-        return _accepted(row.id, row.name)
-    return answer_again(row.status, row.location, row.body)
-
-
-def _accepted(id: str, name: str) -> Response:
-    where = PATH.format(id=id)
-    document = {"id": id, "operation": name, "status": Status.running, "result": f"{where}/result"}
-    return Response(as_json(document), HTTPStatus.ACCEPTED, {"Location": where}, media_type="application/json")
 
 
 def _outcome(work: Callable[[], Response]) -> Response:

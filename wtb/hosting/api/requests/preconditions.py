@@ -16,6 +16,7 @@ from starlette.responses import Response
 from wtb.core.errors import NotFound
 from wtb.display.json_text import as_json
 from wtb.hosting.api.problems import Problem
+from wtb.hosting.api.requests.idempotency import request_digest
 from wtb.hosting.api.routes import ROUTES, Route
 from wtb.operations.context import Context
 from wtb.operations.registry import arguments_of
@@ -61,7 +62,8 @@ def changed_if_current(
     read, database = _BY_PATH[route.edits], acting.database
     known = arguments_of(read.function)
     given = {name: value for name, value in arguments.items() if name in known}
-    claimed = {tag: find_answer(database, _digest(read, given, tag)) for tag in wanted}  # before it is read
+    named = ("If-Match", read.path, sorted(given.items()))
+    claimed = {tag: find_answer(database, request_digest(*named, tag)) for tag in wanted}  # before it is read
     try:
         found = read.function(acting, **given)
     except NotFound as error:
@@ -72,7 +74,7 @@ def changed_if_current(
     earlier = claimed.get(tag)
     if earlier is not None:  # it has become what it once was
         forget(database, earlier)
-    claim = Claim(_digest(read, given, tag), _digest(read, given, tag))
+    claim = Claim(digest := request_digest(*named, tag), digest)
     try:
         return _carried_out(database, claim, answer)
     except Repeated as error:
@@ -96,7 +98,3 @@ def _changed(read: Route, found: Any) -> Problem:
 
 def _tags(request: Request, header: str) -> frozenset[str]:
     return frozenset(tag.strip() for tag in request.headers.get(header, "").split(",") if tag.strip())
-
-
-def _digest(read: Route, given: Mapping[str, Any], tag: str) -> str:
-    return hashlib.sha256(repr(("If-Match", read.path, sorted(given.items()), tag)).encode()).hexdigest()

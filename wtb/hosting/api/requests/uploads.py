@@ -15,12 +15,12 @@ from starlette.responses import Response
 from wtb.core.errors import WTBError
 from wtb.core.ids import new_id
 from wtb.display.json_text import as_json
-from wtb.hosting.api.identities import address_of
+from wtb.hosting.api.identities import origin_of
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import PREFIX, UPLOADS
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.auditing import noting
-from wtb.operations.context import Context, Origin
+from wtb.operations.context import Context
 from wtb.operations.identity import Identity
 from wtb.operations.registry import Permission
 from wtb.store.access.expiry import COMES_S
@@ -60,8 +60,7 @@ def upload_routes(context: Context) -> APIRouter:
             return Problem(HTTPStatus.FORBIDDEN, refusal)
         if not _DIGEST.fullmatch(digest):
             return Problem(HTTPStatus.BAD_REQUEST, f"{digest!r:.80} is no SHA-256; expected 64 hexadecimal digits")
-        origin = Origin(_VIA, address_of(request.scope), identity.token)
-        acting = context.acting_as(identity, Permission.submit, origin)
+        acting = context.acting_as(identity, Permission.submit, origin_of(request, _VIA))
         found = await run_quickly(find_project, acting.database, acting.project_name(project))
         return await _received(request, acting, NewUpload(new_id(), found.name, digest, acting.by))
 
