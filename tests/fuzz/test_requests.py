@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import random
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -18,6 +21,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
+from tests.fuzz import nasty
 from tests.hosting.api.serving import HEADERS, TOKEN, answering
 from tests.support.tenants import Tenant
 from wtb.hosting.api.app import make_app
@@ -41,7 +45,7 @@ def tenant(prepared_url: str, tmp_path: Path) -> Iterator[Tenant]:
 
 
 @pytest.mark.parametrize(
-    ("each", "many", "least"), [(8, 4, 90), pytest.param(1, 55, 10_000, marks=pytest.mark.slow)], ids=["some", "all"]
+    ("each", "many", "least"), [(8, 4, 90), pytest.param(1, 60, 10_000, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_no_request_is_a_fault_of_the_server(
     tenant: Tenant, each: int, many: int, least: int, caplog: pytest.LogCaptureFixture
@@ -61,6 +65,50 @@ def test_no_request_is_a_fault_of_the_server(
     faults = [record.exc_text or record.getMessage() for record in caplog.records]
     assert not problems, "\n".join([f"{len(problems)} of {asked:,} requests:", *problems[:20], *faults[:5]])
     assert asked >= least
+
+
+@pytest.mark.parametrize("many", [150, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_values_that_no_schema_would_think_of_are_no_fault(
+    tenant: Tenant, many: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Texts that no database takes, numbers that no column does, what is no number, and what is nested."""
+    app = make_app(tenant.context, token=TOKEN, hosts=["127.0.0.1"])
+    asked = list(_hostile(app.openapi(), tenant.names, random.Random(SEED), many))
+    problems: list[str] = []
+    with caplog.at_level(logging.ERROR, "wtb"), answering(app) as url, requests.Session() as session:
+        for method, path, query, body in asked:
+            given = {"params": query} if method == "get" else {"data": json.dumps(body)}
+            headers = {**HEADERS, "Content-Type": "application/json"}
+            with session.request(method, url + path, headers=headers, timeout=HANGS_S, stream=True, **given) as answer:
+                is_stream = answer.headers.get("Content-Type", "").startswith(STREAMS)
+                wrong = None if is_stream else _wrong(answer, answer.content, {"200": 1, "201": 1, "202": 1, "204": 1})
+            if wrong:
+                problems.append(f"{method} {path} {query} {json.dumps(body)[:300]}: {wrong}, {answer.status_code}")
+    faults = [record.exc_text or record.getMessage() for record in caplog.records]
+    assert not problems, "\n".join([f"{len(problems)} of {len(asked):,} requests:", *problems[:20], *faults[:5]])
+
+
+def _hostile(
+    document: Mapping[str, Any], names: Mapping[str, str], dice: random.Random, many: int
+) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Yield requests of which some arguments are not what was expected: method, path, query, body."""
+    operations = [(method, path, one) for path, methods in document["paths"].items() for method, one in methods.items()]
+    calm = [one for one in operations if not any(word in one[1] for word in LAST) and one[0] != "delete"]
+    for method, path, described in dice.choices(calm, k=many):
+        text = quote(dice.choice(nasty.TEXTS[2:7]), safe="", errors="replace")
+        named = text if dice.random() < 0.1 else names.get(_kind(path), text)
+        reference = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        schema = document["components"]["schemas"].get(str(reference.get("$ref")).rpartition("/")[2], {})
+        body = {name: nasty.value(dice) for name in schema.get("properties", {}) if dice.random() < 0.5}
+        body |= {name: names["sweep"] for name in schema.get("required", ()) if dice.random() < 0.5}
+        options = [one["name"] for one in described.get("parameters", ()) if one["in"] == "query"]
+        query = {name: str(nasty.value(dice)).encode(errors="replace") for name in options if dice.random() < 0.5}
+        yield method, re.sub(r"\{\w+\}", named, path), {**query, "wait": 0}, body
+
+
+def _kind(path: str) -> str:
+    """Return what a path is about, as tenants name it."""
+    return NAMES.get(path.split("/")[3] if path.count("/") > 2 else "", "")
 
 
 def _cases(operation: Any, mode: GenerationMode, many: int, number: int) -> list[Any]:
@@ -87,9 +135,9 @@ def _cases(operation: Any, mode: GenerationMode, many: int, number: int) -> list
 def _asked(session: requests.Session, url: str, case: Any, names: Mapping[str, str]) -> list[str]:
     """Return what is wrong with the answer to a request."""
     dice = random.Random(repr((case.path_parameters, case.query, case.body)))
-    kind = NAMES.get(case.path.split("/")[3] if case.path.count("/") > 2 else "")
+    kind = names.get(_kind(case.path))
     if kind is not None and case.path_parameters and dice.random() < 0.5:
-        case.path_parameters |= dict.fromkeys(case.path_parameters, names[kind])
+        case.path_parameters |= dict.fromkeys(case.path_parameters, kind)
     for part in (case.query, case.headers):  # who says that they wait is no hang
         for name in [one for one in part or () if one.lower() in ("wait", "prefer")]:
             del part[name]

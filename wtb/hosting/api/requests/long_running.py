@@ -192,6 +192,8 @@ class LongOperations:
             id: Its id.
             wait_s: How long they wait for its end.
         """
+        if not id.isalnum():  # it is none of ours, and not every text can be asked for
+            return None
         seen = await run_quickly(find_operation, self._database.within(_scope_of(identity)), id)
         if seen is None or OPERATIONS[seen.row.name].needs not in identity.may:
             return None
