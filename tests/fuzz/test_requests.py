@@ -45,7 +45,7 @@ def tenant(prepared_url: str, tmp_path: Path) -> Iterator[Tenant]:
 
 
 @pytest.mark.parametrize(
-    ("each", "many", "least"), [(8, 4, 90), pytest.param(1, 60, 10_000, marks=pytest.mark.slow)], ids=["some", "all"]
+    ("each", "many", "least"), [(8, 4, 60), pytest.param(1, 60, 10_000, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_no_request_is_a_fault_of_the_server(
     tenant: Tenant, each: int, many: int, least: int, caplog: pytest.LogCaptureFixture
