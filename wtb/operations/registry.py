@@ -540,7 +540,7 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
         writes_files=True,
     ),
-    "export --server": Operation(
+    "export ARCHIVE": Operation(
         "archive.exporter:read_archive",
         "Return the archive of an execution in blocks.",
         ("ExecutionHandle.read_archive",),

@@ -219,7 +219,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
     Route("GET", "/executions/{ref}/files", "files", left_out=_CELL),
     Route("GET", "/executions/{ref}/file", "files PATH", _content, left_out=_CELL),
-    Route("GET", "/executions/{ref}/archive", "export --server", _content),
+    Route("GET", "/executions/{ref}/archive", "export ARCHIVE", _content),
     Route("GET", "/executions/{ref}/files/compare/{other}", "files --diff", left_out=_CELL),
     *_both("POST", "/pause", "pause"),
     *_both("POST", "/cancel", "cancel"),

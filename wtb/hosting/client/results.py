@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import httpx
 
 CELLS = "show --cells"
-CONTENTS = frozenset({"files PATH", "export --server"})
+CONTENTS = frozenset({"files PATH", "export ARCHIVE"})
 LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
 
 
