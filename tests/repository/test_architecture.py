@@ -55,25 +55,7 @@ CHANGES = {
     "a pattern that is always redacted": ("patterns", "wtb/config/keeping/redaction.py", "Redact"),
     "the audit log tells who read a report": ("audit log notes", "wtb/operations/auditing.py", "audited"),
     "one more server in `wtb up`": ("what `wtb up` starts", "wtb/hosting/stack/up.py", "run_stack"),
-    "an unknown key suggests two others": ("bad keys and values", "wtb/config/validation_messages.py", "_near"),
-    "a token's last use is noted once a day": ("when a use is noted", "wtb/store/access/tokens.py", "use_token"),
-    "64 KiB of a node's output are kept": (
-        "how much of their output",
-        "wtb/execution/sandbox/node_process.py",
-        "CAP",
-    ),
-    "a message in Slack names the best row": ("what is sent", "wtb/execution/runtime/alerts.py", "_message"),
-    "raters see long answers last": ("what people label", "wtb/operations/results/labelling.py", "draw_labels"),
-    "ties count for nothing in a ranking": (
-        "comparisons of two",
-        "wtb/analysis/statistics/raters/bradley_terry.py",
-        "strengths",
-    ),
-    "an MCP server that died is started twice": (
-        "tools of MCP servers",
-        "wtb/integrations/mcp/connection.py",
-        "_connected",
-    ),
+    "alerts of a finished sweep name its best row": ("what is sent", "wtb/execution/runtime/alerts.py", "_message"),
 }
 
 
