@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from wtb.hosting.agents.server import AgentEndpoint
     from wtb.operations.context import Context, Origin
-from wtb.operations.identity import Identity
+    from wtb.operations.identity import Identity
 
 _log = logging.getLogger("wtb")
 
