@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.project import Project
@@ -100,6 +101,18 @@ def test_a_server_that_hangs_or_dies_costs_one_call(connection: Connection) -> N
     with pytest.raises(ServerLost, match=r"MCP server 'files' was lost during files\.die"):
         connection.call("die", {}).result()
     assert connection.call("read", {"path": "a.txt"}).result() == "hello"
+
+
+def test_a_list_of_tools_that_does_not_come_is_an_error_in_words(connection: Connection) -> None:
+    connection.call("read", {"path": "a.txt"}).result()
+    connection.server = replace(connection.server, timeout_s=1.0)
+    (server,) = [one for one in psutil.Process().children() if "server.py" in " ".join(one.cmdline())]
+    server.suspend()
+    try:
+        with pytest.raises(ToolFailed, match="files: its list of tools did not answer within 1 s"):
+            connection.tools()
+    finally:
+        server.resume()
 
 
 FLOW = """

@@ -7,16 +7,17 @@ import concurrent.futures
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.core.errors import InputError
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CallToolResult, Tool
+    from mcp.types import CallToolResult, ListToolsResult, Tool
 
 T = TypeVar("T")
 START_S = 30.0  # until a server has to have answered its first request
@@ -84,7 +85,7 @@ class Connection:
         return self._submit(self._call(tool, arguments))
 
     def tools(self) -> list[Tool]:
-        """The tools that the server has now. Raises ServerLost."""
+        """The tools that the server has now. Raises ServerLost, ToolFailed."""
         return self._submit(self._tools()).result()
 
     def close(self) -> None:
@@ -105,31 +106,33 @@ class Connection:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
-        client, name = await self._connected(), f"{self.server.name}.{tool}"
-        try:
-            async with asyncio.timeout(self.server.timeout_s):
-                answer = await client.call_tool(tool, dict(arguments))
-        except TimeoutError as error:
-            raise ToolFailed(f"{name} did not answer within {self.server.timeout_s:g} s") from error
-        except Exception as error:
-            if _is_refusal(error):
-                raise ToolFailed(f"{name}: {error}") from error
-            await self._closed()
-            raise ServerLost(f"MCP server {self.server.name!r} was lost during {name}: {_told(error)}") from error
-        return _result(name, answer)
+        name = f"{self.server.name}.{tool}"
+        return _result(name, await self._answer(name, lambda client: client.call_tool(tool, dict(arguments))))
 
     async def _tools(self) -> list[Tool]:
-        client = await self._connected()
         found: list[Tool] = []
         cursor = None
         for _ in range(MOST_PAGES):
-            async with asyncio.timeout(self.server.timeout_s):
-                page = await client.list_tools(cursor=cursor)
+            page = await self._answer(f"{self.server.name}: its list of tools", partial(_page, cursor=cursor))
             found += page.tools
             cursor = page.next_cursor
             if cursor is None:
                 return found
         raise ServerLost(f"MCP server {self.server.name!r} lists its tools without an end")
+
+    async def _answer(self, what: str, ask: Callable[[Client], Awaitable[T]]) -> T:
+        """What the server answers to a request. Raises ToolFailed, ServerLost."""
+        client = await self._connected()
+        try:
+            async with asyncio.timeout(self.server.timeout_s):
+                return await ask(client)
+        except TimeoutError as error:
+            raise ToolFailed(f"{what} did not answer within {self.server.timeout_s:g} s") from error
+        except Exception as error:
+            if _is_refusal(error):
+                raise ToolFailed(f"{what}: {error}") from error
+            await self._closed()
+            raise ServerLost(f"MCP server {self.server.name!r} was lost during {what}: {_told(error)}") from error
 
     async def _connected(self) -> Client:
         if self._client is None or self._holding is None:
@@ -152,6 +155,10 @@ class Connection:
             end.set()
             await asyncio.wait([holding], timeout=CLOSE_S)
             holding.cancel()
+
+
+async def _page(client: Client, cursor: str | None) -> ListToolsResult:
+    return await client.list_tools(cursor=cursor)
 
 
 async def _hold(server: Server, made: asyncio.Future[Client], end: asyncio.Event) -> None:

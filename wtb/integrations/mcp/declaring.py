@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.authoring.tools import Tool
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, meant_or_known
-from wtb.integrations.mcp.connection import Connection, Server, ServerLost
+from wtb.integrations.mcp.connection import Connection, Server, ServerLost, ToolFailed
 
 if TYPE_CHECKING:
     from mcp import types
@@ -111,7 +111,7 @@ def _digests(server: Server, declared: Mapping[str, Reverse]) -> dict[str, str]:
     connection = Connection(server)
     try:
         listed = {one.name: one for one in connection.tools()}
-    except ServerLost as error:
+    except (ServerLost, ToolFailed) as error:
         raise InputError(str(error)) from error
     finally:
         connection.close()
