@@ -13,7 +13,8 @@ from benchmarks.harness.timing import open_warm, timed, timed_in_processes
 from benchmarks.workloads.chain import NODE_RUNS, STEPS, workflow
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.execution.sandbox.heads import SetupHead
-from wtb.execution.sandbox.node_process import NodeProcess, Setup, environment
+from wtb.execution.sandbox.launch.launching import environment
+from wtb.execution.sandbox.node_process import NodeProcess, Setup
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.files.store import FileStore

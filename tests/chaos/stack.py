@@ -22,7 +22,7 @@ from tests.support.invariants import directories_left, lives
 from tests.support.project import Project, Running
 from wtb.config.stack_file import Stack, find_stack
 from wtb.core.errors import WTBError
-from wtb.execution.sandbox.process_tags import RUNNER, tagged
+from wtb.execution.sandbox.launch.process_tags import RUNNER, tagged
 
 PATIENCE_S = 300.0
 PACE_S = 0.3

@@ -21,7 +21,7 @@ from tests.chaos.recovery import Recovery
 from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
 from tests.support.cluster import Cluster
 from tests.support.invariants import kill
-from wtb.execution.sandbox.process_tags import RUNNER, tag_of
+from wtb.execution.sandbox.launch.process_tags import RUNNER, tag_of
 from wtb.hosting.servers.postgres import PostgresServer
 
 PATIENCE_S = 300.0  # for one step of the storm

@@ -18,7 +18,7 @@ import pytest
 from wtb.core.ids import new_id
 from wtb.execution.runtime import cleanup
 from wtb.execution.runtime.cleanup import Cleaned, clean
-from wtb.execution.sandbox.process_tags import RUNNER, kill
+from wtb.execution.sandbox.launch.process_tags import RUNNER, kill
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.process_identity import ProcessIdentity, boot_id, identity

@@ -34,7 +34,7 @@ from tests.support.invariants import directories_left, invariants_hold, lives
 from tests.support.project import Outcome, Project, Running
 from wtb.config.broker import queue_key
 from wtb.core.errors import StoreError
-from wtb.execution.sandbox.process_tags import kill_tagged, tagged
+from wtb.execution.sandbox.launch.process_tags import kill_tagged, tagged
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.valkey import ValkeyServer
 from wtb_workers.app import make_app

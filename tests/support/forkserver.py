@@ -465,7 +465,7 @@ def _main() -> NoReturn:
     else:
         for name in NODES[kind]:
             importlib.import_module(name)
-        from wtb.execution.sandbox.reaper import main
+        from wtb.execution.sandbox.launch.reaper import main
     gc.freeze()
     asked = serve(listener, leash)
     sys.modules["__main__"] = types.ModuleType("__main__")

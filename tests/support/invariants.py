@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from tests.support.project import Project
-from wtb.execution.sandbox.process_tags import RUNNER
+from wtb.execution.sandbox.launch.process_tags import RUNNER
 from wtb.store.files.store import FileStore
 
 SLOTS = 2

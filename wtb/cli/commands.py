@@ -30,10 +30,13 @@ class Entry(NamedTuple):
     The module has a function of the command's name (with `_` behind it where Python uses the name), whose parameters
     are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands in it by
     name, called as the command in capitals.
+
+    ahead: what is called with the command's options before what the command needs is imported.
     """
 
     module: str
     summary: str = ""
+    ahead: str = ""
 
 
 # Groups and commands in the order in which people meet them.
@@ -44,7 +47,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "plan": Entry("run.sweeps"),
     },
     "Run: sweeps and single inputs": {
-        "run": Entry("run.sweeps"),
+        "run": Entry("run.sweeps", ahead="operations.running.ahead:start_node_process"),
         "start": Entry("run.start"),
         "submit": Entry("run.submit"),
         "resume": Entry("run.resume"),
@@ -175,8 +178,8 @@ def _commands_of(module: str) -> Mapping[str, Any]:
             if entry.module == module:
                 _add(part, name, entry, code)
         group = typer.main.get_group(part)
-    for command in group.commands.values():
-        _prepare(command, deferred, "wtb")
+    for name, command in group.commands.items():
+        _prepare(command, deferred, "wtb", ENTRIES[name].ahead)
     return group.commands
 
 
@@ -191,7 +194,7 @@ def _add(part: typer.Typer, name: str, entry: Entry, code: ModuleType) -> None:
     part.add_typer(group, name=name)
 
 
-def _prepare(command: Any, deferred: _Deferred, parent: str) -> None:
+def _prepare(command: Any, deferred: _Deferred, parent: str, ahead: str = "") -> None:
     """Take examples from the end of the help, wrap it at the width of the terminal, and load modules before a run."""
     paragraphs = [paragraph.replace("\n", " ") for paragraph in (command.help or "").split("\n\n")]
     if paragraphs[-1].startswith("Example"):
@@ -199,7 +202,7 @@ def _prepare(command: Any, deferred: _Deferred, parent: str) -> None:
     command.help = "\n\n".join(paragraphs)
     words = f"{parent} {command.name}"
     if command.callback is not None:
-        command.callback = _with_option_names(command, deferred.loaded_before(command.callback), words)
+        command.callback = _with_option_names(command, deferred.loaded_before(command.callback, ahead), words)
     for inner in getattr(command, "commands", {}).values():
         _prepare(inner, deferred, words)
 
@@ -257,10 +260,13 @@ class _Deferred(MetaPathFinder):
             spec.loader = LazyLoader(spec.loader)
         return spec
 
-    def loaded_before(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+    def loaded_before(self, callback: Callable[..., Any], ahead: str) -> Callable[..., Any]:
         """Return a callback that loads the modules first: on Python 3.11 first uses in two threads may collide."""
 
         def run(**options: Any) -> Any:
+            if ahead:
+                module, _, function = ahead.partition(":")
+                getattr(import_module(f"wtb.{module}"), function)(**options)
             for name in self._names:
                 vars(sys.modules[name])  # any use of a lazy module executes it
             _start_collecting()

@@ -55,10 +55,22 @@ class WorkerIdentity(ProcessIdentity):
     version: str
 
 
+_next_ids: list[str] = []
+
+
+def next_runner_id() -> str:
+    """The id that the next runner of this process will have."""
+    if not _next_ids:
+        _next_ids.append(new_id())
+    return _next_ids[0]
+
+
 def identity() -> ProcessIdentity:
     """This process, as a new runner."""
     started_at = psutil.Process().create_time()
-    return ProcessIdentity(new_id(), socket.gethostname(), boot_id(), os.getpid(), started_at)
+    return ProcessIdentity(
+        _next_ids.pop() if _next_ids else new_id(), socket.gethostname(), boot_id(), os.getpid(), started_at
+    )
 
 
 def boot_id() -> str:

@@ -26,7 +26,7 @@ from tests import old_databases
 from tests.support.invariants import lives
 from tests.support.project import Outcome, Project, Running
 from wtb.config.stack_file import Stack, broker_url, find_stack
-from wtb.execution.sandbox.node_process import environment
+from wtb.execution.sandbox.launch.launching import environment
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.processes import HOST, free_port

@@ -13,7 +13,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.invariants import invariants_hold, nothing_is_left
 from tests.support.project import Project
-from wtb.execution.sandbox.process_tags import PROCESS, tagged
+from wtb.execution.sandbox.launch.process_tags import PROCESS, tagged
 
 FLOW = """
 import os

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from wtb.execution.sandbox.process_tags import RUNNER, is_of_runner, kill, limit_of, limited, tagged, wait_for
+from wtb.execution.sandbox.launch.process_tags import RUNNER, is_of_runner, kill, limit_of, limited, tagged, wait_for
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore

@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.boundary import Malformed
-from wtb.config.credentials import is_credential
 from wtb.core.errors import NodeTimeout, WTBError
-from wtb.core.ids import new_id
 from wtb.core.serialization.plain_json import storable
-from wtb.execution.sandbox import reaper
 from wtb.execution.sandbox.deadlines import Clock
 from wtb.execution.sandbox.framing import Frame, Inbox, packed
 from wtb.execution.sandbox.heads import SetupHead
-from wtb.execution.sandbox.process_tags import PROCESS, RUNNER, kill_process, limit_of
+from wtb.execution.sandbox.launch import reaper
+from wtb.execution.sandbox.launch.launching import launch_of, start
+from wtb.execution.sandbox.launch.process_tags import kill_process
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
 
@@ -39,8 +38,7 @@ CLOSED_S = 1.0  # for a process that closed its channel to end
 PATIENCE_S = 10.0  # for a reaper to end its descendants
 _AT_ONCE = 1 << 18
 UNTIMED = Clock({}, None)
-_OURS = ("WTB_", "FLOWER_")
-_OUR_FRAMES = re.compile(rf'^  File "{re.escape(str(Path(reaper.__file__).parents[2]))}/[^"]*", line \d+ in .*\n', re.M)
+_OUR_FRAMES = re.compile(rf'^  File "{re.escape(str(Path(reaper.__file__).parents[3]))}/[^"]*", line \d+ in .*\n', re.M)
 
 
 class ProcessDied(WTBError):
@@ -96,18 +94,6 @@ class Request:
     clock: Clock = UNTIMED
 
 
-def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
-    """What node processes inherit: all but WTB's and Flower's settings and credentials, or the named variables alone.
-
-    The tag says whose they are, for the cleanup that finds one left over.
-    """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    if names is not None:
-        inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
-    armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
-    return {**inherited, **armed, RUNNER: owner}
-
-
 def show(output: str) -> None:
     """Show what user code printed that belongs to no attempt."""
     if output:
@@ -151,7 +137,9 @@ class NodeProcess:
         self.asked = 0
         self.spent = False
         self.output = {"stdout": Output(), "stderr": Output()}
-        self._id = new_id()
+        launched = self._launched = start(launch_of(setup.environment, setup.limits, setup.folder))
+        self._id, self._process = launched.id, launched.process
+        self._leash, self._channel = launched.leash, launched.channel
         self.directory = setup.directory / self._id
         self._files, self._owner = setup.files, f"{setup.files.owner}{self._id}."
         self._inbox = Inbox()
@@ -159,29 +147,6 @@ class NodeProcess:
         self._end_report = b""
         self._ended: str | None = None
         self._closed_at: float | None = None  # when it closed its end of the channel
-        self._leash, reaper_leash = socket.socketpair()
-        self._channel, worker_channel = socket.socketpair()
-        options = {
-            "leash": reaper_leash.fileno(),
-            "channel": worker_channel.fileno(),
-            "limits": setup.limits,
-            "mark": limit_of(self._id, setup.environment[RUNNER]),
-            "path": [entry or os.getcwd() for entry in sys.path],
-        }
-        with reaper_leash, worker_channel, contextlib.ExitStack() as started:
-            started.callback(self._leash.close)
-            started.callback(self._channel.close)
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(Path(reaper.__file__)), json.dumps(options)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=setup.folder,
-                env={**setup.environment, PROCESS: self._id},
-                pass_fds=(reaper_leash.fileno(), worker_channel.fileno()),
-                start_new_session=True,  # Ctrl-C is for the runner alone
-            )
-            started.pop_all()
         assert self._process.stdout is not None, "it is a pipe"
         assert self._process.stderr is not None, "it is a pipe"
         self._names = {
@@ -375,8 +340,6 @@ class NodeProcess:
     def close(self) -> None:
         """End it, and remove its directory. By the thread that uses it, once."""
         self.end()
-        for thing in (self._leash, self._channel, self._process.stdout, self._process.stderr):
-            if thing is not None:
-                thing.close()
+        self._launched.close()
         self._files.remove_unfinished(self._owner)
         remove_tree(self.directory)

@@ -33,6 +33,7 @@ from wtb.execution.sandbox.deadlines import JOIN_S, Clock
 from wtb.execution.sandbox.framing import Frame
 from wtb.execution.sandbox.heads import CodeHead, SetupHead
 from wtb.execution.sandbox.isolation import Isolation, RunKey
+from wtb.execution.sandbox.launch.launching import environment
 from wtb.execution.sandbox.node_process import (
     NO_MESSAGE,
     PATIENCE_S,
@@ -40,7 +41,6 @@ from wtb.execution.sandbox.node_process import (
     ProcessDied,
     Request,
     Setup,
-    environment,
     show,
 )
 from wtb.execution.sandbox.shared_process import AttemptLost, SharedProcess, SharedRun

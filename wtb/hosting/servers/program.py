@@ -18,7 +18,7 @@ from typing import Any
 from wtb.config.credentials import PIPE, handed
 from wtb.config.stack_file import Part
 from wtb.core.ids import new_id
-from wtb.execution.sandbox.process_tags import kill_tagged
+from wtb.execution.sandbox.launch.process_tags import kill_tagged
 from wtb.hosting.servers.logs import Line
 from wtb.hosting.servers.reaper import KILL_S
 

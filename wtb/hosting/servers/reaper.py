@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TypedDict
 
-from wtb.execution.sandbox.reaper import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, descendants, reap
+from wtb.execution.sandbox.launch.reaper import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, descendants, reap
 
 KILL_S = 5.0  # from the kill signal of the command to SIGKILL
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # whoever holds the pipe decides

@@ -190,7 +190,7 @@ def _by_parent() -> dict[int, list[int]]:
 
 
 def _mark(limit: list[int]) -> None:
-    """Have all below this process carry a limit that says whose they are; see wtb/execution/sandbox/process_tags.py."""
+    """Have all below this process carry a limit that says whose they are; see process_tags.py beside this."""
     if sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_RTTIME, (limit[0], limit[1]))
 

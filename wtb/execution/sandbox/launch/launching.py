@@ -1,0 +1,127 @@
+"""Starting a node process below its reaper, which may be ahead of knowing what it is for.
+
+Until its first frame arrives a process has imported nothing but WTB, so it can start while the command that will need
+it still reads the sweep, imports the database's client and submits. If nobody takes it, it ends with this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wtb.config.credentials import is_credential
+from wtb.core.ids import new_id
+from wtb.execution.sandbox.launch import reaper
+from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
+
+_OURS = ("WTB_", "FLOWER_")
+
+
+def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
+    """What node processes inherit: all but WTB's and Flower's settings and credentials, or the named variables alone.
+
+    The tag says whose they are, for the cleanup that finds one left over.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    if names is not None:
+        inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
+    armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
+    return {**inherited, **armed, RUNNER: owner}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a process is started with, before it is told anything.
+
+    environment: all it inherits. limits: as in `run.rlimits`, those that are set. path: where it finds modules.
+    """
+
+    environment: Mapping[str, str]
+    limits: Mapping[str, int]
+    folder: Path
+    path: Sequence[str]
+
+
+def launch_of(environment: Mapping[str, str], limits: Mapping[str, int | None], folder: Path) -> Launch:
+    """What a process of this environment and these limits is started with now."""
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return Launch(environment, given, folder, tuple(entry or os.getcwd() for entry in sys.path))
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A process that was started. Closing the leash ends it, with everything below it."""
+
+    id: str
+    leash: socket.socket
+    channel: socket.socket
+    process: subprocess.Popen[bytes]
+
+    def close(self) -> None:
+        """Close its leash, and the pipes to it, once it has ended."""
+        for thing in (self.leash, self.channel, self.process.stdout, self.process.stderr):
+            if thing is not None:
+                thing.close()
+
+
+_ahead: deque[tuple[Launch, Launched]] = deque()
+
+
+def start_ahead(launch: Launch) -> None:
+    """Start the process that the next `start` is expected to ask for."""
+    with contextlib.suppress(OSError):  # who needs it says so
+        _ahead.append((launch, start(launch)))
+
+
+def start(launch: Launch) -> Launched:
+    """Start a process, or take the one that was started ahead. Raises OSError."""
+    return _taken(launch) or _start(launch)
+
+
+def _taken(launch: Launch) -> Launched | None:
+    """Take the process that was started ahead for the same; one that was started for something else is ended."""
+    try:
+        expected, launched = _ahead.popleft()
+    except IndexError:
+        return None
+    if expected == launch:
+        return launched
+    launched.close()
+    launched.process.wait()
+    return None
+
+
+def _start(launch: Launch) -> Launched:
+    name = new_id()
+    leash, reaper_leash = socket.socketpair()
+    channel, worker_channel = socket.socketpair()
+    options = {
+        "leash": reaper_leash.fileno(),
+        "channel": worker_channel.fileno(),
+        "limits": launch.limits,
+        "mark": limit_of(name, launch.environment[RUNNER]),
+        "path": launch.path,
+    }
+    with reaper_leash, worker_channel, contextlib.ExitStack() as started:
+        started.callback(leash.close)
+        started.callback(channel.close)
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(reaper.__file__)), json.dumps(options)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=launch.folder,
+            env={**launch.environment, PROCESS: name},
+            pass_fds=(reaper_leash.fileno(), worker_channel.fileno()),
+            start_new_session=True,  # Ctrl-C is for the runner alone
+        )
+        started.pop_all()
+    return Launched(name, leash, channel, process)
