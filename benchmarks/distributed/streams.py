@@ -26,7 +26,7 @@ from benchmarks.harness.timing import open_warm
 from wtb.store.database import Database
 from wtb.store.events import add_event
 from wtb.store.read import queries
-from wtb.store.rows import Subject
+from wtb.store.rows.sweeps import Subject
 
 FOLLOWERS = 200
 AT_A_TIME, TIMES_A_SECOND = 20, 50

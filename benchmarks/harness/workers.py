@@ -26,7 +26,7 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.queue import pending_notifications
 from wtb.store.runs.workers import worker_rows
 from wtb_workers.app import make_app

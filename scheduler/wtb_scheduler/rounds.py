@@ -21,7 +21,7 @@ from wtb.store.control import approvals
 from wtb.store.database import Database
 from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
-from wtb.store.rows import OpenSweep, SweepRow
+from wtb.store.rows.sweeps import OpenSweep, SweepRow
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.queue import Notification
 

@@ -36,7 +36,7 @@ from wtb.store.housekeeping import deletion, retention
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read.queries import find_sweep
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush

@@ -19,7 +19,7 @@ from wtb.execution.journal import Journal, Lost
 from wtb.store.database import Database
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import queries
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush

@@ -31,7 +31,7 @@ from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.files import mark
 from wtb.store.housekeeping.sizes import stored_amounts
 from wtb.store.read.queries import find_execution
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.tables.schema import (
     attempts,
     calls,

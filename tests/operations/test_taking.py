@@ -26,7 +26,7 @@ from wtb.store.database import Database
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
 from wtb.store.runs.retry import retry as retry_cells

@@ -23,7 +23,7 @@ from wtb.store.limits.sessions import Quota
 from wtb.store.limits.usage import Usage, session_rows, usage
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read import queries
-from wtb.store.rows import SessionRow
+from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs import leases, slots
 from wtb.store.runs.queue import Slot, occupy
 from wtb.store.runs.submission import NewCase, NewSweep

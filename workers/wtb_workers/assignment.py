@@ -17,7 +17,8 @@ from wtb.execution.runtime.thread_pool import Job
 from wtb.execution.state import Progress
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers.code.warm import Codes, Warm, bind_as_recorded

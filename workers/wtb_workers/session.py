@@ -26,7 +26,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import check_files, workspaces_of
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S, end_runner

@@ -15,7 +15,7 @@ from wtb.planning.prepare import Prepared
 from wtb.store.database import Database
 from wtb.store.limits.sessions import session_name
 from wtb.store.read import baselines, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 
 def margin_documents(prepared: Prepared, database: Database | None) -> list[MarginDocument]:

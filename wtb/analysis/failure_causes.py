@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from wtb.core.failures import Failure
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, queries
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import FailureCause

@@ -15,7 +15,7 @@ from wtb.planning.sweep_spec import SweepSpec, baseline_of
 from wtb.store.database import Database
 from wtb.store.limits.sessions import session_name
 from wtb.store.read.baselines import find_baseline, named_baseline
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, GateVerdict, JudgedMatrixDocument, MatrixDocument, RowDocument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wtb.core.serialization.plain_json import iso
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import SweepHeading

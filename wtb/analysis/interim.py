@@ -26,7 +26,7 @@ from wtb.core.tree.added_rows import additions
 from wtb.core.tree.run_order import case_order
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import AsOf

@@ -13,7 +13,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.status import CELL, FINAL_CELLS
 from wtb.store.database import Database
 from wtb.store.read import aggregates, queries, tallies
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import BestDocument

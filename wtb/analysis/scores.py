@@ -23,7 +23,7 @@ from wtb.core.tree.added_rows import Addition, additions
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from functools import cached_property
 from wtb.core.tree.run_order import case_order
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 SAME = 0.5  # of a sweep's cases: another one that has as many is over the same
 COMPARED = 200  # cases, drawn at random, by which that is found out

@@ -10,7 +10,7 @@ from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.pauses import approval_modes
 from wtb.execution.state import RunningSweep
-from wtb.store.rows import NodeRunRow
+from wtb.store.rows.executions import NodeRunRow
 from wtb.store.runs.node_progress import adopt
 
 PATIENCE_S = 1.0  # for another execution to leave a shared node run

@@ -10,7 +10,7 @@ from wtb.authoring.context.attempt_record import CaseView
 from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
-from wtb.store.rows import AskedRow, NodeRunRow
+from wtb.store.rows.executions import AskedRow, NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
 

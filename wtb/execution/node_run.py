@@ -28,7 +28,8 @@ from wtb.execution.runtime.budgets import NOT_RESERVED, Reserved
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
 from wtb.execution.state import RunningSweep
 from wtb.store.database import is_disk_full
-from wtb.store.rows import NewEvent, NodeRunRow
+from wtb.store.rows.executions import NodeRunRow
+from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import Appended, NewNodeRun
 
 _NO_WAIT = nullcontext()

@@ -19,7 +19,7 @@ from wtb.execution.engine.protocol import BEGUN, Result
 from wtb.execution.execution import Execution
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.state import SweepIds
-from wtb.store.rows import NewEvent
+from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import (
     HeldCell,
     NewAttempt,

@@ -17,7 +17,7 @@ from wtb.core.documents.workflows.publications import EvaluatorDescription, Publ
 from wtb.core.errors import InputError, WTBError, meant_or_known
 from wtb.store.database import Database
 from wtb.store.publications import Publication, find_publication, list_publications
-from wtb.store.rows import PublicationRow
+from wtb.store.rows.publications import PublicationRow
 
 
 class Code(Protocol):

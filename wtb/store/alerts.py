@@ -8,7 +8,9 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import fetch_record, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows import AlertRow, ListeningSweep, StalledRow, UndeliveredAlert
+from wtb.store.rows.control import AlertRow, UndeliveredAlert
+from wtb.store.rows.executions import StalledRow
+from wtb.store.rows.sweeps import ListeningSweep
 from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, is_visible, now, sweeps
 
 MOST_TRIES = 5

@@ -18,7 +18,7 @@ from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_ro
 from wtb.store.database import Database
 from wtb.store.log import insert_events, log_rows
 from wtb.store.read.queries import as_bytes, stored_bytes
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs.leases import of_cells
 from wtb.store.tables.schema import (
     cases,

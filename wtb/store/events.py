@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from wtb.core.values import Json
 from wtb.store.log import insert_events
-from wtb.store.rows import NewEvent, OfExecution, Subject, SweepRow
+from wtb.store.rows.executions import OfExecution
+from wtb.store.rows.sweeps import NewEvent, Subject, SweepRow
 
 
 def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Subject:

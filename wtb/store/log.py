@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.store.bulk import equal, insert_rows, parts
-from wtb.store.rows import EventRow, NewEvent
+from wtb.store.rows.sweeps import EventRow, NewEvent
 from wtb.store.tables.column_types import Json
 from wtb.store.tables.schema import checkpoints, events, exports, log_ids, node_runs, sweeps
 

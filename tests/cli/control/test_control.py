@@ -22,7 +22,7 @@ from wtb.core.values import Value
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush

@@ -17,7 +17,7 @@ from wtb.planning.checks import check_pool
 from wtb.planning.prepare import stored_spec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb_workers.code.imports import imports
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code

@@ -30,7 +30,7 @@ from wtb.core.scoring.measure import Measure
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import baselines, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import (

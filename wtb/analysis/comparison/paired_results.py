@@ -16,7 +16,7 @@ from wtb.analysis.statistics.paired import subtract
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
 from wtb.store.read import outcomes
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 Booleans = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CaseChanges, CombinationChanges

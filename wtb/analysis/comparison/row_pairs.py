@@ -15,7 +15,7 @@ from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CasePair, PairedRow, PairedTest, RowComparisonDocument

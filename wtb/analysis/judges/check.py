@@ -18,7 +18,7 @@ from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 Asked = Literal["random", "disagreement"]
 

@@ -24,7 +24,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.added_rows import Addition
 from wtb.core.tree.combinations import in_words
 from wtb.store.database import Database
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 _NOT_YET = Estimate(0, 0, None, None, None, None, None, None)
 

@@ -34,7 +34,7 @@ from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import NodeRunCounts

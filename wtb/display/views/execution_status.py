@@ -16,7 +16,8 @@ from wtb.store.control.pending_rollbacks import command, unfinished
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import details, queries
-from wtb.store.rows import ExecutionRow, QuestionRow
+from wtb.store.rows.control import QuestionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 

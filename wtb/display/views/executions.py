@@ -15,7 +15,8 @@ from wtb.execution.engine.protocol import BEGUN
 from wtb.store.database import Database
 from wtb.store.read import details, lineage, queries
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow, NodeRunRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow, NodeRunRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from wtb.store.control.rollback import SUPERSEDED
 from wtb.store.database import Database
 from wtb.store.read import details, lineage, queries
-from wtb.store.rows import ExecutionRow, Mark, RollbackRow, SweepRow
+from wtb.store.rows.control import RollbackRow
+from wtb.store.rows.executions import ExecutionRow, Mark
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.lineage import SegmentDocument, TreeDocument, TreeExecution, TreeNode, TreeOfCase

@@ -17,7 +17,7 @@ from wtb.store import alerts
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import workers
 from wtb.store.runs.queue import DEFAULT_QUEUE
 

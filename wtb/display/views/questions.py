@@ -9,7 +9,7 @@ from wtb.core.serialization.plain_json import iso, readable
 from wtb.core.tree.checkpoints import shown
 from wtb.store.database import Database
 from wtb.store.read.queries import line, load_values
-from wtb.store.rows import GroupedQuestions, ListedQuestion
+from wtb.store.rows.control import GroupedQuestions, ListedQuestion
 
 
 def group_document(row: GroupedQuestions) -> QuestionGroup:

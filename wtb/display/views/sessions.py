@@ -10,7 +10,7 @@ from wtb.store import process_identity
 from wtb.store.database import Database
 from wtb.store.limits import usage
 from wtb.store.limits.sessions import Quota, find_session
-from wtb.store.rows import SessionRow
+from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs import slots
 
 

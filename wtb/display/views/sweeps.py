@@ -16,7 +16,7 @@ from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import aggregates, queries
-from wtb.store.rows import ListedSweep, SweepRow
+from wtb.store.rows.sweeps import ListedSweep, SweepRow
 from wtb.store.runs import leases
 
 if TYPE_CHECKING:

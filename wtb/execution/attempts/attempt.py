@@ -24,7 +24,7 @@ from wtb.execution.journal import Journal
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.runtime.budgets import Reserved
 from wtb.execution.state import SweepIds
-from wtb.store.rows import NewEvent
+from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun, Recorded
 
 SEVERITIES = ("debug", "info", "warning", "error")

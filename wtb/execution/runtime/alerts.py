@@ -15,7 +15,8 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.values import Json
 from wtb.store import alerts as store
 from wtb.store.database import Database
-from wtb.store.rows import AlertRow, ListeningSweep
+from wtb.store.rows.control import AlertRow
+from wtb.store.rows.sweeps import ListeningSweep
 
 KINDS: Final[Mapping[str, Sequence[str]]] = {
     "stalled": ("execution.stalled",),

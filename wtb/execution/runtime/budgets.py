@@ -35,7 +35,7 @@ from wtb.store.limits.reservations import (
     release_lost,
     reserve,
 )
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.costs import BudgetDocument

@@ -21,7 +21,7 @@ from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
 from wtb.store.process_identity import state_of
-from wtb.store.rows import RunnerRow
+from wtb.store.rows.sweeps import RunnerRow
 from wtb.store.runs.leases import runner_ids, runner_rows
 
 UNKNOWN_S = 3600.0  # a directory of a runner that the database does not know is removed when it is so old

@@ -7,7 +7,7 @@ from wtb.core.errors import ConflictError
 from wtb.planning.binding import Bound
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 

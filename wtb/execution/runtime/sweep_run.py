@@ -32,7 +32,7 @@ from wtb.store.housekeeping.deletion import delete_sweep
 from wtb.store.housekeeping.files import mark
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots

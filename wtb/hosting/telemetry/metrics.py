@@ -21,7 +21,7 @@ from wtb.core.telemetry.latencies import BOUNDS_S, CLAIMS, FLUSHES, Histogram
 from wtb.core.version import __version__
 from wtb.store.database import Database
 from wtb.store.read.activity import Counts, SweepState, count, queues, sweep_states
-from wtb.store.rows import ExporterRow
+from wtb.store.rows.control import ExporterRow
 from wtb.store.runs.workers import worker_rows
 from wtb.store.telemetry.positions import collectors
 

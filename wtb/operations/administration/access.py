@@ -15,7 +15,7 @@ from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method, Projects
 from wtb.store.access import users as store
 from wtb.store.database import Database
-from wtb.store.rows import AccessRow
+from wtb.store.rows.access import AccessRow
 
 
 @checked

@@ -32,7 +32,7 @@ from wtb.store.files.manifest import decode
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 
 _ARCHIVE = "archive.wtb"
 _BLOCK = 1 << 16

@@ -51,7 +51,7 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, missing_files
 from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
 from wtb.store.limits.usage import disk_used
-from wtb.store.rows import SessionRow
+from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import cells
 
 MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed

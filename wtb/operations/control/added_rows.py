@@ -33,7 +33,8 @@ from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
 from wtb.store.read.lineage import line, marks
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow, Mark, SweepRow
+from wtb.store.rows.executions import ExecutionRow, Mark
+from wtb.store.rows.sweeps import SweepRow
 
 Choices = Mapping[str, str]
 Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters

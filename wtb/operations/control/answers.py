@@ -26,7 +26,7 @@ from wtb.planning.binding import Bound
 from wtb.planning.prepare import stored_spec
 from wtb.store.control import approvals, questions
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows import ListedQuestion, SameQuestion
+from wtb.store.rows.control import ListedQuestion, SameQuestion
 
 FEEDBACK = 100_000  # characters
 VALUE = 1_000_000  # bytes of JSON

@@ -13,7 +13,7 @@ from wtb.operations.context import Context
 from wtb.store.control import executions
 from wtb.store.read import queries
 from wtb.store.read.references import find_target
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
 from wtb.store.limits.budgets import has_budget
 from wtb.store.read import queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 ENDING_S = 5.0  # for a run that has nothing left to do

@@ -24,7 +24,8 @@ from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, TargetKind, find_target
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 from wtb.store.runs.retry import AGAIN

@@ -15,7 +15,7 @@ from wtb.operations.context import Context
 from wtb.store.control import approvals, questions
 from wtb.store.database import Database
 from wtb.store.read.references import find
-from wtb.store.rows import ListedQuestion
+from wtb.store.rows.control import ListedQuestion
 
 MAX_LISTED = 1_000
 

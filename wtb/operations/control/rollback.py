@@ -21,7 +21,7 @@ from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.lineage import inside, line, marks, rollbacks_of
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow, Mark
+from wtb.store.rows.executions import ExecutionRow, Mark
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from wtb.planning.prepare import stored_spec
 from wtb.store.control import executions as store
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 
 
 class ExecutionHandle(TargetHandle):

@@ -40,7 +40,7 @@ from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.store.read import queries
-from wtb.store.rows import ListedSweep, SweepRow
+from wtb.store.rows.sweeps import ListedSweep, SweepRow
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -11,7 +11,7 @@ from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import shown
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows import ListedCell
+from wtb.store.rows.results import ListedCell
 
 
 def cell_documents(

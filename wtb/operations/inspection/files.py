@@ -18,7 +18,8 @@ from wtb.planning.prepare import matching
 from wtb.store.database import Database
 from wtb.store.files.manifest import Manifest
 from wtb.store.read import details, queries
-from wtb.store.rows import FoundCell, SweepRow
+from wtb.store.rows.results import FoundCell
+from wtb.store.rows.sweeps import SweepRow
 
 
 @dataclass(frozen=True)

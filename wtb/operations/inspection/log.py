@@ -18,7 +18,7 @@ from wtb.operations.inspection.ends import DECISIVE, Death, Ends
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position
 from wtb.store.read import details, queries
-from wtb.store.rows import EventRow, SweepRow
+from wtb.store.rows.sweeps import EventRow, SweepRow
 from wtb.store.runs.leases import sweep_statuses
 
 SEVERITIES: Final = ("debug", "info", "warning", "error")

@@ -22,7 +22,8 @@ from wtb.store.limits.sessions import find_session
 from wtb.store.read import baselines as store
 from wtb.store.read import queries
 from wtb.store.read.references import SweepTarget
-from wtb.store.rows import ListedBaseline, SweepRow
+from wtb.store.rows.results import ListedBaseline
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.submit import submit_again
 
 

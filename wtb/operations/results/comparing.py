@@ -21,7 +21,7 @@ from wtb.planning.checks import margin_problems
 from wtb.planning.prepare import Only, Prepared
 from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 
 @checked

@@ -19,7 +19,7 @@ from wtb.operations.inspection.cells import cell_documents
 from wtb.operations.results.label_files import read_labels
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
-from wtb.store.rows import CaseRow, SweepRow
+from wtb.store.rows.sweeps import CaseRow, SweepRow
 
 _Place = tuple[int, int, int]  # combination, case, repeat
 

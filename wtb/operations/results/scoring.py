@@ -28,7 +28,7 @@ from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
-from wtb.store.rows import ExecutionRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.slots import end_runner
 

@@ -33,7 +33,7 @@ from wtb.store.database import Database
 from wtb.store.limits.budgets import check_limits
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases, workers
 from wtb.store.runs.retry import AGAIN
 from wtb.store.runs.retry import retry as retry_cells

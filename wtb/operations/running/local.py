@@ -26,7 +26,7 @@ from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SingleSpec
 from wtb.store.read import queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 ShowProgress = Callable[[Progress], None]
 

@@ -19,7 +19,7 @@ from wtb.planning.cases import CaseSource, case_row
 from wtb.planning.prepare import Only, Prepared
 from wtb.store.database import Database
 from wtb.store.read.costs import case_totals
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 METHOD: Final = "mean of the cases that ran, times all cases and repeats; 95% t interval of that mean"
 _LONGEST = 190  # of a sweep's name, so that its pilot's is one, too

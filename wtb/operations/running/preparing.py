@@ -23,7 +23,7 @@ from wtb.planning.checks import check_pool
 from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 

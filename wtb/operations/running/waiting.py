@@ -17,7 +17,7 @@ from wtb.operations.running.local import ShowProgress
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.references import Target, find_target
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 LOOK_S = 0.2  # between two looks at a sweep's status

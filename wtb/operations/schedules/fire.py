@@ -36,7 +36,7 @@ from wtb.planning.prepare import Prepared
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.read import aggregates, baselines, queries
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.schedules import Claim, Fire
 

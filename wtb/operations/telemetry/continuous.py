@@ -20,7 +20,8 @@ from wtb.operations.telemetry.export import SERVICE, requests_of
 from wtb.operations.telemetry.settings import TelemetrySettings
 from wtb.store.bulk import parts
 from wtb.store.database import Database
-from wtb.store.rows import BehindSweep, ExporterRow
+from wtb.store.rows.control import ExporterRow
+from wtb.store.rows.sweeps import BehindSweep
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.telemetry import positions
 

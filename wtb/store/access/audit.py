@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database, clock
-from wtb.store.rows import AuditRow
+from wtb.store.rows.access import AuditRow
 from wtb.store.tables.schema import audit
 
 BEFORE_ALL = "0" * 64  # what stands for the hash of the row before the first

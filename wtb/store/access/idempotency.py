@@ -14,7 +14,7 @@ from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
 from wtb.store.access.scope import scope_of
 from wtb.store.database import Database
-from wtb.store.rows import IdempotencyKeyRow
+from wtb.store.rows.access import IdempotencyKeyRow
 from wtb.store.tables.schema import idempotency_keys
 from wtb.store.tables.walls import projects_setting
 

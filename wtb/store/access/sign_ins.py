@@ -12,7 +12,7 @@ from wtb.core.ids import new_id
 from wtb.store.access.tokens import is_active
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
-from wtb.store.rows import SignInRow, TokenRow
+from wtb.store.rows.access import SignInRow, TokenRow
 from wtb.store.tables.schema import now, sign_ins, tokens
 
 MOST_S = 14 * 86_400.0  # whatever they do meanwhile, people sign in again

@@ -15,7 +15,7 @@ from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
-from wtb.store.rows import TokenRow
+from wtb.store.rows.access import TokenRow
 from wtb.store.tables.schema import now, tokens, users
 
 _USED_S = 60  # how exactly it is kept when a token was used: a write for each request would be too much

@@ -22,7 +22,8 @@ from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read.lineage import line, marks
-from wtb.store.rows import Mark, SweepRow
+from wtb.store.rows.executions import Mark
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import try_move
 from wtb.store.runs.records import CellChange, NewCell, NewExecution
 from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps

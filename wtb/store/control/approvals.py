@@ -17,7 +17,9 @@ from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.read.queries import as_bytes
-from wtb.store.rows import ExecutionRow, QuestionRow, StoredAnswer, Subject
+from wtb.store.rows.control import QuestionRow, StoredAnswer
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import Subject
 from wtb.store.runs.records import NewQuestion
 from wtb.store.tables.schema import approvals, awaiting, cells, executions, now, values
 

@@ -12,7 +12,7 @@ from wtb.core.ids import new_id
 from wtb.core.values import Value
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, insert_values
 from wtb.store.events import add_execution_event
-from wtb.store.rows import CheckpointRow, ExecutionRow
+from wtb.store.rows.executions import CheckpointRow, ExecutionRow
 from wtb.store.runs.leases import move_cells, releasing
 from wtb.store.runs.records import NewCheckpoint
 from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows

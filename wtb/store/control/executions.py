@@ -22,7 +22,9 @@ from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
-from wtb.store.rows import AskedRow, ExecutionRow, NodeRunUnderWay, QuestionRow, SweepRow
+from wtb.store.rows.control import QuestionRow
+from wtb.store.rows.executions import AskedRow, ExecutionRow, NodeRunUnderWay
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.schema import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
 

@@ -11,7 +11,8 @@ from wtb.store.bulk import insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
 from wtb.store.log import insert_events
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import cells, executions, metrics, scores
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from wtb.store.control.tool_calls import CallOfTool, Way, calls_between, no_call
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
-from wtb.store.rows import AskedRow, ExecutionRow, Mark, RollbackRow
+from wtb.store.rows.control import RollbackRow
+from wtb.store.rows.executions import AskedRow, ExecutionRow, Mark
 from wtb.store.runs.leases import releasing, stop_nodes, try_move
 from wtb.store.runs.records import NewRollback
 from wtb.store.tables.schema import (

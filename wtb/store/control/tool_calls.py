@@ -15,7 +15,8 @@ from wtb.store.bulk import fetch_records
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
 from wtb.store.read.lineage import marks
-from wtb.store.rows import ExecutionRow, InvocationRow, Mark
+from wtb.store.rows.control import InvocationRow
+from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.tables.schema import cells, combinations, executions, invocations, node_runs, now
 
 if TYPE_CHECKING:

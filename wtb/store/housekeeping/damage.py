@@ -16,7 +16,8 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_execution
 from wtb.store.log import keep_events
 from wtb.store.read.queries import as_bytes, stored_bytes
-from wtb.store.rows import CellsOfExecution, ExecutionRow, OpenHead, SweepRow
+from wtb.store.rows.executions import CellsOfExecution, ExecutionRow, OpenHead
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import of_cells
 from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id

@@ -22,7 +22,7 @@ from wtb.store.limits.usage import remember_spent
 from wtb.store.process_identity import Owner
 from wtb.store.read.baselines import check_no_baseline
 from wtb.store.read.queries import usd_spent
-from wtb.store.rows import OwnerRow, SlotHolder
+from wtb.store.rows.sweeps import OwnerRow, SlotHolder
 from wtb.store.runs.leases import owners_of, releasing
 from wtb.store.runs.slots import slot_holders
 from wtb.store.tables.schema import (

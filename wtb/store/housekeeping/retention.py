@@ -10,7 +10,7 @@ from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import baselines, checkpoints, executions, sweeps
 
 _FINISHED = ("completed", "failed", "cancelled")

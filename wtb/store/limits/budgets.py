@@ -20,7 +20,8 @@ from wtb.store.access.scope import in_scope
 from wtb.store.access.tokens import check_token
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows import BudgetRow, ListedBudget, SweepRow
+from wtb.store.rows.control import BudgetRow, ListedBudget
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import attempts, budgets, is_visible, node_runs, reservations, sessions, sweeps, workflows
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind

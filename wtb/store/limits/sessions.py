@@ -20,7 +20,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
-from wtb.store.rows import SessionRow
+from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import now, sessions
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too

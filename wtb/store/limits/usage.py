@@ -12,7 +12,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
-from wtb.store.rows import SessionRow
+from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.schema import attempts, files, is_visible, node_runs, sessions, sweeps
 

@@ -13,7 +13,8 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows import ListedBaseline, SweepRow
+from wtb.store.rows.results import ListedBaseline
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import baselines, now, sessions, sweeps
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.log import derived_counts
 from wtb.store.read.queries import as_checkpoint, rows_by_id, the_one
-from wtb.store.rows import CellRow, CheckpointRow, DecisionRow, ExecutionRow, FoundCell, ScoreRow
+from wtb.store.rows.executions import CheckpointRow, DecisionRow, ExecutionRow
+from wtb.store.rows.results import CellRow, FoundCell, ScoreRow
 from wtb.store.tables.schema import (
     cases,
     cells,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows import EarlierSweep, SweepRow
+from wtb.store.rows.sweeps import EarlierSweep, SweepRow
 from wtb.store.tables.schema import cases, cells, executions, fires, is_kept, node_runs, scores, sweeps, workflows
 
 Rows = list[tuple[Any, ...]]

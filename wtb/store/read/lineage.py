@@ -10,7 +10,8 @@ from wtb.core.documents.events.common import Scores
 from wtb.core.values import Json
 from wtb.store.bulk import equal, fetch_among, fetch_records, parts
 from wtb.store.database import Database
-from wtb.store.rows import ExecutionRow, Mark, RollbackRow
+from wtb.store.rows.control import RollbackRow
+from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, rollbacks
 
 Marks = Mapping[str, Mark]

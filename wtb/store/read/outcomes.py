@@ -17,7 +17,7 @@ from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
     cases,
     cells,

@@ -19,21 +19,10 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
-from wtb.store.rows import (
-    AttemptRow,
-    CallRow,
-    CaseRow,
-    CheckpointRow,
-    EventRow,
-    ExecutionRow,
-    InvocationRow,
-    ListedCell,
-    ListedSweep,
-    MetricRow,
-    NodeRunRow,
-    ScoreRow,
-    SweepRow,
-)
+from wtb.store.rows.control import InvocationRow
+from wtb.store.rows.executions import AttemptRow, CallRow, CheckpointRow, ExecutionRow, NodeRunRow
+from wtb.store.rows.results import ListedCell, MetricRow, ScoreRow
+from wtb.store.rows.sweeps import CaseRow, EventRow, ListedSweep, SweepRow
 from wtb.store.tables.schema import (
     attempts,
     calls,

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.store.database import Database
-from wtb.store.rows import TallyRow
+from wtb.store.rows.results import TallyRow
 from wtb.store.tables.schema import cells, events, matrices, metrics, now, scores, sweeps, tallies
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from wtb.core.values import Value
 from wtb.store.limits.reservations import Settlement
-from wtb.store.rows import NewEvent
+from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import (
     Appended,
     HeldCell,

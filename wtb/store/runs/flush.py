@@ -17,7 +17,7 @@ from wtb.store.control.edits import grant
 from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
-from wtb.store.rows import AskedRow
+from wtb.store.rows.executions import AskedRow
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.records import HeldCell, NewCheckpoint, NewExecution, NewNodeRun, Outcome
 from wtb.store.tables.schema import (

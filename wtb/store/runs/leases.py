@@ -16,7 +16,8 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import ProcessIdentity, may_live
-from wtb.store.rows import ExecutionRow, OfExecution, OwnerRow, RunnerRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow, OfExecution
+from wtb.store.rows.sweeps import OwnerRow, RunnerRow, SweepRow
 from wtb.store.tables.schema import cells, executions, is_visible, node_runs, now, runners, sweeps
 
 

@@ -18,7 +18,8 @@ from wtb.store.events import event_row, of_execution
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows import ExecutionRow, LostExecution, NewEvent, OpenSweep
+from wtb.store.rows.executions import ExecutionRow, LostExecution
+from wtb.store.rows.sweeps import NewEvent, OpenSweep
 from wtb.store.runs.leases import move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh

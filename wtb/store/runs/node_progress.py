@@ -15,7 +15,8 @@ from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import keep_events
 from wtb.store.read.queries import as_checkpoint
-from wtb.store.rows import AskingNodeRun, CheckpointRow, InvocationRow, NodeRunRow
+from wtb.store.rows.control import InvocationRow
+from wtb.store.rows.executions import AskingNodeRun, CheckpointRow, NodeRunRow
 from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_runs
 
 Adoption = Literal["ours", "busy", "changed", "lost"]

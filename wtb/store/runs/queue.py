@@ -19,7 +19,8 @@ from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import WorkerIdentity
-from wtb.store.rows import ExecutionRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
 from wtb.store.tables.schema import (

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import equal, fetch_records, insert_rows
 from wtb.store.database import Database, clock
 from wtb.store.events import add_execution_event
-from wtb.store.rows import CellsOfExecution
+from wtb.store.rows.executions import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
 from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id

@@ -17,7 +17,7 @@ from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import Owner, ProcessIdentity
-from wtb.store.rows import SlotHolder
+from wtb.store.rows.sweeps import SlotHolder
 from wtb.store.tables.schema import now, runners, working
 
 Alive = Callable[[Owner], bool]

@@ -27,7 +27,8 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows import CaseRow, ExecutionRow, SessionRow, SweepRow
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import CaseRow, SessionRow, SweepRow
 from wtb.store.runs.submission import Batch, NewCase, NewSweep, batches
 from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, metrics, now, sweeps, workflows
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.log import last_times
-from wtb.store.rows import WorkerRow
+from wtb.store.rows.sweeps import WorkerRow
 from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.schema import events, executions, is_visible, now, runners, sweeps, working

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows import BehindSweep, ExporterRow
+from wtb.store.rows.control import ExporterRow
+from wtb.store.rows.sweeps import BehindSweep
 from wtb.store.runs.queue import is_open
 from wtb.store.tables.schema import events, executions, exporters, exports, now, sweeps
 

@@ -10,7 +10,7 @@ from wtb.analysis.matrix.build import build
 from wtb.core.serialization.plain_json import iso
 from wtb.store.database import Database
 from wtb.store.read import evidence, tallies
-from wtb.store.rows import SweepRow
+from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import Combination

@@ -1,0 +1,107 @@
+"""Rows of cells, scores and what is made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wtb.core.documents.common import CellStatus, SweepStatus
+from wtb.core.documents.comparison import NoiseFloorDocument
+from wtb.core.failures import StoredFailure
+from wtb.core.scoring.measure import Better
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """A cell as it stands: what its execution has spent and how it failed is known at its end."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    status: CellStatus
+    execution_id: str | None
+    elapsed_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    node_runs: int | None
+    failure: StoredFailure | None
+    edited: bool
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCell(CellRow):
+    """A cell of a list: with its case's id, and the checkpoint at which its execution stands."""
+
+    case: str
+    head_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCell:
+    """A cell that somebody looked for."""
+
+    combination: int
+    repeat: int
+    status: str
+    execution_id: str | None
+    case: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """A score of a cell, or why it has none."""
+
+    sweep_id: str
+    metric: str
+    case_number: int
+    repeat: int
+    combination: int
+    value: float | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """A metric of a sweep, as its evaluator declared it."""
+
+    sweep_id: str
+    name: str
+    number: int
+    better: Better
+    declared: bool
+    by_median: bool
+    low: float | None
+    high: float | None
+    on_failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBaseline:
+    """A baseline with its sweep, whose name, status and end it has."""
+
+    name: str
+    session: str
+    set_at: float
+    sweep_id: str
+    noise_floor: NoiseFloorDocument | None
+    sweep: str
+    status: SweepStatus
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TallyRow:
+    """The scores of a combination by a metric.
+
+    Attributes:
+        n: How many cells have one.
+        total: The sum of them.
+    """
+
+    sweep_id: str
+    metric: str
+    combination: int
+    n: int
+    total: float
