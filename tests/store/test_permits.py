@@ -499,4 +499,4 @@ def test_turns_that_nobody_took_are_not_made_up_for(database: Database) -> None:
     assert turn() == 0.0
     later = turn()
     assert later is not None
-    assert 0.2 - (time.monotonic() - began) - 0.01 <= later <= 0.2 + 1e-6  # a time since the epoch has seven digits left
+    assert 0.2 - (time.monotonic() - began) - 0.01 <= later <= 0.2 + 1e-6  # of seconds since the epoch
