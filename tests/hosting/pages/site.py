@@ -40,10 +40,14 @@ class Site:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
 
-    def open(self, path: str, *, token: str | None = TOKEN, width: int = 1280, dark: bool = False) -> Page:
+    def open(
+        self, path: str, *, token: str | None = TOKEN, width: int = 1280, dark: bool = False, touch: bool = False
+    ) -> Page:
         """Open a page, signed in; errors, violations of the policy and requests to elsewhere are faults."""
         scheme = "dark" if dark else "light"
-        context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch
+        )
         if token is not None:
             assert context.request.post(self.url + "/api/v1/sign-in", data={"token": token}).ok
         page = context.new_page()

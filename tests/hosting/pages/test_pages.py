@@ -248,6 +248,55 @@ def test_two_cells_chosen_by_key_or_by_click_are_compared(site: Site, finished: 
     page.wait_for_url(f"**/executions/{first}/diff/{second}")
 
 
+def test_two_cells_are_chosen_by_touch(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}", width=360, touch=True)
+    page.get_by_label("Compare two cells").check()
+    grid = page.get_by_role("grid")
+    for row in (0, 1):
+        grid.tap(position={"x": 20, "y": 9 + 18 * row})
+        if row == 0:
+            page.get_by_role("status").get_by_text("To be compared").wait_for()
+    page.wait_for_url("**/executions/*/diff/*")
+
+
+def test_wide_screens_are_used(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}", width=3840)
+    page.get_by_role("grid").wait_for()
+    table, cells = page.locator("main table").first.bounding_box(), page.get_by_role("grid").bounding_box()
+    assert table
+    assert cells
+    assert table["y"] < cells["y"] + cells["height"]
+    assert table["x"] + table["width"] < cells["x"]
+    assert cells["x"] + cells["width"] > 3700
+    take_picture(page)
+
+
+MARKS = """
+async (path) => {
+  const { Difference } = await import(path);
+  const of = (p) => Difference({ estimate: { delta: 0.2, delta_ci: [0.1, 0.3], p_adjusted: p }, better: "higher" });
+  return [0.01, 0.095, null].map((p) => of(p).props.class);
+}
+"""
+
+
+def test_a_difference_is_coloured_only_where_the_corrected_test_shows_it(site: Site) -> None:
+    page = site.open("/")
+    module = page.evaluate("document.querySelector('script').src").replace("main.js", "views/intervals.js")
+    assert page.evaluate(MARKS, module) == ["good", "", "good"], "an interval decides where nothing is corrected"
+
+
+def test_an_address_of_nothing_is_a_page_for_people_and_a_problem_for_programs(site: Site) -> None:
+    page = site.open("/nowhere/at/all")
+    page.get_by_role("heading", name="There is nothing at this address.").wait_for()
+    answer = page.goto(page.url)
+    assert answer is not None
+    assert answer.status == 404
+    assert page.context.request.get(page.url).json()["status"] == 404
+    page.get_by_role("link", name="All sweeps").click()
+    page.get_by_role("heading", name="Sweeps").wait_for()
+
+
 def test_an_execution_shows_what_each_step_wrote_and_said(site: Site, finished: Project) -> None:
     ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
     page = site.open(f"/executions/{execution}")
@@ -465,7 +514,7 @@ def test_a_prefix_of_the_tree_tells_its_share_of_time_and_what_failed(site: Site
     page.get_by_role("status").get_by_text(f"; 1 failed, {share}% of the time").wait_for()
 
 
-PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere-known")
+PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere")
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
@@ -474,7 +523,7 @@ def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished:
     ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
     tabs = [f"/sweeps/{sweep}?tab={tab}" for tab in ("matrix", "effects", "tree", "failures", "log", "run")]
     page = site.open(PLACES[0], dark=dark)
-    for path in (*PLACES[:-1], *tabs, f"/executions/{execution}", "/compare/{}/{}".format(*sweeps(finished))):
+    for path in (*PLACES, *tabs, f"/executions/{execution}", "/compare/{}/{}".format(*sweeps(finished))):
         site.go(page, path)
         site.check_readable(page)
 
@@ -486,7 +535,7 @@ def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Si
     page, owners = site.open("/", token=reader), site.open("/")
     steering = re.compile("Pause|Resume|Retry|Cancel|Roll back|What if|Add|Remove|Undo|Plan|Submit")
     compared = f"/executions/{execution}/diff/{execution}", f"/sweeps/{sweep}/compare", f"/compare/{sweep}/{other}"
-    for path in (*PLACES[:-1], f"/sweeps/{sweep}", f"/executions/{execution}", *compared):
+    for path in (*PLACES, f"/sweeps/{sweep}", f"/executions/{execution}", *compared):
         site.go(page, path)
         assert page.get_by_role("button", name=steering).count() == 0, path
         assert page.get_by_role("link", name="New sweep").count() == 0, path
@@ -498,7 +547,7 @@ def test_pages_fit_a_telephone(site: Site, finished: Project) -> None:
     sweep = sweeps(finished)[0]
     ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
     page = site.open(PLACES[0], width=360)
-    for path in (*PLACES[:-1], f"/sweeps/{sweep}", f"/executions/{execution}"):
+    for path in (*PLACES, f"/sweeps/{sweep}", f"/executions/{execution}"):
         site.go(page, path)
         take_picture(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
@@ -544,6 +593,7 @@ def test_a_page_that_is_empty_failed_or_offline_is_readable_and_comes_back(site:
     page.keyboard.press("g")
     page.keyboard.press("c")
     page.get_by_text("The server does not answer").first.wait_for()
+    assert page.get_by_text("The server does not answer").count() == 1
     site.check_readable(page)
     page.context.set_offline(False)
     page.get_by_role("heading", name="Costs and budgets").wait_for()

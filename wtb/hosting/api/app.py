@@ -36,7 +36,7 @@ from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
-from wtb.hosting.pages.static import page_routes
+from wtb.hosting.pages.static import document, is_for_people, page_routes
 from wtb.hosting.telemetry.route import metrics_router
 from wtb.operations.auditing import note_refusal
 from wtb.operations.registry import Effect, arguments_of
@@ -276,9 +276,11 @@ async def _on_bad_request(_: Request, error: Exception) -> Response:
     return Problem(HTTPStatus.BAD_REQUEST, "\n".join(problems), problems=problems)
 
 
-async def _on_http_error(_: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
+    if status is HTTPStatus.NOT_FOUND and is_for_people(request) and not request.url.path.startswith(f"{PREFIX}/"):
+        return document(status)
     known = {
         HTTPStatus.NOT_FOUND: f"there is nothing at this path; {PREFIX}/openapi.json lists what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"not by this method; {PREFIX}/openapi.json lists what there is",

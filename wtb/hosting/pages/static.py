@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from http import HTTPStatus
 from pathlib import Path
@@ -41,10 +42,9 @@ def page_routes() -> list[Route]:
     """Return the routes of the pages; they are asked without a token, since they hold nothing of anybody."""
     files = {path.relative_to(WEB).as_posix(): path for path in WEB.rglob("*") if path.suffix in _TYPES}
     version = _digest()
-    document = (WEB / "index.html").read_text("utf-8").replace("VERSION", version)
 
     def page(_: Request) -> Response:
-        return HTMLResponse(document, headers={**HEADERS, "Cache-Control": "no-cache"})
+        return document()
 
     def file(request: Request) -> Response:
         path = files.get(request.path_params["path"])
@@ -61,6 +61,18 @@ def page_routes() -> list[Route]:
     ]
 
 
+def document(status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """Return the document of all pages, which shows what its address names, or that this is nothing."""
+    text = (WEB / "index.html").read_text("utf-8").replace("VERSION", _digest())
+    return HTMLResponse(text, status, {**HEADERS, "Cache-Control": "no-cache"})
+
+
+def is_for_people(request: Request) -> bool:
+    """Return whether a browser asks for a page, and not a program for an answer of its own."""
+    return request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+
+
+@functools.cache
 def _digest() -> str:
     """Return what stands for the contents of files in addresses."""
     digest = hashlib.sha256()

@@ -2,7 +2,7 @@
 import { identity, signIn, whoAmI } from "./lib/api.js";
 import { html, render, useEffect } from "./lib/html.js";
 import { useKeys } from "./lib/keys.js";
-import { address } from "./lib/router.js";
+import { address, Link } from "./lib/router.js";
 import { words } from "./lib/words.js";
 import { AccessPage } from "./pages/access.js";
 import { ComparePage } from "./pages/compare.js";
@@ -41,7 +41,15 @@ function Page() {
     const parts = pattern.exec(path);
     if (parts) return html`<${Found} key=${path} parts=${parts.slice(1).map(decodeURIComponent)} />`;
   }
-  return html`<h1>${words.error.notFound}</h1>`;
+  return html`<${Nowhere} path=${path} />`;
+}
+
+/** @param {{path: string}} props */
+function Nowhere({ path }) {
+  useEffect(() => {
+    document.title = `${words.error.notFound} · WTB`;
+  }, [path]);
+  return html`<h1>${words.error.notFound}</h1><p><code>${path}</code></p><p><${Link} to="/">${words.error.toSweeps}<//></p>`;
 }
 
 const ASK_AGAIN_MS = 1000;

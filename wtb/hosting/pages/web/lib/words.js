@@ -170,7 +170,8 @@ export const words = {
     score: "score",
     noScore: "no score",
     bins: (/** @type {number} */ count) => `each column is ${count} cases`,
-    hint: "Arrow keys move, Enter opens, + and − zoom, 0 shows all. Space or Shift and a click choose a cell to compare, and then the other one.",
+    hint: "Arrow keys move, Enter opens, + and − zoom, 0 shows all. Space or Shift and a click choose a cell to compare, and then the other one; by touch, with “Compare two cells”.",
+    choose: "Compare two cells",
     marked: "chosen to be compared",
     compareWith: (/** @type {string} */ what) => `To be compared: ${what}. Choose the other cell in the same way.`,
     drop: "Choose none",
@@ -341,7 +342,7 @@ export const words = {
   },
   run: { workflow: "workflow", folder: "folder", command: "command", settings: "Settings", environment: "Environment", fingerprints: "Fingerprints" },
   access: { title: "Access", empty: "There are no tokens." , columns: { name: "Token", scopes: "May", expires: "Expires", used: "Last used" } },
-  error: { title: "That did not work", notFound: "There is nothing at this address." },
+  error: { title: "That did not work", notFound: "There is nothing at this address.", toSweeps: "All sweeps" },
 };
 
 const whole = new Intl.NumberFormat("en");

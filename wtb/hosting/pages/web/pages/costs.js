@@ -26,7 +26,7 @@ export function CostsPage() {
       : null}
     <h2>${words.costs.spent}</h2>
     <div class="bar"><label>${words.costs.by}<select value=${by} onChange=${(/** @type {any} */ event) => look({ by: event.target.value })}>${BY.map((one) => html`<option value=${one}>${words.costs.kinds[/** @type {"model"} */ (one)]}</option>`)}</select></label></div>
-    <${Waiting} resource=${costs} />
+    ${budgets.error ? null : html`<${Waiting} resource=${costs} />`}
     ${costs.data && !rows.length ? html`<p class="quiet">${words.costs.nothing}</p>` : null}
     ${rows.length
       ? html`<div class="scroll"><table><thead><tr><th>${words.costs.kinds[/** @type {"model"} */ (by)]}</th>${Object.values(columns).map((name) => html`<th class="num">${name}</th>`)}</tr></thead>

@@ -48,10 +48,10 @@ export function ExecutionPage({ parts: [ref] }) {
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
     <${Lineage} id=${execution.id} />
-    <${Steps} found=${found} history=${history} reload=${reload} />
+    <div class="halves"><div><${Steps} found=${found} history=${history} reload=${reload} /></div><div>
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
-    ${execution.head ? html`<${Files} checkpoint=${execution.head} />` : null}`;
+    ${execution.head ? html`<${Files} checkpoint=${execution.head} />` : null}</div></div>`;
 }
 
 /** What changes whenever there is more to see of an execution. @param {any} standing */

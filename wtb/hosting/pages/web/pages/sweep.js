@@ -85,6 +85,7 @@ function MetricChoice({ matrix, metric }) {
 function Figures({ sweep, matrix, columns, metric }) {
   const { sort = "evidence", differ = "", row, case: cell } = address.value.query;
   const [problem, setProblem] = useState("");
+  const [isChoosing, setChoosing] = useState(false);
   const order = sort === "evidence" ? rowsByEvidence(matrix, metric) : matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index);
   if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
   const measure = matrix.metrics[metric];
@@ -99,17 +100,20 @@ function Figures({ sweep, matrix, columns, metric }) {
         </select></label>
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
+    <div class="halves"><div>
     <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} />
     <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}</p>
     <${PriceChart} matrix=${matrix} metric=${metric} />
+    </div><div>
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
-      ? html`${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
+      ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
+          ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
           ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
           <${HeatMap} columns=${shown} order=${known(order, columns.data)} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
-          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => open(sweep, shown, row, column)} />
+          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : open(sweep, shown, row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
-      : html`<${Waiting} resource=${columns} />`}`;
+      : html`<${Waiting} resource=${columns} />`}</div></div>`;
 }
 
 /** Look again whenever something happens, but not more often than it is worth. @param {string} ref @param {boolean} isLive @param {any} resources */

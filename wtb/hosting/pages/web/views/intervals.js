@@ -5,6 +5,7 @@ import { words } from "../lib/words.js";
 
 const WIDTH = 200;
 const MIDDLE = 10;
+const SIGNIFICANT = 0.05; // as the commands have it
 
 /**
  * The ends of what all rows show.
@@ -34,11 +35,11 @@ export function Interval({ estimate, scale, baseline }) {
   </svg>`;
 }
 
-/** A difference with its interval, and whether it is for the better. @param {{estimate: any, better: string}} props */
+/** A difference with its interval, coloured where it is shown: by the corrected test if there is one, else by the interval. @param {{estimate: any, better: string}} props */
 export function Difference({ estimate, better }) {
-  const { delta, delta_ci: ends } = estimate;
+  const { delta, delta_ci: ends, p_adjusted: p } = estimate;
   if (delta === null) return null;
-  const isKnown = ends && (ends[0] > 0 || ends[1] < 0);
-  const mark = !isKnown ? "" : (delta > 0) === (better === "higher") ? "good" : "bad";
+  const isShown = Number.isFinite(p) ? p < SIGNIFICANT : ends && (ends[0] > 0 || ends[1] < 0);
+  const mark = !isShown ? "" : (delta > 0) === (better === "higher") ? "good" : "bad";
   return html`<span class=${mark} title=${ends ? words.interval(difference(ends[0]), difference(ends[1])) : undefined}>${difference(delta)}</span>`;
 }
