@@ -7,8 +7,7 @@ yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,14 +24,13 @@ from wtb.core.stop import KNOWN
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.run_order import case_order
 from wtb.store.database import Database
-from wtb.store.read import aggregates, outcomes, queries
+from wtb.store.read import aggregates, outcomes
+from wtb.store.read.aggregates import CellGroup
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import AsOf
 
-
-DROPPED = ("cancelled", "skipped")  # cells that somebody or a rule did without
 
 _SAYS = {
     "pending": "the sweep has not begun",
@@ -70,35 +68,15 @@ def why_stopped(sweep: SweepRow) -> str | None:
     return why_anytime(sweep.status, sweep.reason, 0, 0)
 
 
-def because(database: Database, sweep: SweepRow) -> str | None:
-    """The same of a sweep, given its row: of what was planned, whatever becomes of rows that were added since."""
+def because(sweep: SweepRow, cells: Iterable[CellGroup]) -> str | None:
+    """The same of a sweep, given its cells: of what was planned, whatever becomes of rows that were added since."""
     added = additions(sweep.spec)
-    planned = added[0].combination if added else None
-    counts = _counts(database, sweep.id, planned)
-    unfinished = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
-    dropped = 0
-    if any(counts.get(one) for one in DROPPED):
-        found = aggregates.dropped_cells(database, sweep.id)
-        dropped = sum(count for number, count in found if planned is None or number < planned)
+    planned = [group for group in cells if not added or group.combination < added[0].combination]
+    unfinished = sum(group.cells for group in planned if group.status not in FINAL_CELLS)
+    dropped = sum(group.cells for group in planned if group.dropped)
     if any(one.final for one in added):  # it had come to its end, and runs again for these only
         return why_anytime("completed", None, unfinished, dropped)
     return why_anytime(sweep.status, sweep.reason, unfinished, dropped)
-
-
-def _counts(database: Database, sweep_id: str, planned: int | None) -> Mapping[str, int]:
-    """Status -> how many cells have it, of the first `planned` combinations."""
-    if planned is None:
-        return queries.cell_counts(database, sweep_id)
-    found = Counter[str]()
-    for number, status, count, _ in aggregates.outcomes_by_combination(database, sweep_id, edited=True):
-        found[status] += count if number < planned else 0
-    return found
-
-
-def unfinished_rows(database: Database, sweep_id: str) -> set[int]:
-    """The numbers of the combinations that have cells without an outcome."""
-    found = aggregates.outcomes_by_combination(database, sweep_id, edited=True)
-    return {number for number, status, *_ in found if status not in FINAL_CELLS}
 
 
 @dataclass(frozen=True)
@@ -149,13 +127,15 @@ class View:
         return look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
 
 
-def view(database: Database, sweep: SweepRow, combinations: int) -> View | None:
+def view(
+    database: Database, sweep: SweepRow, combinations: int, cells: Iterable[CellGroup] | None = None
+) -> View | None:
     """What may be seen of a sweep just now; None where it has come to its end as planned.
 
-    combinations: how many were planned, which come first. To be read before its scores: a cell has these as soon as it
-    has finished.
+    combinations: how many were planned, which come first. cells: all of its cells, where they were read already. To be
+    read before its scores: a cell has these as soon as it has finished.
     """
-    why = because(database, sweep)
+    why = because(sweep, aggregates.cell_groups(database, sweep.id) if cells is None else cells)
     if why is None:
         return None
     numbers = aggregates.case_numbers(database, sweep.id)

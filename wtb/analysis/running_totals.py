@@ -32,7 +32,8 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         for choices in queries.choices(database, sweep_id)
     ]
     counts = dict.fromkeys(CELL, 0)
-    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=True):
+    groups = aggregates.cell_groups(database, sweep_id)
+    for number, status, count, usd in aggregates.outcomes_by_combination(groups):
         row = rows[number]
         counts[status] += count
         row["cells"] += count

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.scoring.failure_scores import failure_score, kind_of, results
+from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.tree.added_rows import Addition, additions
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes, queries
+from wtb.store.read.aggregates import CellGroup
 from wtb.store.rows.sweeps import SweepRow
 
 
@@ -161,15 +162,25 @@ class Scores:
         return evidence.case_count(self._database, self._sweep.id) * int(self._sweep.spec["repeats"])
 
     @cached_property
+    def cell_groups(self) -> Sequence[CellGroup]:
+        """All cells, those that were left out included, counted by what came of them."""
+        return aggregates.cell_groups(self._database, self._sweep.id)
+
+    @cached_property
+    def edited_cells(self) -> int:
+        """How many cells have an outcome that rests on a state which a person edited."""
+        return sum(group.ended for group in self.cell_groups if group.edited)
+
+    @cached_property
     def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int]]:
         """(combination, case, repeat) of the failed cells that are results.
 
         Also how many are missing, by kind, and how many cells of each case came to no final state.
         """
         counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
-        for *place, status, kind, type_ in aggregates.ended_without_state(
-            self._database, self._sweep.id, edited=self.edited
-        ):
+        has_any = any(group.status in ENDS for group in self.cell_groups)
+        found = aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
+        for *place, status, kind, type_ in found:
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
             if ended in counted:
@@ -235,8 +246,9 @@ class Scores:
 
     def _means(self, metric: str) -> Iterator[aggregates.Columns]:
         """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time."""
+        every = self.edited or not self.edited_cells
         repeated = self._is_repeated
-        return aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=self.edited)
+        return aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=every)
 
     def _counted(self, found: Floats) -> Floats:
         """Leave out what does not count: of a row that was added, the case that suggested it."""

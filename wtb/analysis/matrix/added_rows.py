@@ -15,12 +15,12 @@ from functools import cached_property
 
 import numpy as np
 
-from wtb.analysis import interim
 from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
 from wtb.analysis.statistics.comparing import Estimate, compare
 from wtb.core.documents.matrix import ExploratoryDocument
 from wtb.core.serialization.plain_json import iso
+from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.added_rows import Addition
 from wtb.core.tree.combinations import in_words
 from wtb.store.database import Database
@@ -44,7 +44,7 @@ class AddedRows:
 
     @cached_property
     def _unfinished(self) -> set[int]:
-        return interim.unfinished_rows(self._database, self._sweep.id)
+        return {group.combination for group in self._scored.cell_groups if group.status not in FINAL_CELLS}
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from wtb.core.documents.common import NodeRunCounts
     from wtb.core.documents.matrix import (
         BestDocument,
-        Cost,
         MatrixDocument,
         MatrixFigures,
         MetricDocument,
@@ -118,34 +117,42 @@ def _is_current(kept: MatrixDocument) -> bool:
 def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     """The matrix of a sweep as it comes from its scores, where `build` would take the one that is kept."""
     sweep_id = sweep.id
-    counts = queries.cell_counts(database, sweep_id)
+    counts = dict[str, int]()
+    for group in scored.cell_groups:
+        counts[group.status] = counts.get(group.status, 0) + group.cells
     best = sweep.spec.get("best")
     has_ended = all(status in FINAL_CELLS for status in counts)
-    seen = interim.view(database, sweep, scored.planned)
+    seen = interim.view(database, sweep, scored.planned, scored.cell_groups)
     figures, warned = _rows(database, sweep, scored, seen, has_ended=has_ended)
-    causes_found, more = causes(database, sweep)
-    errors = aggregates.score_errors(database, sweep_id)
+    causes_found, more = causes(database, sweep) if counts.keys() & {"failed", "set_aside"} else ([], 0)
+    errors, counted = aggregates.score_errors(database, sweep_id), aggregates.node_run_counts(database, sweep_id)
+    spent, _ = aggregates.spent_by_attempts(database, sweep_id)
     matrix: MatrixDocument = {
         "version": VERSION,
         "figures": "final" if seen is None else "anytime",
         "as_of": None if seen is None else seen.as_of,
         "sweep": sweep_heading(sweep),
         "cells": cell_counts(sum(counts.values()), counts),
-        "node_runs": _node_runs(database, sweep_id),
-        "cost": _cost(database, sweep_id),
+        "node_runs": _node_runs(counted),
+        "cost": {
+            "usd": spent.usd,
+            "unshared_usd": spent.unshared_usd,
+            "tokens_in": spent.tokens_in,
+            "tokens_out": spent.tokens_out,
+        },
         "baseline": sweep.spec.get("baseline_row"),
         **figures,
         "failures": {"causes": causes_found, "more": more},
         "front": {},
         "choice": None,
         "scores_failed": sum(count for _, count, _ in errors),
-        "edited_left_out": 0 if scored.edited else aggregates.edited_cells(database, sweep_id),
+        "edited_left_out": 0 if scored.edited else scored.edited_cells,
         "warnings": [],
     }
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
-    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *uneven, *warned]
+    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *_mixed(counted), *uneven, *warned]
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
         kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
@@ -153,27 +160,18 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     return matrix
 
 
-def _node_runs(database: Database, sweep_id: str) -> NodeRuns:
-    counted = aggregates.node_run_counts(database, sweep_id)
-    by_node: dict[str, NodeRunCounts] = {
-        node: {"executed": int(executed), "unshared": int(unshared), "attempts": int(tried)}
-        for node, executed, unshared, tried in counted
-    }
+def _node_runs(counted: aggregates.Rows) -> NodeRuns:
+    by_node: dict[str, NodeRunCounts] = {}
+    for node, _, executed, unshared, tried, _ in counted:
+        counts = by_node.setdefault(node, {"executed": 0, "unshared": 0, "attempts": 0})
+        counts["executed"] += int(executed)
+        counts["unshared"] += int(unshared)
+        counts["attempts"] += int(tried)
     return {
         "executed": sum(node["executed"] for node in by_node.values()),
         "unshared": sum(node["unshared"] for node in by_node.values()),
         "attempts": sum(node["attempts"] for node in by_node.values()),
         "by_node": by_node,
-    }
-
-
-def _cost(database: Database, sweep_id: str) -> Cost:
-    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, sweep_id)
-    return {
-        "usd": usd,
-        "unshared_usd": aggregates.unshared_usd(database, sweep_id),
-        "tokens_in": tokens_in,
-        "tokens_out": tokens_out,
     }
 
 
@@ -186,7 +184,7 @@ def _rows(
     has_ended: bool,
 ) -> tuple[MatrixFigures, list[str]]:
     """Return what rests on scores, and what to be warned of."""
-    rows = _outcomes(database, sweep.id, scored.choices, edited=scored.edited)
+    rows = _outcomes(database, sweep.id, scored)
     choices, added = scored.choices[: scored.planned], AddedRows(database, sweep, scored)
     for number, document in added.documents().items():
         rows[number]["exploratory"] = document
@@ -240,9 +238,7 @@ def _rows(
     return figures, [*failures_counted(scored), *warnings]
 
 
-def _outcomes(
-    database: Database, sweep_id: str, choices: Sequence[Mapping[str, str]], *, edited: bool
-) -> list[RowDocument]:
+def _outcomes(database: Database, sweep_id: str, scored: Scores) -> list[RowDocument]:
     """The rows with what came of their cells, and what these took."""
     rows: list[RowDocument] = [
         {
@@ -257,11 +253,12 @@ def _outcomes(
             "as_of": None,
             "metrics": {},
         }
-        for choice in choices
+        for choice in scored.choices
     ]
     succeeded_usd: dict[int, float] = {}
-    failed_usd, innocent_usd = failed_attempts_usd(database, sweep_id, choices)
-    for number, status, count, usd in aggregates.outcomes_by_combination(database, sweep_id, edited=edited):
+    failed_usd, innocent_usd = failed_attempts_usd(database, sweep_id, scored.choices)
+    found = [group for group in scored.cell_groups if scored.edited or not group.edited]
+    for number, status, count, usd in aggregates.outcomes_by_combination(found):
         row = rows[number]
         row["n"] += count if status in FINAL_CELLS else 0
         if status == "succeeded":
@@ -273,7 +270,7 @@ def _outcomes(
         add_costs(row, succeeded_usd.get(number), failed_usd[number])
         if innocent_usd[number]:
             row["cost_innocent_usd"] = innocent_usd[number]
-    _add_latencies(rows, aggregates.latencies(database, sweep_id, edited=edited))
+    _add_latencies(rows, aggregates.latencies(database, sweep_id, edited=scored.edited))
     return rows
 
 
@@ -464,7 +461,10 @@ def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], er
         )
     for metric, count, reason in errors:
         sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
-    mixed = [f"{node}={variant}" for node, variant in aggregates.mixed_code(database, sweep.id)]
-    if mixed:
-        sentences.append(f"mixed code: results of {', '.join(mixed)} come from more than one version of it")
     return sentences
+
+
+def _mixed(counted: aggregates.Rows) -> list[str]:
+    """Warn of variants of which accepted runs come from more than one version of the code."""
+    mixed = [f"{node}={variant}" for node, variant, *_, is_mixed in counted if is_mixed]
+    return [f"mixed code: results of {', '.join(mixed)} come from more than one version of it"] if mixed else []

@@ -49,8 +49,7 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
     counts = queries.cell_counts(database, row.id)
     graph = queries.workflow_graph(database, row.workflow_id)
     counted = aggregates.node_run_counts(database, row.id)
-    usd, tokens_in, tokens_out = aggregates.spent_by_attempts(database, row.id, forks=True)
-    by_forks = max(0.0, usd - aggregates.spent_by_attempts(database, row.id)[0])
+    own, forks = aggregates.spent_by_attempts(database, row.id)
     stalled = stalled_document(database, row)
     failed, more = causes(database, row)
     owners: list[SweepOwner] = [
@@ -71,11 +70,16 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
         },
         "cells": cell_counts(row.cells, counts),
         "node_runs": {
-            "executed": sum(int(one[1]) for one in counted),
-            "unshared": sum(int(one[2]) for one in counted),
-            "attempts": sum(int(one[3]) for one in counted),
+            "executed": sum(int(one[2]) for one in counted),
+            "unshared": sum(int(one[3]) for one in counted),
+            "attempts": sum(int(one[4]) for one in counted),
         },
-        "cost": {"usd": usd, "by_forks_usd": by_forks, "tokens_in": tokens_in, "tokens_out": tokens_out},
+        "cost": {
+            "usd": own.usd + forks.usd,
+            "by_forks_usd": forks.usd,
+            "tokens_in": own.tokens_in + forks.tokens_in,
+            "tokens_out": own.tokens_out + forks.tokens_out,
+        },
         "budgets": budget_documents(database, row.id),
         "failures": {"causes": failed, "more": more},
         "owners": owners,

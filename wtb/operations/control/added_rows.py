@@ -30,7 +30,7 @@ from wtb.planning.prepare import MAX_CELLS, stored_spec
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.control.added_rows import NewRow, insert_added_row
 from wtb.store.database import Database
-from wtb.store.read import outcomes, queries
+from wtb.store.read import aggregates, outcomes, queries
 from wtb.store.read.lineage import line, marks
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow, Mark
@@ -384,7 +384,7 @@ def _addition(
         by=context.by,
         reason=reason,
         added_at=time.time(),
-        final=interim.because(database, sweep) is None,
+        final=interim.because(sweep, aggregates.cell_groups(database, sweep.id)) is None,
     )
 
 

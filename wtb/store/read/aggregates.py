@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -24,50 +24,59 @@ _HELD = 20_000  # rows of SQLite that are held at once
 _GROUPS = 16  # groups of rows that PostgreSQL sends at once
 
 
+class Spent(NamedTuple):
+    """What attempts cost, failed ones included.
+
+    unshared_usd: US dollars, had each cell made those that it took part in alone.
+    """
+
+    usd: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    unshared_usd: float = 0.0
+
+
 def node_run_counts(database: Database, sweep_id: str) -> Rows:
-    """(node, executed, unshared, attempts) by node, in the order in which they first ran."""
+    """(node, variant, executed, unshared, attempts, is of several versions of the code) in the order of first runs.
+
+    The last one is of accepted runs.
+    """
     accepted = node_runs.c.status == "succeeded"
     none = sa.literal(0)
+    code = sa.case((accepted, node_runs.c.fingerprint))  # the count of distinct ones would have to sort them
     query = (
         sa.select(
             node_runs.c.node,
+            node_runs.c.variant,
             sa.func.sum(sa.case((accepted, 1), else_=none)),
             sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=none)),
             sa.func.sum(node_runs.c.attempts),
+            sa.func.coalesce(sa.func.min(code) != sa.func.max(code), sa.false()),
         )
         .where(node_runs.c.sweep_id == sweep_id, node_runs.c.cells > 0)
-        .group_by(node_runs.c.node)
+        .group_by(node_runs.c.node, node_runs.c.variant)
         .order_by(sa.func.min(node_runs.c.started_at))
     )
     return _rows(database, query)
 
 
-def unshared_usd(database: Database, sweep_id: str) -> float:
-    """US dollars of all attempts, had each cell made those that it took part in alone.
-
-    Failed attempts and collected ones count as in `spent_by_attempts`, so that this is never less than what was spent.
-    """
-    spent = sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd * node_runs.c.cells), 0.0))
-    spent = spent.join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-    gone = sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id).scalar_subquery()
-    ((usd, collected),) = _rows(database, spent.add_columns(gone).where(node_runs.c.sweep_id == sweep_id))
-    return float(usd) + float(collected)
-
-
-def spent_by_attempts(database: Database, sweep_id: str, *, forks: bool = False) -> tuple[float, int, int]:
-    """(US dollars, tokens in, tokens out) of all attempts, failed ones included; dollars of collected ones, too.
-
-    forks: also of what people forked.
-    """
-    sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
+def spent_by_attempts(database: Database, sweep_id: str) -> tuple[Spent, Spent]:
+    """(what the attempts of cells cost, those of what people forked). Dollars of collected ones are with the first."""
+    of_cells = node_runs.c.cells > 0
+    figures = (attempts.c.usd, attempts.c.tokens_in, attempts.c.tokens_out, attempts.c.usd * node_runs.c.cells)
     query = (
-        sa.select(*sums)
+        sa.select(of_cells, *map(sa.func.sum, figures))
         .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-        .where(node_runs.c.sweep_id == sweep_id, *([] if forks else [node_runs.c.cells > 0]))
+        .where(node_runs.c.sweep_id == sweep_id)
+        .group_by(of_cells)
     )
-    ((usd, tokens_in, tokens_out),) = _rows(database, query)
+    found = {
+        bool(whose): Spent(float(usd), int(got), int(gave), float(alone))
+        for whose, usd, got, gave, alone in _rows(database, query)
+    }
+    own, forks = found.get(True, Spent()), found.get(False, Spent())
     ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
-    return float(usd) + gone, int(tokens_in), int(tokens_out)
+    return own._replace(usd=own.usd + gone, unshared_usd=own.unshared_usd + gone), forks
 
 
 def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
@@ -96,6 +105,55 @@ def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
     return _rows(database, query)
 
 
+DROPPED = ("cancelled", "skipped")  # cells that somebody or a rule did without
+# One that its own question cancelled, by a person's no, says why.
+_dropped = sa.and_(cells.c.status.in_(DROPPED), cells.c.failure.is_(None))
+
+
+class CellGroup(NamedTuple):
+    """Cells of a combination that are alike.
+
+    Attributes:
+        edited: Whether a person edited their state.
+        dropped: Whether they were cancelled or skipped, other than by an answer to their own question.
+        ended: How many have an outcome.
+        priced: How many have a price, as if alone.
+        usd: US dollars of these together.
+    """
+
+    combination: int
+    status: str
+    edited: bool
+    dropped: bool
+    cells: int
+    ended: int
+    priced: int
+    usd: float
+
+
+def cell_groups(database: Database, sweep_id: str) -> list[CellGroup]:
+    """All cells of a sweep, counted once."""
+    keys = (cells.c.combination, cells.c.status, cells.c.edited, cells.c.failure.is_(None))
+    known = sa.func.count(cells.c.usd), sa.func.coalesce(sa.func.sum(cells.c.usd), 0.0)
+    query = sa.select(*keys, sa.func.count(), sa.func.count(cells.c.finished_at), *known)
+    return [
+        CellGroup(combination, status, bool(edited), bool(unsaid) and status in DROPPED, *figures)
+        for combination, status, edited, unsaid, *figures in _rows(
+            database, query.where(cells.c.sweep_id == sweep_id).group_by(*keys)
+        )
+    ]
+
+
+def outcomes_by_combination(groups: Iterable[CellGroup]) -> Rows:
+    """(combination, status, cells, mean US dollars or None) for each status that occurs."""
+    found: dict[tuple[int, str], list[float]] = {}
+    for group in groups:
+        sums = found.setdefault((group.combination, group.status), [0, 0, 0.0])
+        for place, figure in enumerate((group.cells, group.priced, group.usd)):
+            sums[place] += figure
+    return [(*key, int(count), usd / priced if priced else None) for key, (count, priced, usd) in found.items()]
+
+
 def edited_cells(database: Database, sweep_id: str) -> int:
     """How many cells have an outcome that rests on a state which a person edited."""
     count = sa.select(sa.func.count()).where(
@@ -103,26 +161,6 @@ def edited_cells(database: Database, sweep_id: str) -> int:
     )
     ((found,),) = _rows(database, count)
     return int(found)
-
-
-def outcomes_by_combination(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
-    """(combination, status, cells, mean US dollars) for each status that occurs."""
-    query = (
-        sa.select(cells.c.combination, cells.c.status, sa.func.count(), sa.func.avg(cells.c.usd))
-        .where(cells.c.sweep_id == sweep_id, *([] if edited else [~cells.c.edited]))
-        .group_by(cells.c.combination, cells.c.status)
-    )
-    return _rows(database, query)
-
-
-# Cells that somebody or a rule did without; one that its own question cancelled, by a person's no, says why.
-_dropped = sa.and_(cells.c.status.in_(("cancelled", "skipped")), cells.c.failure.is_(None))
-
-
-def dropped_cells(database: Database, sweep_id: str) -> Rows:
-    """(combination, how many cells were cancelled or skipped, other than by an answer to their own question)."""
-    query = sa.select(cells.c.combination, sa.func.count()).where(cells.c.sweep_id == sweep_id, _dropped)
-    return _rows(database, query.group_by(cells.c.combination))
 
 
 def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Rows:
@@ -207,17 +245,6 @@ def score_errors(database: Database, sweep_id: str) -> Rows:
         sa.select(scores.c.metric, sa.func.count(), sa.func.min(scores.c.error))
         .where(scores.c.sweep_id == sweep_id, scores.c.error.is_not(None))
         .group_by(scores.c.metric)
-    )
-    return _rows(database, query)
-
-
-def mixed_code(database: Database, sweep_id: str) -> Rows:
-    """(node, variant) of which accepted runs come from more than one version of the code."""
-    query = (
-        sa.select(node_runs.c.node, node_runs.c.variant)
-        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded", node_runs.c.cells > 0)
-        .group_by(node_runs.c.node, node_runs.c.variant)
-        .having(sa.func.count(node_runs.c.fingerprint.distinct()) > 1)
     )
     return _rows(database, query)
 
