@@ -145,9 +145,9 @@ def view(
     finished = np.ones((combinations, len(numbers)), dtype=np.bool_)
     place = np.empty(len(numbers), dtype=np.int64)
     place[order] = np.arange(len(order))
-    found = aggregates.open_cells(database, sweep.id, cancelled=sweep.status != "completed")
-    if open_ := [row for row in found if row[0] < combinations]:  # but for rows that were added since
-        rows, cases = np.array(open_, dtype=np.int64).T
-        finished[rows, place[np.searchsorted(numbers, cases)]] = False
+    for part in aggregates.open_cells(database, sweep.id, cancelled=sweep.status != "completed"):
+        rows, cases = (np.array(column, dtype=np.int64) for column in part)
+        planned = rows < combinations  # not of rows that were added since
+        finished[rows[planned], place[np.searchsorted(numbers, cases[planned])]] = False
     units = numbered([names[index] for index in order])
     return View(why, np.array(numbers, dtype=np.int64)[order], finished, units)

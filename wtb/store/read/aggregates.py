@@ -163,8 +163,8 @@ def edited_cells(database: Database, sweep_id: str) -> int:
     return int(found)
 
 
-def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Rows:
-    """(combination, case number) of what has cells without an outcome of their own.
+def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> Iterator[Columns]:
+    """(combination, case number) of each cell without an outcome of its own.
 
     cancelled: False where cells that a person cancelled one by one count as ended, without a score.
     """
@@ -172,7 +172,7 @@ def open_cells(database: Database, sweep_id: str, *, cancelled: bool = True) -> 
     query = sa.select(cells.c.combination, cells.c.case_number).where(
         cells.c.sweep_id == sweep_id, sa.or_(cells.c.status.not_in(FINAL_CELLS), dropped)
     )
-    return _rows(database, query.distinct())
+    return _columns(database, query)
 
 
 def case_numbers(database: Database, sweep_id: str) -> list[int]:
