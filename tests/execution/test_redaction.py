@@ -16,6 +16,8 @@ from wtb import END, Workflow
 from wtb import Context as NodeContext
 from wtb.config.keeping.redaction import Redact, read_project_redaction
 from wtb.core.errors import InputError
+from wtb.execution.engine.redacting import RedactingExecutor
+from wtb.execution.engine.resource_usage import PRINTED
 from wtb.operations.context import Context
 from wtb.operations.control.answers import answer
 from wtb.planning.prepare import prepare
@@ -256,3 +258,14 @@ def test_a_project_redacts_for_all_of_its_sweeps(tmp_path: Path, monkeypatch: py
 def test_a_sweep_is_stored_with_what_redacts_for_whoever_continues_it(bench: Callable[..., Bench]) -> None:
     made = bench(talkative(), CASES, redact=REDACT, run={"pool": "thread"})
     assert made.row.spec["redact"] == REDACT
+
+
+@pytest.mark.parametrize("patterns", [{"mail": MAIL}, {}], ids=["by patterns", "by keys alone"])
+def test_output_so_far_is_not_reported_where_a_pattern_would_be_cut(patterns: dict[str, str]) -> None:
+    heard: list[str] = []
+    nothing: Any = None  # runs no code
+    code = RedactingExecutor(nothing, Redact(patterns=patterns, keys=["phone"]).redactor)
+    report = code._reporting(lambda kind, data: heard.append(kind))
+    assert report
+    report(PRINTED, {"stdout": "from ana@exam"})
+    assert heard == ([] if patterns else [PRINTED])

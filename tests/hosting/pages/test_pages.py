@@ -650,6 +650,38 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
     project.close()
 
 
+def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, browser: Browser) -> None:
+    project = Project(tmp_path / "printing")
+    gate = tmp_path / "gate"
+    printing = GATED.replace("    while", f"    print({HOSTILE!r})\n    while", 1)
+    project.write(
+        {
+            "gated.py": printing.format(gate=gate),
+            "sweep.yaml": "workflow: gated:wf\ncases: [{id: a, input: {x: 1}}]\nvary: {wait: [default]}\n",
+        }
+    )
+    server = Server(project)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        project.until(lambda: project.query("SELECT 1 FROM attempts WHERE stdout IS NOT NULL"), "it is written")
+        ((execution,),) = project.query("SELECT id FROM executions WHERE status = 'running'")
+        server.start()
+        site = Site(server, browser)
+        page = site.open(f"/executions/{execution}")
+        told = page.get_by_role("region", name="wait is running")
+        assert HOSTILE in told.locator("pre").inner_text()
+        assert HOSTILE in project.inside("status", execution).stdout
+        gate.touch()
+        running.wait(check=0)
+        told.wait_for(state="hidden")
+        page.locator(".steps summary").first.click()
+        page.locator(".steps pre").get_by_text(HOSTILE).wait_for()
+    site.close()
+    assert not site.faults
+    assert [text for (text,) in project.query("SELECT stdout FROM attempts")] == [f"{HOSTILE}\n"]
+    server.kill()
+    project.close()
+
+
 def columns(project: Project, ref: str, metric: str) -> Any:
     """What a server sends, read without the code that wrote it."""
     import struct

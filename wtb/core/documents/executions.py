@@ -189,13 +189,14 @@ class StandingExecution(TypedDict):
 
 
 class RunningNode(TaskDocument):
-    """A node run that is under way, for so many seconds."""
+    """A node run that is under way, for so many seconds. printed: the end of what its attempt has printed."""
 
     node: str
     variant: str
     attempt: int
     started_at: str | None
     for_s: float
+    printed: NotRequired[str]
 
 
 class ExecutionOwner(TypedDict):

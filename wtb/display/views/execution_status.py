@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from wtb.analysis.failure_causes import execution_may_be_helped
 from wtb.core.questions import how_to_answer
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from wtb.core.documents.executions import ExecutionOwner, OpenQuestion, StandingDocument
 
 
+PRINTED = 4_000  # characters that are shown of what an attempt has printed so far: the last
+
 _COMMANDS = {
     "pending": ("pause", "cancel"),
     "running": ("pause", "pause --now", "cancel", "rollback --to NODE"),
@@ -35,6 +37,10 @@ _COMMANDS = {
     "cancelled": ("retry", "fork", "rollback --to NODE"),
     "forked": ("tree", "rollback --to NODE"),
 }
+
+
+class _Printed(TypedDict, total=False):
+    printed: str
 
 
 def standing_document(database: Database, row: ExecutionRow) -> StandingDocument:
@@ -63,6 +69,11 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
     if row.status == "failed" and row.failure and not execution_may_be_helped(database, row):
         possible.remove(f"wtb retry {name}")
     under_way = executions.node_runs_under_way(database, row.id) if row.status == "running" else []
+    printed: dict[tuple[str, int], _Printed] = {
+        (one.node_run_id, one.number): {"printed": ((one.stdout or "") + (one.stderr or ""))[-PRINTED:]}
+        for one in queries.attempt_rows(database, [run.id for run in under_way])
+        if one.stdout or one.stderr
+    }
     return {
         "execution": {
             "id": row.id,
@@ -89,6 +100,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
                 "attempt": run.attempts,
                 "started_at": iso(run.started_at),
                 "for_s": run.for_s,
+                **printed.get((run.id, run.attempts), {}),
             }
             for run in under_way
         ],

@@ -18,7 +18,7 @@ from wtb.core.values import Json, Value, Values
 from wtb.execution import rows
 from wtb.execution.attempts.visit import Visit
 from wtb.execution.engine.protocol import BEGUN
-from wtb.execution.engine.resource_usage import SAMPLE
+from wtb.execution.engine.resource_usage import PRINTED, SAMPLE
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
 from wtb.execution.node_plan import NodePlan
@@ -86,6 +86,7 @@ class Attempt:
         self._disk = disk
         self._sums: list[Any] = [0.0, 0, 0]
         self._started_at = 0.0
+        self._output: Mapping[str, str | None] = {"stdout": None, "stderr": None}
         self._last_event_at = time.monotonic()
         self._listening = True
         self._lock = threading.RLock()
@@ -102,23 +103,28 @@ class Attempt:
         with self._lock:
             if not self._listening:
                 return
-            if kind == BEGUN:
-                self._start()
-            elif kind == "event":
-                self._event(*data)
-                if data[0] == SAMPLE:  # measured by the runner, so no sign that the node is alive
-                    return
-            elif kind == "call":
-                self._run.append(calls=rows.calls(self._run.id, self.number, [data]))
-            elif kind == "tool":
-                self._tool(data)
-            elif kind == "checkpoint":
-                self._checkpoint(data)
-            elif kind == "spent":
-                self._spent(data)
+            self._record(kind, data)
+            if kind == PRINTED or (kind == "event" and data[0] == SAMPLE):
+                return  # told by the runner, so no sign that the node is alive
             self._last_event_at = time.monotonic()
             if self.stalled:
                 self._end_stall()
+
+    def _record(self, kind: str, data: Any) -> None:
+        if kind == BEGUN:
+            self._start()
+        elif kind == "event":
+            self._event(*data)
+        elif kind == "call":
+            self._run.append(calls=rows.calls(self._run.id, self.number, [data]))
+        elif kind == "tool":
+            self._tool(data)
+        elif kind == "checkpoint":
+            self._checkpoint(data)
+        elif kind == "spent":
+            self._spent(data)
+        elif kind == PRINTED:
+            self._printed(data)
 
     def stall(self, limit: float) -> None:
         """Record that the attempt has stalled, if it reported nothing for longer than `limit` seconds."""
@@ -210,9 +216,15 @@ class Attempt:
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
         self._run.append(attempts=[self._row()], settled=settled)
 
+    def _printed(self, output: Mapping[str, str | None]) -> None:
+        """Write the row of the attempt with what it has printed so far; its end replaces that, too."""
+        if self.begun:
+            self._output = output
+            self._run.append(attempts=[self._row()])
+
     def _row(self) -> NewAttempt:
         row = rows.begun_attempt(self._run.id, self.number, self._started_at, self._sums, self._run.plan.fingerprint)
-        return {**row, "again": self.begun}
+        return {**row, "stdout": self._output["stdout"], "stderr": self._output["stderr"], "again": self.begun}
 
 
 def _value(text: str) -> Value:

@@ -22,6 +22,7 @@ from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
+from wtb.execution.engine.resource_usage import PRINTED
 
 STREAM = marker("stream")  # a pattern would be cut by the pieces in which a text arrives
 
@@ -102,7 +103,8 @@ class RedactingExecutor:
             return None
 
         def report(kind: str, data: Any) -> None:
-            on_event(kind, self._reported(kind, data))
+            if kind != PRINTED or not self._redactor.patterns:  # they would be cut where output ends so far
+                on_event(kind, self._reported(kind, data))
 
         return report
 

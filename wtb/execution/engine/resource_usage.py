@@ -1,14 +1,14 @@
-"""Memory, processor time and open files of processes in which nodes run for long, measured now and then."""
+"""What nodes that run for long have printed so far, and what their processes use, looked at now and then."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wtb.core.errors import WTBError
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 OnEvent = Callable[[str, Any], None]
 
 SAMPLE = "node.sample"  # the event that reports one
+PRINTED = "printed"  # what is reported of output: its text so far, by stream
+PRINTED_S = 1.0  # between two reports of what an attempt has printed
+MOST_PRINTED = 1 << 20  # characters that are reported each time, of all attempts together; the rest is next
 
 
 def interval() -> float:
@@ -28,18 +31,40 @@ def interval() -> float:
         return 5.0
 
 
+class Stream(Protocol):
+    """An output of an attempt, which another thread adds to."""
+
+    @property
+    def size(self) -> int: ...
+
+    def text(self) -> str | None: ...
+
+
 @dataclass(eq=False, slots=True)
 class _Sampled:
+    """An attempt. every: seconds between its samples, 0 for none; due: when the next one is."""
+
     pid: int
     whole: bool
     mark: dict[str, bool]
     on_event: OnEvent
     every: float
-    since: float
+    due: float
+    output: Mapping[str, Stream] = field(default_factory=dict)
+    printed: int = 0
+    printed_at: float = 0.0
+
+    def follow(self, output: Mapping[str, Stream]) -> None:
+        """Report what is printed there, too."""
+        self.output = output
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.output.values())
 
 
 class Sampler:
-    """Tells of each attempt that runs for longer than an interval, once in each, what its processes use.
+    """Tells of each attempt that runs for longer than an interval, once in each, what its processes use and it printed.
 
     Its thread runs while there is an attempt.
     """
@@ -58,8 +83,8 @@ class Sampler:
         whole: bool,
         shared: bool = False,
         every: float | None = None,
-    ) -> Iterator[None]:
-        """While an attempt runs.
+    ) -> Iterator[Callable[[Mapping[str, Stream]], None]]:
+        """While an attempt runs. Yields what takes the streams that it prints to.
 
         Args:
             pid: Of the process in which it runs.
@@ -69,25 +94,26 @@ class Sampler:
             every: Seconds between two samples, 0 for none; without it, the `interval`.
         """
         every = interval() if every is None else every
-        if on_event is None or not every:
-            yield
+        if on_event is None:
+            yield _ignore
             return
-        sampled = _Sampled(pid, whole, {"shared": True} if shared else {}, on_event, every, time.monotonic())
+        begun = time.monotonic()
+        sampled = _Sampled(pid, whole, {"shared": True} if shared else {}, on_event, every, begun + every)
         with self._changed:
             self._all.add(sampled)
             if self._every is None:
                 threading.Thread(target=self._loop, name="wtb-sampler", daemon=True).start()
-            if self._every is None or every < self._every:
-                self._every = every
+            if self._every is None or _between(sampled) < self._every:
+                self._every = _between(sampled)
                 self._changed.notify()
         try:
-            yield
+            yield sampled.follow
         finally:
             with self._changed:
                 self._all.discard(sampled)
 
     def _loop(self) -> None:
-        """Report a sample of each attempt that has run for its interval, until none runs."""
+        """Report what each attempt printed, and a sample of those that have run for their interval, until none runs."""
         known: dict[int, psutil.Process] = {}  # asked again: their processor time counts from the last time
         while True:
             with self._changed:
@@ -95,11 +121,15 @@ class Sampler:
                 if not self._all:
                     self._every = None
                     return
-                due = [one for one in self._all if time.monotonic() - one.since >= one.every]
-                self._every = min(one.every for one in self._all)
+                now = time.monotonic()
+                due = [one for one in self._all if one.every and now >= one.due]
+                printed = [one for one in self._all if one.size != one.printed]
+                self._every = min(map(_between, self._all))
+            _report_printed(printed)
             processes = {(one.pid, one.whole) for one in due}  # many attempts may share one
             samples = {(pid, whole): measured(pid, whole, known) for pid, whole in processes}
             for one in due:
+                one.due = now + one.every
                 sample = samples[one.pid, one.whole]
                 if sample is not None:
                     try:
@@ -108,6 +138,32 @@ class Sampler:
                         continue
             for pid in [pid for pid, process in known.items() if not process.is_running()]:
                 del known[pid]
+
+
+def _ignore(output: Mapping[str, Stream]) -> None:
+    """Take streams of an attempt that nobody listens to."""
+
+
+def _between(one: _Sampled) -> float:
+    """Seconds between two looks at an attempt."""
+    return min(PRINTED_S, one.every or PRINTED_S)
+
+
+def _report_printed(found: list[_Sampled]) -> None:
+    """Report the output of attempts that printed more, those first that have waited longest, as far as a bound."""
+    left = MOST_PRINTED
+    for one in sorted(found, key=lambda one: one.printed_at):
+        if left <= 0:
+            return
+        if time.monotonic() - one.printed_at < PRINTED_S / 2:  # looked at for the sake of another one's samples
+            continue
+        one.printed, one.printed_at = one.size, time.monotonic()
+        texts = {name: stream.text() for name, stream in one.output.items()}
+        left -= sum(len(text or "") for text in texts.values())
+        try:
+            one.on_event(PRINTED, texts)
+        except WTBError:  # its lease is gone, or the journal: its own thread finds that out too
+            continue
 
 
 def measured(pid: int, whole: bool, known: dict[int, psutil.Process]) -> dict[str, float] | None:

@@ -116,8 +116,19 @@ class Output:
             self.left_out += len(self.end) - CAP
             del self.end[:-CAP]
 
+    @property
+    def size(self) -> int:
+        """How many bytes there were so far."""
+        return len(self.start) + self.left_out + len(self.end)
+
     def take(self) -> str | None:
         """Return, and forget, all of it as text; None if there is nothing."""
+        text = self.text()
+        self.start, self.end, self.left_out = bytearray(), bytearray(), 0
+        return text
+
+    def text(self) -> str | None:
+        """Return what is kept as text; None if there is nothing. Any thread may ask while it grows."""
         if not self.start:
             return None
         left_out = self.left_out + max(0, len(self.end) - CAP)
@@ -125,7 +136,6 @@ class Output:
         if left_out:
             text += f"\n... {left_out:,} bytes left out ...\n"
         text += bytes(self.end[-CAP:]).decode("utf-8", "replace")
-        self.start, self.end, self.left_out = bytearray(), bytearray(), 0
         # PostgreSQL cannot store NUL; of a crash's stack, the user's own frames matter.
         return _OUR_FRAMES.sub("", text.replace("\0", "\ufffd"))
 

@@ -329,7 +329,7 @@ class InProcesses:
         record = Record(on_event=task.on_event)
         with (
             self._shared[self._sharing[task.node, task.variant]].one() as process,
-            sampler.sampling(process.pid, task.on_event, whole=True, shared=True),
+            sampler.sampling(process.pid, task.on_event, whole=True, shared=True) as printing,
         ):
             task.begun()
             begun, clock = time.time(), time.perf_counter()
@@ -339,6 +339,7 @@ class InProcesses:
             except AttemptLost as error:
                 self.pool.check()
                 return _failed(task, record, begun, clock, _lost(error))
+            printing(run.output)
             with self._noted(run, task):
                 answer = self._answered(process, run, record)
             if isinstance(answer, Failure):
@@ -375,8 +376,9 @@ class InProcesses:
         with (
             self.pool.one() as process,
             self._noted(process, task),
-            sampler.sampling(process.pid, task.on_event, whole=True),
+            sampler.sampling(process.pid, task.on_event, whole=True) as printing,
         ):
+            printing(process.output)
             task.begun()
             begun, clock = time.time(), time.perf_counter()
             request = Request("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))

@@ -45,6 +45,7 @@ def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
         ("step", "" if document["step"] is None else str(document["step"])),
         ("next", ", ".join(document["next"]) or ("the end" if document["checkpoint"] else "")),
         ("runs", "; ".join(map(_run, document["nodes"]))),
+        *(("prints", printable(_last_line(run["printed"]))) for run in document["nodes"] if "printed" in run),
         ("held by", who),
         ("asked for", "" if asked is None else printable(f"{asked['to']} {asked['reason']}")),
         *(("question", printable(f"{one['id']}: {one['question']}")) for one in document["questions"]),
@@ -56,6 +57,10 @@ def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
 
 def _chosen(combinations: Sequence[Mapping[str, str]]) -> str:
     return texts.chosen_by_all(combinations) if any(combinations) else ""
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip().rpartition("\n")[2]
 
 
 def _run(run: RunningNode) -> str:

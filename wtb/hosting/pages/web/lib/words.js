@@ -197,6 +197,7 @@ export const words = {
   execution: {
     title: "Execution",
     steps: "Steps",
+    prints: (/** @type {string} */ node) => `${node} is running; the end of what it has printed`,
     state: "State",
     calls: "Calls",
     attemptColumns: { number: "Attempt", status: "Status", waited: "Waited before", took: "Took", cost: "Cost" },

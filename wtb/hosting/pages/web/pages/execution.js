@@ -48,10 +48,17 @@ export function ExecutionPage({ parts: [ref] }) {
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
     <${Lineage} id=${execution.id} />
+    <${Printed} nodes=${standing.data.nodes} />
     <div class="halves"><div><${Steps} found=${found} history=${history} reload=${reload} /></div><div>
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
     ${execution.head ? html`<${Files} checkpoint=${execution.head} />` : null}</div></div>`;
+}
+
+/** The end of what runs just now has printed. @param {{nodes: any[]}} props */
+function Printed({ nodes }) {
+  return html`${nodes.filter((one) => one.printed).map((one) => html`<section key=${one.node + one.task} aria-label=${words.execution.prints(one.node)}>
+    <h3>${words.execution.prints(one.node)}</h3><pre tabindex="0">${one.printed}</pre></section>`)}`;
 }
 
 /** What changes whenever there is more to see of an execution. @param {any} standing */
