@@ -317,6 +317,31 @@ def test_a_runner_that_is_far_ahead_of_the_database_waits_for_it(store: Store, m
     assert max(store.batches) <= 12
 
 
+def test_while_the_database_commits_a_runner_goes_on_until_it_is_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wtb.execution.journal.FULL", 10)
+    sizes: list[int] = []
+    may_commit = threading.Event()
+
+    def write(batch: Batch) -> set[str]:
+        sizes.append(batch.size)
+        journal.reopen()
+        assert may_commit.wait(20)
+        return set()
+
+    journal = Journal(write, LONG)
+    with ThreadPoolExecutor(1) as slot:
+        for number in range(20):  # the tenth is handed over by the eleventh, and none of them waits for the commit
+            slot.submit(journal.record, "e", 1, **say(f"step {number}", "e")).result(20)
+        waits = slot.submit(journal.record, "e", 1, **say("one too many", "e"))
+        with pytest.raises(TimeoutError):
+            waits.result(0.05)
+        may_commit.set()
+        waits.result(20)
+    journal.close()
+
+    assert sizes == [10, 10, 1]
+
+
 # Values and rows
 
 

@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 
 LATE_S = 0.01
 GROUP_S = 0.02  # with a durability of 0, what nobody waits for is committed with what follows within this time
-FULL = 5_000  # records; a runner that is ahead of the database by more waits until they are committed
+# Records. Slots that are ahead by more wait until the journal's thread has taken them. It has the interpreter then, and
+# the database writes while they go on: where it had to wait for its turns among quick nodes, it wrote when they ended.
+FULL = 1_000
 
 
 class Lost(ConflictError):
@@ -63,13 +65,13 @@ class Journal:
         """
         if self._broken is not None or self._lost or self._claimed:
             self._check(execution, token)
+        if len(self._records) >= FULL:
+            self._hand_over()
         if not self._open.is_set():
-            self._open.wait()
+            self._wait_for(self._open, execution)
         self._records.append((execution, token, rows))
         if not self._some.is_set():
             self._some.set()
-        if len(self._records) > FULL:
-            self.flush(execution, force=True)
 
     def adopt_claim(self, execution: str, token: int) -> None:
         """Accept records of an execution under its new token; records under an older one are dropped."""
@@ -83,15 +85,25 @@ class Journal:
             return
         written = threading.Event()
         self.after_commit(written.set)
-        while not written.wait(1.0):
+        self._wait_for(written, execution)
+        self._check(execution)
+
+    def _wait_for(self, event: threading.Event, execution: str) -> None:
+        """Wait for what the journal's thread sets. Raises Lost where that has ended."""
+        while not event.wait(1.0):
             if not self._thread.is_alive():
                 raise Lost(f"execution {execution}: its runner lost its leases")
-        self._check(execution)
 
     def after_commit(self, call: Callable[[], None]) -> None:
         """Commit soon, then call `call` on the journal's thread; it must be quick."""
         self._records.append(call)
         self._hurry.set()
+        self._some.set()
+
+    def _hand_over(self) -> None:
+        """Take no more records until the journal's thread has what there is."""
+        self._open.clear()
+        self._hurry.set()  # after that: whatever it did meanwhile, it goes round once more, and opens
         self._some.set()
 
     def _check(self, execution: str, token: int | None = None) -> None:

@@ -27,7 +27,7 @@ _SWEEP = sa.bindparam("sweep", type_=sa.String())
 _LIMIT = sa.bindparam("most", type_=sa.Integer())
 # On PostgreSQL: no event can come any more whose transaction is older than this one.
 _OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
-_SEQUENCE = "pg_get_serial_sequence('events', 'id')"
+_SEQUENCE = "(SELECT pg_get_serial_sequence('events', 'id')::regclass)"  # asked for once, not for each id
 
 
 @dataclass(frozen=True)
