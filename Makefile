@@ -87,6 +87,7 @@ steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every 
 
 pictures: demo .venv/all-ready chromium ## Take the pictures of the README and the docs again
 	$(BIN)/python -m tests.pictures
+	WTB_UPDATE_DOCS=1 $(BIN)/python -m pytest -q tests/acceptance/test_docs.py -k "page_runs and README"
 
 docs: .venv/all-ready chromium ## Build the site from the pages into out/site and test it; a link that leads nowhere is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d out/doctrees . out/site

@@ -8,10 +8,12 @@ A comment before a fenced block says what the block is:
     <!-- exit: 1 -->             the exit code of the block's last command, where it is not 0
     <!-- own namespace -->       a python block that shares no names with the others of its page
     <!-- not run -->             shown only
+    <!-- in the browser: PNG --> before a numbered list: what one does at the pages that `wtb up` printed, with the
+                                 token that `wtb token create` did; see tests/support/following.py. PNG: its picture
     <!-- files of: PAGE -->      anywhere on a page: it also has the files of another one
 
 Output is compared but for ids, times, durations and spaces; a line `...` stands for any lines. After a change that
-is wanted, `WTB_UPDATE_DOCS=1 pytest tests/acceptance/test_docs.py` writes what was really said.
+is wanted, `WTB_UPDATE_DOCS=1 pytest tests/acceptance/test_docs.py` writes what was really said, and takes pictures.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ import typer
 
 from tests.support import forkserver
 from tests.support.databases import quick_disk
+from tests.support.following import follow
 from tests.support.project import run_inside
 from wtb.config.yaml_reader import parse
 from wtb.core.errors import InputError
@@ -100,6 +103,7 @@ class Block:
 def blocks(lines: list[str]) -> Iterator[Block]:
     notes: dict[str, str] = {}
     opened: tuple[str, Block] | None = None
+    steps: list[str] = []
     for number, line in enumerate(lines):
         if opened is not None:
             fence, block = opened
@@ -112,6 +116,12 @@ def blocks(lines: list[str]) -> Iterator[Block]:
             if title := re.search(r'title="([^"]+)"', info):
                 notes["file"] = title[1]
             opened, notes = (fence, Block(language, number + 1, 0, [], notes)), {}
+        elif "in the browser" in notes and (line.strip() or not lines[number - 1].startswith("<!--")):
+            if line.strip():
+                steps.append(line)
+            else:
+                yield Block("browser", number - len(steps), number, steps, notes)
+                notes, steps = {}, []
         elif found := _COMMENT.fullmatch(line.strip()):
             key, _, value = found[1].partition(":")
             notes[key.strip()] = value.strip()
@@ -142,6 +152,7 @@ class Page:
         self.lines = path.read_text("utf-8").splitlines()
         self.changes: list[tuple[int, int, list[str]]] = []
         self.printed = ""
+        self.said = ""  # by all commands
         self.module = types.ModuleType("__main__")  # a page's Python is a script, or a notebook
         sys.modules["__main__"] = self.module
 
@@ -162,6 +173,8 @@ class Page:
                 self.compare(block, block.start, block.end, said)
             elif block.language == "console":
                 self.console(block)
+            elif block.language == "browser":
+                self.browse(block)
             elif block.language == "python":
                 self.python(block)
             elif block.language in ("yaml", "yml"):
@@ -205,8 +218,15 @@ class Page:
                 output += 1
             code = int(block.notes.get("exit", 0)) if start == at[-1] else 0
             said = self.command(command, code, block, merge=True)
+            self.said += said or ""
             if said is not None and block.lines[output:end]:
                 self.compare(block, block.start + output, block.start + end, said)
+
+    def browse(self, block: Block) -> None:
+        (address,) = re.findall(r"pages: (http://\S+?);", self.said)[-1:]
+        (token,) = re.findall(r"\bwtb_\S{20,}", self.said)[-1:]
+        picture = self.path.parent / block.notes["in the browser"]
+        follow(block.text, address, {"wtb_...": token}, picture if UPDATE else None)
 
     def command(self, command: str, code: int, block: Block, *, merge: bool) -> str | None:
         if command.startswith("make"):

@@ -234,7 +234,7 @@ class TestASecondStack:  # before parts of the first are killed
 
     def test_answers_over_http_whoever_has_a_token(self, second: Second) -> None:
         url = f"http://127.0.0.1:{second.api_port}/api/v1"
-        assert f"API: {url}; `wtb token create NAME` makes a token for it" in second.printed
+        assert f"API: {url}; `wtb token create NAME` makes a token for both" in second.printed
         assert part(second.project, "serve")["status"] == "up"
         token = second.project.inside("token", "create", "ann", check=0).stdout.strip()
         address = f"127.0.0.1:{second.api_port}"

@@ -107,11 +107,8 @@ class AddedRows:
         name = in_words(self._scored.choices[one.combination])
         more = len(one.left_out) - 1
         cases = f"case {one.case}" + (f" and {more:,} more that go with it" if more else "")
-        figures = (
-            "its figures come when all of its cells have ended, and" if one.combination in self._unfinished else "it"
-        )
-        leaves = "they leave" if one.combination in self._unfinished else "its figures leave"
+        come = "come when all of its cells have ended, and " if one.combination in self._unfinished else ""
         return (
-            f"{name} is exploratory: it was added after results were seen, since {cases} suggested it, so {leaves} "
-            f"that out; {figures} is not ranked: run it with other cases to know"
+            f"{name} is exploratory: it was added after results were seen, since {cases} suggested it, so its figures "
+            f"{come}leave that out; it is not ranked: run it with other cases to know"
         )
