@@ -12,6 +12,7 @@ from wtb.authoring.code.described import evaluator_function_of, workflow_of
 from wtb.authoring.code.describing import describe_evaluator, describe_workflow
 from wtb.authoring.code.import_paths import load, published_evaluators, registered
 from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import EvaluatorDescription, PublicationKind, WorkflowDescription
 from wtb.core.errors import InputError, WTBError, meant_or_known
@@ -108,7 +109,7 @@ def _workflow(path: str) -> WorkflowDescription:
 
 
 def _evaluator(path: str) -> EvaluatorDescription:
-    function = load(path)
+    function = adapted(path, load(path))
     if not callable(function):
         raise InputError(f"evaluator {path!r} is of type {type(function).__name__}; expected a function (case, result)")
     return describe_evaluator(function)

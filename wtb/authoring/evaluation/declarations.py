@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING, MEASURED, regex
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator, ScoredCase
 from wtb.authoring.evaluation.fields import expected_of
@@ -41,7 +42,7 @@ def make_evaluator(
     Raises:
         InputError: There is no such evaluator, with a near match, or its options or declarations do not fit.
     """
-    fn = _function(name, resolve) if fn is None else fn
+    fn = adapted(name, _function(name, resolve) if fn is None else fn)
     if not callable(fn):
         raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
     is_built_in = any(fn is one for one in BUILT_IN.values())
@@ -53,6 +54,8 @@ def make_evaluator(
             declared["name"] = f"not_{options['of'][0].evaluator.name}"
     check_options(name, fn, options)
     check_installed(name, fn)
+    if hasattr(fn, "wtb_check"):
+        _as_problems(name, partial(fn.wtb_check, options))
     if hasattr(fn, "wtb_declare"):
         declared |= _declared_by_options(name, fn, options, declared["on_failure"], threshold)
     problem_of: Callable[[Any], str | None] | None = None
@@ -106,11 +109,16 @@ def _declared_by_options(
         raise InputError(
             f"evaluator {name!r}: 'at_least' or 'at_most' of several metrics; expected a gate on one of them"
         )
+    found: Mapping[str, Any] = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
+    return found
+
+
+def _as_problems(name: str, check: Callable[[], Any]) -> Any:
+    """What a check of options returns. Raises InputError, which names the evaluator."""
     try:
-        found: Mapping[str, Any] = fn.wtb_declare(options, on_failure)
+        return check()
     except InputError as error:
         raise InputError(*(f"evaluator {name!r}: {text}" for text in error.problems)) from None
-    return found
 
 
 def _name(name: str, fn: Callable[..., Any], declared: Any) -> str:
