@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
 from tests.hosting.pages.site import Site
 from tests.support.cluster import Cluster
+from wtb.core.access.roles import PERMISSIONS, Permission, Role
+from wtb.hosting.api.routes import PREFIX
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -180,13 +184,47 @@ def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sendi
     assert state_of(sending, execution)["answer"] == "small"
 
 
-def test_who_may_only_read_is_offered_nothing_else(sending: Sending, site: Site) -> None:
-    execution = started(sending, 400)
-    token = sending.wtb("token", "create", "reader", "--scope", "read").stdout.strip()
-    page = site.open(f"/executions/{execution}", token=token)
+# By what one must be allowed to do: a request that a page sends, which is refused before its body is looked at.
+ASKED = {
+    Permission.submit: "/sweeps",
+    Permission.steer: "/executions/{execution}/pause",
+    Permission.answer: "/approvals/{execution}/answer",
+    Permission.administer: "/tokens",
+}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_who_has_a_role_is_offered_what_it_allows_and_refused_the_rest(
+    sending: Sending, site: Site, role: Role
+) -> None:
+    asking, paused = started(sending, 400), started(sending, 7, "--until", "draft")
+    sending.wtb("user", "create", role)
+    sending.wtb("access", "grant", role, "--user", role)
+    token = sending.wtb("token", "create", role, "--user", role, "--scope", ",".join(Permission)).stdout.strip()
+    page = site.open("/", token=token)
+    page.locator("main table").wait_for()
+    offered = {Permission.submit} if page.get_by_role("link", name="New sweep").count() else set()
+    site.go(page, f"/executions/{asking}")
     asked = page.get_by_role("region", name="Send 400?")
-    asked.get_by_text("You may not answer here.").wait_for()
-    assert asked.get_by_role("button").count() == 0
+    yes = asked.get_by_role("button", name="yes")
+    yes.or_(asked.get_by_text("You may not answer here.")).wait_for()
+    offered |= {Permission.answer} if yes.count() else set()
+    site.go(page, f"/executions/{paused}")
     opened_step(page, 0)
-    for name in ("Pause", "Cancel", "Roll back", "What if"):
-        assert page.get_by_role("button", name=name).count() == 0
+    steered = [page.get_by_role("button", name=name).count() for name in ("Resume", "Cancel", "Roll back")]
+    assert all(steered) or not any(steered)
+    offered |= {Permission.steer} if any(steered) else set()
+    site.go(page, "/submit")
+    assert bool(page.get_by_text("You may not submit sweeps here.").count()) != (Permission.submit in offered)
+    allowed = PERMISSIONS[role]
+    assert offered == allowed - {Permission.read, Permission.administer}
+    refused = {one for one, path in ASKED.items() if status_of(sending, token, path.format(execution=paused)) == 403}
+    assert refused == ASKED.keys() - allowed
+
+
+def status_of(sending: Sending, token: str, path: str) -> int:
+    """The status of the answer to a request that says nothing."""
+    with closing(http.client.HTTPConnection("127.0.0.1", sending.server.port, timeout=60)) as connection:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request("POST", PREFIX + path, "{}", headers)
+        return connection.getresponse().status
