@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...] [--runs 5] [--json FILE]`: measure, and say which targets are met."""
+"""`python -m benchmarks [NAME ...] [--runs 5] [--only PART] [--json FILE]`: measure, and say which targets are met."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BENCHMARKS = {
     "saver": "embedded.saver",
     "policy": "embedded.policy",
     "graphs": "embedded.graphs",
-    "pages": "embedded.pages",
+    "pages": "pages",
 }
 LONG = ("million",)  # hours: only by name
 
@@ -46,6 +46,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=5, help="rounds; a figure is their median (default 5)")
     parser.add_argument("--cells", type=int, default=1_000_000, help="of `million`, a multiple of 1000 (a million)")
+    parser.add_argument("--only", action="append", default=[], metavar="PART", help="of `pages`; may be repeated")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in BENCHMARKS]
@@ -55,7 +56,7 @@ def main() -> None:
         parser.error("--runs is at least 1, and --cells a multiple of 1,000")
     start_collecting()  # as `wtb` does; what is held against it runs here, too
     figures: list[Figure] = []
-    with environment(args.cells) as place:
+    with environment(args.cells, args.only) as place:
         for name in args.names or [name for name in BENCHMARKS if name not in LONG]:
             print(f"{name} ...", file=sys.stderr, flush=True)
             found: list[Figure] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ class Environment:
     folder: Path
     server: PostgresServer
     cells: int = 1_000_000  # of the benchmark `million`
+    only: Sequence[str] = ()  # parts of the benchmark `pages`; all where there are none
 
     def fresh(self, kind: Kind) -> str:
         """The URL of an empty database."""
@@ -29,10 +30,10 @@ class Environment:
 
 
 @contextmanager
-def environment(cells: int = 1_000_000) -> Iterator[Environment]:
+def environment(cells: int = 1_000_000, only: Sequence[str] = ()) -> Iterator[Environment]:
     """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
         with PostgresServer(folder / "postgres", create_databases=True) as server:
-            yield Environment(folder, server, cells)
+            yield Environment(folder, server, cells, only)

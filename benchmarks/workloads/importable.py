@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from benchmarks.workloads.chain import workflow
+from wtb import evaluator
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 
@@ -31,3 +32,27 @@ def look(state: Clocked) -> Clocked:
 
 clocked.entry(look)
 clocked.edge(look, END)
+
+
+class Sums(TypedDict, total=False):
+    x: int
+
+
+def add(state: Sums, *, by: int = 0) -> Sums:
+    return {"x": state["x"] + by}
+
+
+@evaluator(better="higher")
+def summed(case: Any, result: Any) -> float:
+    """The sum, and something of its own for each case, so that rows differ by more than a constant."""
+    return float(result.state["x"] * (1 + int(case.id) % 7))
+
+
+four = Workflow("four", state=Sums)
+for name in "ABCD":
+    node = four.node(add, name=name)
+    for number in range(1, 5):
+        node.variant(f"v{number}", by=number)
+four.entry("A")
+for source, target in (("A", "B"), ("B", "C"), ("C", "D"), ("D", END)):
+    four.edge(source, target)

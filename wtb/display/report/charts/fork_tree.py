@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from wtb.core import texts
+from wtb.core.documents.report import FoldedLevel
 
 if TYPE_CHECKING:
     from wtb.core.documents.report import EvidenceDocument, Prefix, SharedNode
+
+
+MOST = 200  # boxes that a report draws: whole levels, from the root on
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,9 @@ class Sharing:
 def sharing(document: EvidenceDocument) -> Sharing:
     """What was run once for many, by node, and what that saved."""
     tree, most = document["tree"], max(1, len(document["matrix"]["rows"]))
-    levels = tree["levels"] or []
+    drawn = list(accumulate(len(level["prefixes"]) for level in tree["levels"] or ()))
+    levels = (tree["levels"] or [])[: sum(so_far <= MOST for so_far in drawn)]
+    left = [FoldedLevel(node=one["node"], prefixes=len(one["prefixes"])) for one in tree["levels"] or ()][len(levels) :]
     totals = {node["node"]: node for node in tree["nodes"]}
     place = {
         number: row
@@ -54,7 +61,7 @@ def sharing(document: EvidenceDocument) -> Sharing:
         levels=[
             (totals[level["node"]], [_box(prefix, place, most) for prefix in level["prefixes"]]) for level in levels
         ],
-        folded=", ".join(f"{one['node']} ({one['prefixes']:,} prefixes)" for one in tree["folded"]),
+        folded=", ".join(f"{one['node']} ({one['prefixes']:,} prefixes)" for one in (*left, *tree["folded"])),
     )
 
 

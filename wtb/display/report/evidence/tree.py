@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.report import FoldedLevel, Level, Prefix, SharedNode, SharedRuns, SharedVariant, SharingTree
 
 
-MOST = 200  # prefixes that are listed: whole levels, from the root on
+MOST = 10_000  # prefixes that are listed: whole levels, from the root on
 
 # (node, variant, the combinations of the group that ran it, what it came to)
 Run = tuple[str, str, tuple[int, ...], "SharedRuns"]

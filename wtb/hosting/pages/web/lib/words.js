@@ -187,7 +187,11 @@ export const words = {
     failed: "failed",
     time: "time",
     cost: "cost",
-    hint: "A click or the arrow keys say for whom each ran, and its share of time and cost.",
+    hint: "A click or the arrow keys say for whom each ran, and its share of time and cost. Enter or a double click zooms in, 0 shows all.",
+    narrow: (/** @type {string} */ count) => `${count} prefixes, too narrow to be drawn before one zooms in`,
+    part: (/** @type {string} */ seen, /** @type {string} */ all) => `${seen} of ${all} combinations`,
+    whole: "Show all of it",
+    zoom: "Zoom in",
     shares: (/** @type {number} */ failed, /** @type {string | null} */ time, /** @type {string | null} */ cost) =>
       [failed ? `${format(failed)} failed` : "", time === null ? "" : `${time} of the time`, cost === null ? "" : `${cost} of the cost`].filter(Boolean).join(", "),
     ran: (/** @type {string} */ what, /** @type {string} */ executed, /** @type {string} */ combinations, /** @type {string} */ unshared) =>
@@ -221,6 +225,7 @@ export const words = {
     standsFor: (/** @type {number} */ cells) => `${format(cells)} cells`,
     tokens: (/** @type {string} */ input, /** @type {string} */ output) => `${input} → ${output} tokens`,
     more: (/** @type {number} */ count) => `and ${count} more`,
+    next: (/** @type {number} */ next, /** @type {number} */ left) => `Show ${format(next)} of ${format(left)} more steps`,
     showWhole: "Show all of it",
     files: "Files",
     fileColumns: { path: "file", bytes: "bytes" },

@@ -2,7 +2,7 @@
 import { Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
 import { combination, duration, figure, usd } from "../lib/format.js";
-import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -17,6 +17,7 @@ import { span, Step } from "../views/step.js";
 import { Value } from "../views/value.js";
 
 const SHOWN = 200; // steps that are shown before somebody asks for more
+const NEXT = 1_000; // steps that are shown then: some at a time, since each takes a moment to draw
 const ENDED = ["completed", "failed", "cancelled", "forked"];
 const ASK_AGAIN_MS = 1_000;
 
@@ -96,11 +97,11 @@ function Questions({ asked, path, reload }) {
 
 /** @param {any} props */
 function Steps({ found: { execution, path, state }, history, reload }) {
-  const [all, setAll] = useState(false);
+  const [shown, setShown] = useState(SHOWN);
   const { perform, problem, isBusy } = useAction(reload);
-  const steps = all ? path : path.slice(0, SHOWN);
-  const ends = span(path);
-  const checkpoints = new Map(history.checkpoints.map((/** @type {any} */ one) => [one.step, one]));
+  const ends = useMemo(() => span(path), [path]);
+  const checkpoints = useMemo(() => new Map(history.checkpoints.map((/** @type {any} */ one) => [one.step, one])), [history]);
+  const parts = [0, ...Array.from({ length: Math.ceil((shown - SHOWN) / NEXT) }, (_, number) => SHOWN + number * NEXT)];
   const origin = { id: execution.id, sweep: execution.sweep, path, state, reload };
   const left = history.left.at(-1);
   const undo = () => perform(() => post(`/executions/${segment(execution.id)}/undo-rollback`));
@@ -108,8 +109,16 @@ function Steps({ found: { execution, path, state }, history, reload }) {
     ${path.length ? null : html`<p class="quiet">${words.execution.noSteps}</p>`}
     ${left && !left.redone_at ? html`<p class="notice">${words.execution.left(left.nodes.join(", "), left.by)} ${may("steer") ? html`<button disabled=${isBusy} onClick=${undo}>${words.steering.undoRollback}</button>` : null}</p>` : null}
     <${Refused} problem=${problem} />
-    <ol class="steps">${steps.map((/** @type {any} */ step) => html`<${Step} key=${step.node_run} step=${step} ends=${ends} checkpoint=${checkpoints.get(step.step)} origin=${origin} />`)}</ol>
-    ${path.length > steps.length ? html`<button onClick=${() => setAll(true)}>${words.execution.more(path.length - steps.length)}</button>` : null}`;
+    <ol class="steps">${parts.map((from) => html`<${Part} key=${from} path=${path} from=${from} to=${from ? from + NEXT : SHOWN} ends=${ends} checkpoints=${checkpoints} origin=${origin} />`)}</ol>
+    ${path.length > shown ? html`<button onClick=${() => setShown(shown + NEXT)}>${words.execution.next(Math.min(NEXT, path.length - shown), path.length - shown)}</button>` : null}`;
+}
+
+/** Some of the steps, which are drawn again only where there is more to know. @param {any} props */
+function Part({ path, from, to, ends, checkpoints, origin }) {
+  return useMemo(
+    () => path.slice(from, to).map((/** @type {any} */ step) => html`<${Step} key=${step.node_run} step=${step} ends=${ends} checkpoint=${checkpoints.get(step.step)} origin=${origin} />`),
+    [path, checkpoints],
+  );
 }
 
 /** The state of an execution that stands still, to be changed before it goes on. @param {{path: string, state: Record<string, unknown>, reload: () => void}} props */

@@ -1,37 +1,80 @@
 /** What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. */
 import { combination, count } from "../lib/format.js";
-import { html, useRef, useState } from "../lib/html.js";
+import { html, useMemo, useRef, useState } from "../lib/html.js";
+import { address, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
 
 const SHOWN = 100; // combinations of a prefix
+const MOST = 1_200; // prefixes that are drawn at a time: narrower ones are folded with their neighbours until one zooms in
 const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", "#b9c46f", "#d3a58a"];
+
+/** A prefix, or neighbours that are too narrow to be drawn: from where to where in the order of combinations. @typedef {{from: number, to: number, prefix: any, folded: number}} Box */
 
 /** @param {{tree: any, matrix: any}} props */
 export function SharingTree({ tree, matrix }) {
-  const [chosen, setChosen] = useState(/** @type {{node: string, prefix: any} | null} */ (null));
+  const [chosen, setChosen] = useState(/** @type {{node: string, box: Box} | null} */ (null));
   const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const size = matrix.rows.length;
+  const laidOut = useMemo(() => layOut(tree.levels ?? [], size), [tree, size]);
+  const texts = useMemo(() => new Map(), [tree]);
+  const varied = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   if (!tree.levels) return html`<p class="quiet">${tree.because}</p><${Nodes} nodes=${tree.nodes} />`;
   const total = totalOf(tree.nodes);
-  const order = inOrder(tree.levels, matrix.rows.length);
+  const told = (/** @type {string} */ node, /** @type {any} */ prefix) => texts.get(prefix) ?? texts.set(prefix, toldOf(node, prefix, total)).get(prefix);
+  const [from, to] = rangeOf(address.value.query.part, size);
+  const zoom = (/** @type {Box | null} */ box) => look({ part: box ? `${box.from}-${box.to}` : null });
   return html`<p class="quiet">${words.tree.label}. ${words.tree.hint}</p>
-    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(list.current, event)}>
-      ${tree.levels.map((/** @type {any} */ level, /** @type {number} */ depth) => {
-        const hues = new Map([...new Set(level.prefixes.map((/** @type {any} */ one) => one.variant))].map((variant, index) => [variant, HUES[index % HUES.length]]));
-        const sorted = [...level.prefixes].sort((a, b) => order.indexOf(a.combinations[0]) - order.indexOf(b.combinations[0]));
-        return html`<small role="none" class="quiet" aria-hidden="true">${level.node}</small><div role="none" class="level">
-          ${sorted.map((prefix, place) => {
-            const text = toldOf(level.node, prefix, total);
-            const choose = () => setChosen({ node: level.node, prefix });
-            return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen?.prefix === prefix} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose}
-              style=${{ flex: `${prefix.combinations.length} 1 0`, background: hues.get(prefix.variant) }}>${prefix.variant ?? level.node}</div>`;
+    ${to - from < size ? html`<p class="bar"><span class="quiet">${words.tree.part(count(to - from), count(size))}</span><button onClick=${() => zoom(null)}>${words.tree.whole}</button></p>` : null}
+    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${(/** @type {KeyboardEvent} */ event) => (event.key === "0" ? zoom(null) : move(list.current, event))}>
+      ${laidOut.map(({ node, hues, boxes }, depth) => html`<small role="none" class="quiet" aria-hidden="true">${node}</small><div role="none" class="level">
+          ${folded(boxes, from, to, laidOut.length / MOST).map((box, place) => {
+            const text = box.folded ? words.tree.narrow(count(box.folded)) : told(node, box.prefix);
+            const choose = () => setChosen({ node, box });
+            const open = () => zoom(box);
+            return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen?.node === node && chosen.box.from === box.from && chosen.box.to === box.to} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose} onDblClick=${open}
+              onKeyDown=${(/** @type {KeyboardEvent} */ event) => (event.key === "Enter" || event.key === "+") && open()}
+              class=${box.folded ? "folded" : ""} style=${{ flex: `${Math.min(box.to, to) - Math.max(box.from, from)} 1 0`, background: box.folded ? undefined : hues.get(box.prefix.variant) }}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
           })}
-        </div>`;
-      })}
+        </div>`)}
     </div>
-    ${chosen ? html`<${Chosen} chosen=${chosen} matrix=${matrix} total=${total} />` : null}
+    ${chosen ? html`<${Chosen} chosen=${chosen} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(chosen.box)} />` : null}
     ${tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`)}
     <${Nodes} nodes=${tree.nodes} />`;
+}
+
+/** The boxes of each level from left to right; those that share most stand together. @param {any[]} levels @param {number} size */
+function layOut(levels, size) {
+  const places = new Int32Array(size);
+  let next = 0; // the server has prefixes of the same parent side by side
+  for (const one of levels.at(-1)?.prefixes ?? []) for (const number of one.combinations) places[number] = next++;
+  return levels.map(({ node, prefixes }) => {
+    const boxes = prefixes.map((/** @type {any} */ prefix) => {
+      const from = prefix.combinations.reduce((/** @type {number} */ least, /** @type {number} */ number) => Math.min(least, places[number]), size);
+      return { from, to: from + prefix.combinations.length, prefix, folded: 0 };
+    });
+    const variants = [...new Set(prefixes.map((/** @type {any} */ one) => one.variant))];
+    return { node, hues: new Map(variants.map((variant, index) => [variant, HUES[index % HUES.length]])), boxes: /** @type {Box[]} */ (boxes.sort((/** @type {Box} */ a, /** @type {Box} */ b) => a.from - b.from)) };
+  });
+}
+
+/** What is seen of a level; neighbours narrower than a share of that are one box. @param {Box[]} boxes @param {number} from @param {number} to @param {number} least @returns {Box[]} */
+function folded(boxes, from, to, least) {
+  const seen = /** @type {Box[]} */ ([]);
+  for (const box of boxes) {
+    if (box.to <= from || box.from >= to) continue;
+    const last = seen.at(-1);
+    if (box.to - box.from >= least * (to - from)) seen.push(box);
+    else if (last?.folded && last.to - last.from < 2 * least * (to - from)) seen[seen.length - 1] = { ...last, to: box.to, prefix: null, folded: last.folded + 1 };
+    else seen.push({ ...box, folded: 1 });
+  }
+  return seen.map((box) => (box.folded === 1 ? { ...box, folded: 0 } : box));
+}
+
+/** The part that an address names; all of it where there is no such part. @param {string | undefined} text @param {number} size */
+function rangeOf(text, size) {
+  const [from, to] = (text ?? "").split("-").map(Number);
+  return from >= 0 && to <= size && from < to ? [from, to] : [0, size];
 }
 
 /** Time and money of all nodes. @param {any[]} nodes */
@@ -51,13 +94,15 @@ function toldOf(node, { variant, executed, unshared, combinations, failed, secon
   return shares ? `${ran}; ${shares}` : ran;
 }
 
-/** For whom a prefix ran once. @param {{chosen: {node: string, prefix: any}, matrix: any, total: any}} props */
-function Chosen({ chosen: { node, prefix }, matrix, total }) {
-  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
-  const whom = prefix.combinations.map((/** @type {number} */ number) => matrix.rows[number]).filter(Boolean);
-  return html`<section class="notice" role="status"><p>${toldOf(node, prefix, total)}</p>
-    <ul class="whom">${whom.slice(0, SHOWN).map((/** @type {any} */ row) => html`<li class="mono">${combination(row.combination, nodes)}</li>`)}</ul>
-    ${whom.length > SHOWN ? html`<p class="quiet">${words.execution.more(whom.length - SHOWN)}</p>` : null}</section>`;
+/** For whom a prefix ran once. @param {{chosen: {node: string, box: Box}, rows: any[], varied: string[], total: any, onZoom: () => void}} props */
+function Chosen({ chosen: { node, box }, rows, varied, total, onZoom }) {
+  const zoom = html`<button onClick=${onZoom}>${words.tree.zoom}</button>`;
+  if (box.folded) return html`<section class="notice" role="status"><p>${words.tree.narrow(count(box.folded))} ${zoom}</p></section>`;
+  const { combinations } = box.prefix;
+  const whom = combinations.slice(0, SHOWN).map((/** @type {number} */ number) => rows[number]).filter(Boolean);
+  return html`<section class="notice" role="status"><p>${toldOf(node, box.prefix, total)} ${zoom}</p>
+    <ul class="whom">${whom.map((/** @type {any} */ row) => html`<li class="mono">${combination(row.combination, varied)}</li>`)}</ul>
+    ${combinations.length > SHOWN ? html`<p class="quiet">${words.execution.more(combinations.length - SHOWN)}</p>` : null}</section>`;
 }
 
 /** Arrow keys go to neighbours, and to what is above or below. @param {HTMLElement | null} tree @param {KeyboardEvent} event */
@@ -71,21 +116,6 @@ function move(tree, event) {
   if (!targets[event.key]) return;
   event.preventDefault();
   targets[event.key]?.focus();
-}
-
-/** Combinations so that those which share most stand together. @param {any[]} levels @param {number} size */
-function inOrder(levels, size) {
-  const keys = Array.from({ length: size }, () => /** @type {number[]} */ ([]));
-  for (const level of levels) {
-    level.prefixes.forEach((/** @type {any} */ one, /** @type {number} */ place) => one.combinations.forEach((/** @type {number} */ number) => keys[number]?.push(place)));
-  }
-  return keys.map((_, number) => number).sort((a, b) => keys[a].findIndex((place, index) => place !== keys[b][index]) < 0 ? a - b : compare(keys[a], keys[b]));
-}
-
-/** @param {number[]} a @param {number[]} b */
-function compare(a, b) {
-  const at = a.findIndex((place, index) => place !== b[index]);
-  return at < 0 ? 0 : a[at] - b[at];
 }
 
 /** @param {{nodes: any[]}} props */

@@ -1,0 +1,99 @@
+"""The tree of a sweep with 10,000 and with 100,000 prefixes: its first draw, and frames while one zooms into it.
+
+The server's report of a small sweep is answered with a larger tree in it, so the page is real and the data is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.pages.site import DRAWN, P95, site
+from benchmarks.workloads.chain import workflow
+from wtb import Sweep
+from wtb.display.report.evidence.tree import MOST
+from wtb.store.database import Database
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
+FRAMES = (
+    """
+async () => {
+  const frames = [], begun = performance.now();
+  const pause = () => new Promise(requestAnimationFrame);
+  for (let last = begun, turn = 0; last - begun < 5000; turn++) {
+    const items = [...document.querySelectorAll(".icicle [role=treeitem]")];
+    const item = items[(turn * 7919) % items.length];
+    item.focus();
+    if (turn % 8 === 7) item.dispatchEvent(new KeyboardEvent("keydown", { key: "0", bubbles: true }));
+    else if (turn % 2) item.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    await pause();
+    const now = performance.now();
+    frames.push(now - last);
+    last = now;
+  }
+  return """
+    + P95
+    + ";\n}\n"
+)
+
+
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    url = environment.fresh("sqlite")
+    database = Database(url)
+    swept = Sweep(workflow=workflow(), cases=[{"id": "a", "input": {"x": 1}}], vary={"A": "all"}).run(
+        database, files=environment.folder / "tree"
+    )
+    database.close()
+    with site(url) as seen:
+        report = seen.page().context.request.get(f"{seen.address}/api/v1/sweeps/{swept.id}/report").json()
+        for sizes in ((10, 9, 10, 10), (10, 10, 10, 100)):
+            nodes = sum(len(list(product(*map(range, sizes[: depth + 1])))) for depth in range(len(sizes)))
+            document = json.dumps({**report, **_grown(sizes)})
+            drawn, frames, items = [], [], []
+            for _ in range(runs):
+                page = seen.page()
+
+                page.route("**/report", partial(_fulfil, document))
+                page.goto(f"{seen.address}/sweeps/{swept.id}?tab=tree")
+                drawn.append(page.evaluate(DRAWN, [".icicle [role=treeitem]", "/report"]))
+                items.append(page.locator(".icicle [role=treeitem]").count())
+                frames.append(page.evaluate(FRAMES))
+                page.context.close()
+            yield of_rounds(f"tree of {nodes:,} prefixes: first draw from the arrival of data", drawn, "ms", 150)
+            yield of_rounds(f"tree of {nodes:,} prefixes: frames of 5 s of zooming, p95", frames, "ms", 20)
+            yield of_rounds(f"tree of {nodes:,} prefixes: boxes that are drawn", items, "", 5_000)
+
+
+def _fulfil(document: str, route: Route) -> None:
+    route.fulfill(body=document, content_type="application/json")
+
+
+def _grown(sizes: tuple[int, ...]) -> dict[str, Any]:
+    """The rows and the tree of a sweep of so many variants of each node."""
+    names = "ABCD"[: len(sizes)]
+    combinations = list(product(*map(range, sizes)))
+    counts = {"executed": 1, "unshared": 1, "failed": 0, "seconds": 1.0, "usd": 0.0}
+    levels: list[dict[str, Any]] = []
+    folded = []
+    for depth, name in enumerate(names):
+        found: dict[tuple[int, ...], list[int]] = {}
+        for number, choice in enumerate(combinations):
+            found.setdefault(choice[: depth + 1], []).append(number)
+        if sum(len(level["prefixes"]) for level in levels) + len(found) > MOST:
+            folded.append({"node": name, "prefixes": len(found)})
+            continue
+        prefixes = [{"combinations": its, "variant": f"v{choice[-1]}", **counts} for choice, its in found.items()]
+        levels.append({"node": name, "prefixes": prefixes})
+    rows = [
+        {"combination": dict(zip(names, map("v{}".format, one), strict=True)), "metrics": {}} for one in combinations
+    ]
+    nodes = [{"node": name, "variants": [], **counts} for name in names]
+    tree = {"nodes": nodes, "levels": levels, "folded": folded, "because": None}
+    return {"tree": tree, "matrix": {"rows": rows, "metrics": {}, "best": {}, "primary": None}}
