@@ -1,7 +1,8 @@
 """What if, for every case: of a sweep of 64 combinations x 100 cases of four nodes the third gets another variant.
 
 Workers run it, on PostgreSQL. Counted are clicks (besides the choice of the variant from a list) and node runs; timed
-is from the last outcome, as the database has it, until the page shows the row over all cases but the one that suggested it.
+is from the last outcome, as the database has it, until the page shows the row, which leaves out the case that
+suggested it.
 """
 
 from __future__ import annotations
