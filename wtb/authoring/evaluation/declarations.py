@@ -22,8 +22,11 @@ from wtb.core.scoring.scales import PASS_OR_FAIL, failure_scores, returns_bool, 
 from wtb.core.scoring.threshold import Threshold
 from wtb.core.units import LONGEST_S
 
-# Of a package above this one, and imported where user code is: what it does reaches beyond the process.
-BY_PATH: Mapping[str, str] = {"judge": "wtb.integrations.judges.judge:judge"}
+# Imported and run where user code is, and never for remote callers: what they do reaches beyond the process.
+BY_PATH: Mapping[str, str] = {
+    "code_tests": "wtb.authoring.evaluation.library.code_tests:code_tests",
+    "judge": "wtb.integrations.judges.judge:judge",
+}
 _DECLARED = ("name", "better", "compare", "timeout", "scale", "on_failure")
 
 
