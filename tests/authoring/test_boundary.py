@@ -127,7 +127,16 @@ def test_hashes_of_values_that_a_node_process_sends_are_its_own_runner_s() -> No
         ),
         (
             "tool",
-            {"tool": "t", "arguments": "{}", "result": "1", "error": None, "at": 1, "duration_s": 1, "status": "done"},
+            {
+                "tool": "t",
+                "arguments": "{}",
+                "result": "1",
+                "error": None,
+                "at": 1,
+                "duration_s": 1,
+                "status": "done",
+                "version": None,
+            },
         ),
     ],
 )

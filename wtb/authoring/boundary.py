@@ -242,6 +242,7 @@ def _tool(reported: Any) -> ToolReport:
         "at": number(reported["at"]),
         "duration_s": number(reported["duration_s"]),
         "status": reported["status"],
+        "version": optional(name, reported["version"]),
     }
 
 

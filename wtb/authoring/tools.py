@@ -31,12 +31,14 @@ class Tool:
     """A function that nodes call by name, and what takes such a call back, where anything does.
 
     forward: called with the arguments, by keyword; sync or async. reverse: called as `reverse(result, **arguments)`.
+    version: says of which version the tool of a server was that was called last.
     """
 
     name: str
     forward: Callable[..., Any]
     reverse: Callable[..., Any] | None = None
     description: str = ""
+    version: Callable[[], str | None] = lambda: None
 
     def reversed_by(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: `fn(result, **arguments)` takes a call back."""
@@ -59,6 +61,7 @@ class ToolReport(TypedDict):
     """A call of a tool that has ended.
 
     arguments, result: typed JSON. at: seconds since the epoch. number: which call of its node run it is, once recorded.
+    version: a digest of what the server said of the tool.
     """
 
     tool: str
@@ -68,6 +71,7 @@ class ToolReport(TypedDict):
     at: float
     duration_s: float
     status: str
+    version: str | None
     number: NotRequired[int]
 
 
@@ -131,19 +135,20 @@ class Tools:
         return None
 
     def report(
-        self, tool: str, arguments: str, at: float, duration_s: float, *,
+        self, tool: Tool, arguments: str, at: float, duration_s: float, *,
         status: str, result: str | None = None, error: str | None = None,
     ) -> None:  # fmt: skip
         """Report a call that has ended. at: seconds since the epoch."""
         self._on_call(
             {
-                "tool": tool,
+                "tool": tool.name,
                 "arguments": arguments,
                 "result": result,
                 "error": error,
                 "at": at,
                 "duration_s": duration_s,
                 "status": status,
+                "version": tool.version(),
             }
         )
 
@@ -218,12 +223,12 @@ class _Bound:
             problem = StateError(f"tool {self.tool.name!r}: what it returned cannot be stored: {error}")
             self._failed(problem, given, at, clock)
             raise problem from error
-        self.tools.report(self.tool.name, given, at, duration, result=stored, status="done")
+        self.tools.report(self.tool, given, at, duration, result=stored, status="done")
         return result
 
     def _failed(self, error: Exception, given: str, at: float, clock: float) -> None:
         text = storable(f"{type(error).__name__}: {error}", ERROR)
-        self.tools.report(self.tool.name, given, at, time.perf_counter() - clock, error=text, status="failed")
+        self.tools.report(self.tool, given, at, time.perf_counter() - clock, error=text, status="failed")
 
 
 def encoded_arguments(tool: str, arguments: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +53,21 @@ def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange
         for key in {**was, **now}
         if was.get(key) != now.get(key)
     ]
+
+
+def with_changed_tools(spec: StoredSpec, changed: Collection[tuple[str, str]]) -> StoredSpec:
+    """A spec whose tools of servers have all versions that they had while the sweep ran, as `ab12 and cd34`.
+
+    changed: (tool, version) of those that were not what the spec has.
+    """
+    if not changed:
+        return spec
+    tools = {server: dict(known) for server, known in spec["environment"].get("tools", {}).items()}
+    for name, version in changed:
+        server, _, tool = name.partition(".")
+        known = tools.setdefault(server, {})
+        known[tool] = f"{known[tool]} and {version}" if tool in known else version
+    return {**spec, "environment": {**spec["environment"], "tools": tools}}
 
 
 def _settings(spec: StoredSpec, other: StoredSpec) -> Iterator[tuple[str, object]]:

@@ -29,7 +29,7 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.measure import Measure
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
-from wtb.store.read import baselines, queries
+from wtb.store.read import aggregates, baselines, queries
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         OutcomeFigures,
     )
     from wtb.core.documents.matrix import Verdict
+    from wtb.core.tree.stored_spec import StoredSpec
 
 VERSION: Final = 2
 LOOKED_INTO = 20  # cells of which the first node that differs is looked for
@@ -161,9 +162,13 @@ def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs
         "combinations": pairs.combinations,
         "cases": pairs.cases,
         "metrics": {"common": len(metrics.common), "added": metrics.added, "removed": metrics.removed},
-        "settings": changes.setting_changes(before.spec, after.spec),
+        "settings": changes.setting_changes(*(_spec(database, sweep) for sweep in (before, after))),
         "graph": changes.graph_changed(*graphs),
     }
+
+
+def _spec(database: Database, sweep: SweepRow) -> StoredSpec:
+    return changes.with_changed_tools(sweep.spec, aggregates.changed_tools(database, sweep))
 
 
 class _Metrics(NamedTuple):

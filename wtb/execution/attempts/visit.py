@@ -87,5 +87,6 @@ def _report(call: InvocationRow) -> ToolReport:
         "at": call.at,
         "duration_s": call.duration_s,
         "status": call.status,
+        "version": call.version,
         "number": call.number,
     }

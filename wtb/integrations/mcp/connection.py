@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import hashlib
+import json
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +26,7 @@ T = TypeVar("T")
 START_S = 30.0  # until a server has to have answered its first request
 CLOSE_S = 2.0  # that a server has to end
 MOST_BYTES = 10_000_000  # of what a tool returns
+LISTED_S = 1.0  # for which a list of tools is taken for what the server has: not all say that they change it
 MOST_PAGES = 100  # of a list of tools: a server that never comes to its end is at fault
 
 
@@ -74,6 +78,8 @@ class Connection:
         self._client: asyncio.Future[Client] | None = None
         self._end: asyncio.Event | None = None
         self._holding: asyncio.Task[None] | None = None
+        self._listed_until = 0.0
+        self._versions: Mapping[str, str] = {}
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> concurrent.futures.Future[Any]:
         """Call a tool. The result is what the server gave: structured content, else its text, else its contents.
@@ -83,6 +89,10 @@ class Connection:
             ServerLost: The server is out of reach.
         """
         return self._submit(self._call(tool, arguments))
+
+    def version(self, tool: str) -> str | None:
+        """Of which version a tool was when it was called last."""
+        return self._versions.get(tool)
 
     def tools(self) -> list[Tool]:
         """The tools that the server has now. Raises ServerLost, ToolFailed."""
@@ -107,7 +117,14 @@ class Connection:
 
     async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         name = f"{self.server.name}.{tool}"
+        await self._look()
         return _result(name, await self._answer(name, lambda client: client.call_tool(tool, dict(arguments))))
+
+    async def _look(self) -> None:
+        """List the tools where that was not done lately."""
+        if time.monotonic() >= self._listed_until:
+            self._versions = {one.name: version_of(one) for one in await self._tools()}
+            self._listed_until = time.monotonic() + LISTED_S
 
     async def _tools(self) -> list[Tool]:
         found: list[Tool] = []
@@ -150,6 +167,7 @@ class Connection:
         raise ServerLost(f"MCP server {self.server.name!r} ({how}) cannot be used: {what}") from error
 
     async def _closed(self) -> None:
+        self._listed_until = 0.0
         end, holding, self._client, self._end = self._end, self._holding, None, None
         if end is not None and holding is not None:
             end.set()
@@ -157,8 +175,14 @@ class Connection:
             holding.cancel()
 
 
+def version_of(tool: Tool) -> str:
+    """A digest of what a server says of a tool."""
+    text = json.dumps([tool.name, tool.description, tool.input_schema], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 async def _page(client: Client, cursor: str | None) -> ListToolsResult:
-    return await client.list_tools(cursor=cursor)
+    return await client.list_tools(cursor=cursor, cache_mode="bypass")
 
 
 async def _hold(server: Server, made: asyncio.Future[Client], end: asyncio.Event) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from wtb.authoring.tools import Tool
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, meant_or_known
-from wtb.integrations.mcp.connection import Connection, Server, ServerLost, ToolFailed
-
-if TYPE_CHECKING:
-    from mcp import types
+from wtb.integrations.mcp.connection import Connection, Server, ServerLost, ToolFailed, version_of
 
 Reverse = str | Callable[..., Any] | None
 
@@ -34,7 +30,8 @@ def use_server(
 
     Each process of nodes has a connection of its own, made with its first call. A command is started below it and ends
     with it. Only the tools that are named here can be called. When a sweep is submitted the server is asked for them,
-    and what it says of each is recorded: `wtb compare` names a tool whose name, description or schema has changed.
+    and again while nodes call them. What it says of each is recorded: `wtb compare` names a tool whose name,
+    description or schema has changed, between sweeps or during one.
 
     Args:
         workflow: The workflow.
@@ -71,7 +68,9 @@ def use_server(
         called = f"{name}.{tool}"
         if called in workflow.tools:
             workflow.problems.append(f"two tools are named {called!r}")
-        workflow.tools[called] = Tool(called, _forward(connection, tool), reverse)
+        workflow.tools[called] = Tool(
+            called, _forward(connection, tool), reverse, version=partial(connection.version, tool)
+        )
     workflow.versions[name] = lambda: _digests(connection.server, declared)
 
 
@@ -119,9 +118,4 @@ def _digests(server: Server, declared: Mapping[str, Reverse]) -> dict[str, str]:
     for tool in wanted:
         if tool not in listed:
             raise InputError(f"MCP server {server.name!r} has no tool {tool!r}{meant_or_known(tool, listed)}")
-    return {tool: _digest(listed[tool]) for tool in wanted}
-
-
-def _digest(tool: types.Tool) -> str:
-    text = json.dumps([tool.name, tool.description, tool.input_schema], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {tool: version_of(listed[tool]) for tool in wanted}

@@ -16,7 +16,18 @@ import sqlalchemy as sa
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, cases, cells, executions, is_kept, node_runs, scores, sweeps
+from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.schema import (
+    attempts,
+    cases,
+    cells,
+    executions,
+    invocations,
+    is_kept,
+    node_runs,
+    scores,
+    sweeps,
+)
 
 Rows = list[tuple[Any, ...]]
 Columns = list["array[float]"]  # of as many rows as are held at once, in the order of a query's columns
@@ -247,6 +258,21 @@ def score_errors(database: Database, sweep_id: str) -> Rows:
         .group_by(scores.c.metric)
     )
     return _rows(database, query)
+
+
+def changed_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
+    """(tool, version) of tools of servers that were not what was recorded at the start when nodes called them."""
+    recorded = sweep.spec["environment"].get("tools") if "environment" in sweep.spec else None
+    if not recorded:
+        return []
+    known = {(f"{server}.{tool}", version) for server, tools in recorded.items() for tool, version in tools.items()}
+    query = (
+        sa.select(invocations.c.tool, invocations.c.version)
+        .join(node_runs, node_runs.c.id == invocations.c.node_run_id)
+        .where(node_runs.c.sweep_id == sweep.id, invocations.c.version.is_not(None))
+        .distinct()
+    )
+    return sorted({(str(tool), str(version)) for tool, version in _rows(database, query)} - known)
 
 
 def _rows(database: Database, query: sa.Select[Any]) -> Rows:

@@ -45,6 +45,7 @@ class InvocationRow:
     at: float
     duration_s: float
     undone_at: float | None
+    version: str | None
 
 
 class StoredAnswer(TypedDict):

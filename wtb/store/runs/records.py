@@ -270,6 +270,7 @@ class NewInvocation(TypedDict):
     at: float
     duration_s: float
     status: str
+    version: str | None
 
 
 class NewCall(TypedDict):

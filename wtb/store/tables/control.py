@@ -74,6 +74,7 @@ invocations = sa.Table(
     sa.Column("at", Seconds, nullable=False),
     sa.Column("duration_s", sa.Double, nullable=False),
     sa.Column("undone_at", Seconds),
+    sa.Column("version", sa.String(200), comment="of the tool of a server: a digest of what the server said of it"),
     sa.CheckConstraint("status IN ('done', 'failed', 'undone')", name="status"),
 )
 
