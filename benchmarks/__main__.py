@@ -35,6 +35,7 @@ BENCHMARKS = {
     "policy": "embedded.policy",
     "graphs": "embedded.graphs",
     "pages": "pages",
+    "judges": "embedded.judges",
 }
 LONG = ("million",)  # hours: only by name
 

@@ -44,13 +44,15 @@ REPLIES: dict[str, Any] = {
 class Judging(ModelHandler):
     """Speaks both protocols. It replies by the answer that it reads; `rude` is refused, `down` is an error.
 
-    failing: what comes in place of the replies of the next calls: a status, `drop` or `wait`; None is a reply.
+    failing: what comes in place of the replies of the next calls: a status, `drop` or `wait`; None is a reply,
+        `together` one that comes when two others are asked for.
     """
 
     asked: ClassVar[list[dict[str, Any]]] = []
     keys: ClassVar[list[str]] = []
     failing: ClassVar[list[int | str | None]] = []
     released = threading.Event()
+    together = threading.Barrier(3)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -62,6 +64,8 @@ class Judging(ModelHandler):
             return
         if failure == "wait":
             self.released.wait(20)
+        if failure == "together":
+            self.together.wait(20)
         if isinstance(failure, int):
             self.send(failure, {"error": {"message": "not now", "type": "busy"}})
             return
@@ -103,6 +107,7 @@ def server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     for kept in (Judging.asked, Judging.keys, Judging.failing):
         kept.clear()
     Judging.released.clear()
+    Judging.together.reset()
     running = ThreadingHTTPServer(("127.0.0.1", 0), Judging)
     thread = threading.Thread(target=running.serve_forever, args=(0.05,))
     thread.start()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wtb
+from wtb.analysis.judges.check import _levels
 from wtb.analysis.statistics.raters.agreement import cohens_kappa
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 
@@ -93,6 +94,35 @@ def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
     assert said.startswith("helpful against 15 labels of 1 rater")
     assert "Agreement among raters (Krippendorff's alpha): unknown" in said
     assert "fewer than 100 labels" in said
+
+
+def test_the_curve_says_what_people_say_where_the_judge_gives_which_score(judged: Project) -> None:
+    args = ("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json", "--margin", "0.1")
+    found = json.loads(judged.inside(*args, check=0).stdout)
+    people = {score: [label for number, label in LABELS if float(number % 3 != 0) == score] for score in (0.0, 1.0)}
+    assert [(one["judge"], one["labels"]) for one in found["levels"]] == [(0, len(people[0])), (1, len(people[1]))]
+    assert [one["people"]["value"] for one in found["levels"]] == pytest.approx(
+        [np.mean(people[0]), np.mean(people[1])]
+    )
+    (row,) = found["rows"]
+    half = (row["people"]["interval"][1] - row["people"]["interval"][0]) / 2
+    assert row["needed"] == pytest.approx(15 * (half / 0.1) ** 2, abs=1), "a root law, from the interval of 15"
+    assert "expected a number above 0" in judged.inside(*args[:-1], "0", check=2).said
+
+
+def test_a_judge_below_a_stated_agreement_ends_with_1(judged: Project) -> None:
+    args = ("judge", "check", "nightly", "--labels", "labels.csv", "--at-least")
+    said = judged.inside(*args, "0.99", check=1).stderr
+    assert "helpful is not shown to agree with people as far as --at-least 0.99: do not decide by it" in said
+    assert judged.inside(*args, "0", check=0).stdout
+    assert "from -1 to 1" in judged.inside(*args, "2", check=2).said
+
+
+def test_a_judge_with_many_scores_has_ten_groups_of_them() -> None:
+    scores = np.arange(100) / 100
+    levels = _levels(scores, scores, np.arange(100), (0.0, 1.0))
+    assert [one.labels for one in levels] == [10] * 10
+    assert [one.judge for one in levels] == pytest.approx([one.people.value for one in levels])
 
 
 def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv(judged: Project) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import threading
+from http.server import ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 import wtb
+from tests.support.model_server import ModelHandler
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import Judgement
 from wtb.operations.results.asking import Asking
@@ -161,3 +164,51 @@ def test_a_judge_has_to_give_one_of_three_scores(ranked: Project) -> None:
             ranked.folder / "half.jsonl", asking=Asking(lambda _: Judgement(0.5), "answer", "half")
         )
     bench.close()
+
+
+class Preferring(ModelHandler):
+    """Prefers the longer answer, whoever is shown first; the fifth call is refused. No model judges here."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(body)
+        data = json.loads(body["messages"][1]["content"])
+        preferred = "first" if len(data["first"]) > len(data["second"]) else "second"
+        content = json.dumps({"reasoning": "It is longer.", "preferred": "both" if len(self.asked) == 5 else preferred})
+        message = {"role": "assistant", "content": content}
+        document = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
+        self.send(200, {**document, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+
+def test_a_model_is_asked_over_http_in_both_orders_and_its_replies_are_kept(ranked: Project) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Preferring)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    Preferring.asked.clear()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        more = ("--model", "judge-1", "--field", "answer", "--criteria", "It is long.", "--url", url, "-f", "json")
+        args = ("judge", "rank", "nightly", "--comparisons", "model.jsonl", *more)
+        found = json.loads(ranked.inside(*args, check=0).stdout)
+        asked = list(Preferring.asked)
+        again = json.loads(ranked.inside(*args, check=0).stdout)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert found["rows"][0]["combination"] == {"answer": "longest"}
+    assert (found["asked"]["ended"], found["asked"]["calls"], found["asked"]["failed"]) == ("known", len(asked), 1)
+    assert found["asked"]["usd"] is None, "another server has prices of its own"
+    assert all("Criteria: It is long." in body["messages"][0]["content"] for body in asked)
+    orders = {(data["input"]["x"], data["first"], data["second"]) for data in map(_data_of, asked)}
+    assert {(case, second, first) for case, first, second in orders} == orders
+    kept = (ranked.folder / "model.jsonl").read_text("utf-8").splitlines()
+    assert (len(kept), {json.loads(line)["rater"] for line in kept}) == (len(asked) - 1, {"judge-1"})
+    assert again["asked"]["calls"] == 1, "only what had no usable reply is asked again"
+
+
+def _data_of(body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(body["messages"][1]["content"])
+    return found

@@ -21,6 +21,7 @@ from wtb.store.read import aggregates, outcomes
 from wtb.store.rows.sweeps import SweepRow
 
 Asked = Literal["random", "disagreement"]
+_MOST_LEVELS = 10  # of the calibration curve
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,21 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class JudgedLevel:
+    """What people say where the judge gives a score, or scores close to each other: a point of its calibration curve.
+
+    Attributes:
+        judge: The mean of these scores.
+        labels: How many labels are of cells with them.
+        people: The mean of these labels, by case.
+    """
+
+    judge: float
+    labels: int
+    people: Figure
+
+
+@dataclass(frozen=True)
 class LabelledRow:
     """What people would say of a row, of the labels of some of its cases and the judge's scores of all.
 
@@ -110,6 +126,7 @@ class LabelledRow:
         people: The mean label over all cases, estimated (PPI++).
         weight: How far the judge is believed for it, from 0 to 1.
         has_few_labels: Whether there are too few for the interval to hold what it promises.
+        needed: About how many labels the margin takes that was asked for; None where none was, or nobody can tell.
     """
 
     combination: dict[str, str]
@@ -119,6 +136,7 @@ class LabelledRow:
     people: Figure
     weight: float
     has_few_labels: bool
+    needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +153,7 @@ class JudgeCheck:
         kappa: Cohen's kappa between the judge and the labels.
         alpha: Krippendorff's alpha among the raters; no value where no cell has two labels.
         bias: The mean of the judge's score less the label, by case.
+        levels: What people say where it gives which score, from the lowest on.
         rows: Of the combinations that have labels.
     """
 
@@ -147,11 +166,19 @@ class JudgeCheck:
     kappa: Figure
     alpha: Figure
     bias: Figure
+    levels: tuple[JudgedLevel, ...]
     rows: tuple[LabelledRow, ...]
 
 
 def check(
-    database: Database, sweep: SweepRow, read: Scores, metric: str, labels: Sequence[Label], scale: Scale
+    database: Database,
+    sweep: SweepRow,
+    read: Scores,
+    metric: str,
+    labels: Sequence[Label],
+    scale: Scale,
+    *,
+    margin: float | None = None,
 ) -> JudgeCheck:
     """Hold the scores of a metric against labels. Cells that failed, or were edited, have neither.
 
@@ -162,6 +189,7 @@ def check(
         metric: One by which it is scored.
         labels: Of its cells.
         scale: What labels are.
+        margin: Half the width of the interval that is wanted of each row.
 
     Raises:
         InputError: No label is of a cell that has a score.
@@ -188,7 +216,8 @@ def check(
         tuple(sorted({one.rater for one in labels})),
         _agreed(cohens_kappa(judge, people, scale, cases)),
         _agreed(_among_raters(labels, scale)),
-        _bias(judge - people, cases, ends),
+        _by_case(judge - people, cases, ends and (ends[0] - ends[1], ends[1] - ends[0])),
+        _levels(judge, people, cases, ends),
         tuple(
             _row(
                 read.choices[number],
@@ -196,6 +225,7 @@ def check(
                 [one for one in labels if one.combination == number],
                 ends,
                 has_clusters=bool(clustered),
+                margin=margin,
             )
             for number in sorted({one.combination for one in judged})
         ),
@@ -213,10 +243,21 @@ def _among_raters(labels: Sequence[Label], scale: Scale) -> Agreement:
     return krippendorffs_alpha(ratings, scale, np.array([case for _, case, _ in cells], dtype=np.int64))
 
 
-def _bias(differences: Floats, cases: NDArray[np.int64], ends: Interval | None) -> Figure:
-    means = np.array([differences[cases == case].mean() for case in np.unique(cases)])
+def _by_case(values: Floats, cases: NDArray[np.int64], ends: Interval | None) -> Figure:
+    """The mean of values that are averaged within the case first."""
+    means = np.array([values[cases == case].mean() for case in np.unique(cases)])
     low, high = intervals(means[None, :])[0].tolist()
-    return _figure(float(means.mean()), (low, high), ends and (ends[0] - ends[1], ends[1] - ends[0]))
+    return _figure(float(means.mean()), (low, high), ends)
+
+
+def _levels(judge: Floats, people: Floats, cases: NDArray[np.int64], ends: Interval | None) -> tuple[JudgedLevel, ...]:
+    """By each score, or by as many groups of scores where a judge that is asked several times gives more."""
+    found = np.unique(judge)
+    groups = found[:, None] if len(found) <= _MOST_LEVELS else np.array_split(found, _MOST_LEVELS)
+    chosen = [np.isin(judge, group) for group in groups]
+    return tuple(
+        JudgedLevel(float(judge[one].mean()), int(one.sum()), _by_case(people[one], cases[one], ends)) for one in chosen
+    )
 
 
 def _row(
@@ -226,6 +267,7 @@ def _row(
     ends: Interval | None,
     *,
     has_clusters: bool,
+    margin: float | None,
 ) -> LabelledRow:
     """One row, over its cases: repeats and raters are averaged within the case first."""
     cases = sorted({int(case) for case in scores[:, 1]} | {one.case for one in labels})
@@ -247,7 +289,14 @@ def _row(
         _figure(found.mean, interval, ends),
         found.weight,
         found.has_few_labels,
+        _needed(found.labels, interval, margin),
     )
+
+
+def _needed(labels: int, interval: Interval, margin: float | None) -> int | None:
+    """Labels for an interval of mean +- margin: its width falls as their root grows; more cases narrow it, too."""
+    half = (interval[1] - interval[0]) / 2
+    return None if margin is None or not math.isfinite(half) else math.ceil(labels * (half / margin) ** 2)
 
 
 def _agreed(found: Agreement) -> Figure:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, width
+from wtb.cli.console import open_context, say, width
 from wtb.cli.output import in_color, put_as
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, MOST_CALLS
@@ -43,6 +43,12 @@ def check(
         str | None, typer.Option("--metric", help="The judge's scores \\[default: those that decide].")
     ] = None,
     scale: Annotated[LabelScale, typer.Option("--scale", help="What labels are.")] = LabelScale.ordinal,
+    margin: Annotated[
+        float | None, typer.Option("--margin", metavar="X", help="Say how many labels an interval of +- X takes.")
+    ] = None,
+    at_least: Annotated[
+        float | None, typer.Option("--at-least", metavar="KAPPA", help="Exit with 1 unless they agree so far.")
+    ] = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -50,14 +56,21 @@ def check(
     """Hold the scores of a metric against labels of people.
 
     Shows how far they agree, what the scores are off by, and what people would say of each row, with an interval.
+    With --at-least, it exits with 1 where the lower end of the agreement's interval is below: put it before gates
+    on the judge's scores.
 
     See also: `wtb matrix` shows the scores alone.
 
     Example: wtb judge check nightly --labels labels.csv --metric helpful
     """
     context = open_context(db)
-    found = judging.check_judge(context, ref, labels=labels, metric=metric, scale=scale.value)
+    if at_least is not None and not -1 <= at_least <= 1:
+        raise InputError(f"--at-least is {at_least:g}; expected an agreement from -1 to 1")
+    found = judging.check_judge(context, ref, labels=labels, metric=metric, scale=scale.value, margin=margin)
     put_as(asdict(found), judges.check(found, width(), in_color(output)), format, output)
+    if at_least is not None and (found.kappa.interval is None or found.kappa.interval[0] < at_least):
+        say(f"{found.metric} is not shown to agree with people as far as --at-least {at_least:g}: do not decide by it")
+        raise typer.Exit(1)
 
 
 def rank(

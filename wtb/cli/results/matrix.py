@@ -10,6 +10,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, render_matrix, say
 from wtb.config import yaml_reader
+from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
 
@@ -57,6 +58,9 @@ def score(
         ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Take the evaluators of this sweep file.")] = None,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", help="Cells that judges are asked about at a time.")
+    ] = CALLS_AT_ONCE,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
@@ -73,6 +77,6 @@ def score(
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     with prints_to_stderr():
-        scored = scoring.score(context, ref, evaluate=evaluators, file=file)
+        scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once)
     say(f"{scored.scores:,} scores written")
     put(render_matrix(operations.matrix(context, scored.sweep), format, output), output)

@@ -25,11 +25,18 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
     if found.not_drawn:
         lines.append(f"Left out: {plural(found.not_drawn, 'label')} asked for since raters disagree.")
     nodes = list(found.rows[0].combination)
+    levels = [[f"{one.judge:.3g}", str(one.labels), _figure(one.people)] for one in found.levels]
+    headers = ["judge", "labels", "people say"]
+    lines += ["", grid(headers, levels, width, right=headers, color=color).rstrip("\n")]
     headers = [*nodes, "labels", "cases", "judge", "people would say", "weight"]
     shown = [[row.combination[node] for node in nodes] + _row(row) for row in found.rows]
     lines += ["", grid(headers, shown, width, right=set(headers[len(nodes) :]), color=color).rstrip("\n")]
     if any(row.has_few_labels for row in found.rows):
         lines.append("* fewer than 100 labels: the interval may be too short")
+    for row in found.rows:
+        if row.needed is not None:
+            named = ", ".join(f"{node}={variant}" for node, variant in row.combination.items())
+            lines.append(f"{named or 'The row'} takes about {plural(row.needed, 'label')} for the margin.")
     return "\n".join(lines) + "\n"
 
 

@@ -18,6 +18,7 @@ from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
+from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
@@ -243,14 +244,29 @@ class SweepHandle(TargetHandle):
         return export_traces(self._context, self.id, endpoint, headers=headers, timeout=timeout, **asked)
 
     @documented_by(score)
-    def score(self, evaluate: Sequence[str | Mapping[str, Any]] = (), *, file: str | Path | None = None) -> Scored:
+    def score(
+        self,
+        evaluate: Sequence[str | Mapping[str, Any]] = (),
+        *,
+        file: str | Path | None = None,
+        at_once: int = CALLS_AT_ONCE,
+    ) -> Scored:
         """Score every succeeded cell again, without running a node. Scores of the same name are replaced."""
-        return score(self._context, self.id, evaluate=evaluate, file=None if file is None else as_path("file", file))
+        path = None if file is None else as_path("file", file)
+        return score(self._context, self.id, evaluate=evaluate, file=path, at_once=at_once)
 
     @documented_by(check_judge)
-    def check_judge(self, labels: str | Path, *, metric: str | None = None, scale: Scale = "ordinal") -> JudgeCheck:
+    def check_judge(
+        self,
+        labels: str | Path,
+        *,
+        metric: str | None = None,
+        scale: Scale = "ordinal",
+        margin: float | None = None,
+    ) -> JudgeCheck:
         """Hold the scores of a metric against labels of people."""
-        return check_judge(self._context, self.id, labels=as_path("labels", labels), metric=metric, scale=scale)
+        file = as_path("labels", labels)
+        return check_judge(self._context, self.id, labels=file, metric=metric, scale=scale, margin=margin)
 
     @documented_by(rank)
     def rank(self, comparisons: str | Path, *, rater: str | None = None, asking: Asking | None = None) -> RowRanking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from wtb.analysis.judges import check
@@ -9,6 +10,7 @@ from wtb.analysis.judges.check import JudgeCheck
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
+from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.results.label_files import read_labels
 from wtb.store.read import evidence, queries
@@ -16,7 +18,13 @@ from wtb.store.read import evidence, queries
 
 @checked
 def check_judge(
-    context: Context, ref: str, *, labels: Path, metric: str | None = None, scale: Scale = "ordinal"
+    context: Context,
+    ref: str,
+    *,
+    labels: Path,
+    metric: str | None = None,
+    scale: Scale = "ordinal",
+    margin: float | None = None,
 ) -> JudgeCheck:
     """Hold the scores of a metric against labels of people.
 
@@ -27,6 +35,7 @@ def check_judge(
             to be of cases that were drawn at random.
         metric: The scores; by default those that decide.
         scale: What labels are: `nominal`, `ordinal` or `interval`.
+        margin: Half the width of the interval that is wanted of each row; how many labels that takes is estimated.
 
     Returns:
         How far they agree, what the scores are off by, and what people would say of each row.
@@ -34,10 +43,12 @@ def check_judge(
     Raises:
         InputError: If there is no such sweep or metric, or the labels cannot be used.
     """
+    if margin is not None and not 0 < margin < math.inf:
+        raise InputError(f"margin is {margin:g}; expected a number above 0, in the unit of labels")
     database = context.database
     sweep = queries.find_sweep(database, ref)
     scores = Scores(database, sweep)
     chosen = scores.chosen_metric(metric)
     ends = scores.measures[chosen].scale
     found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
-    return check.check(database, sweep, scores, chosen, found, scale)
+    return check.check(database, sweep, scores, chosen, found, scale, margin=margin)

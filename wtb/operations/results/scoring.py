@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe, named
-from wtb.authoring.evaluation.evaluators import EvaluationTask
+from wtb.authoring.evaluation.declarations import BY_PATH
+from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator
+from wtb.authoring.evaluation.evaluators import evaluate as evaluate_cell
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
+from wtb.core.scoring.judgement import CALLS_AT_ONCE
+from wtb.core.scoring.measure import Score
 from wtb.core.tree.checkpoints import ExecutionHistory, shown
+from wtb.execution.engine.executor import Surroundings
 from wtb.execution.execution import Case
 from wtb.execution.load import load_cases
 from wtb.execution.sandbox.heads import NO_CODE
@@ -46,10 +51,25 @@ class Scored:
     scores: int
 
 
+_Scorer = Callable[[EvaluationTask], list[Score]]
+
+
+class _Direct:
+    """Calls what needs no deadline of others: a judge keeps its own."""
+
+    def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+
 @checked
 @audited
 def score(
-    context: Context, ref: str, *, evaluate: Sequence[str | Mapping[str, Any]] = (), file: Path | None = None
+    context: Context,
+    ref: str,
+    *,
+    evaluate: Sequence[str | Mapping[str, Any]] = (),
+    file: Path | None = None,
+    at_once: int = CALLS_AT_ONCE,
 ) -> Scored:
     """Score every succeeded cell again, without running a node. Scores of the same name are replaced, others stay.
 
@@ -58,6 +78,7 @@ def score(
         ref: A sweep: its id, the beginning of it, or its name.
         evaluate: Evaluators as in a sweep file: names, import paths, or mappings of one of them to its options.
         file: A sweep file to take evaluators from.
+        at_once: How many cells judges are asked about at a time.
 
     Returns:
         How many scores were written.
@@ -70,29 +91,72 @@ def score(
     refs = [*read_evaluators(evaluate), *(load_spec(file).evaluate if file is not None else ())]
     if not refs:
         raise InputError("nothing to score by: name an evaluator, or a sweep file that has some")
-    evaluators = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
-    new = [named(one) for one in evaluators]
-    for one in new:
+    if at_once < 1:
+        raise InputError(f"at_once is {at_once}; expected at least 1")
+    declared = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
+    made = [(one, named(one)) for one in declared]
+    for _, one in made:
         one.check_failure_scores(sweep.spec.get("on_failure"))
+    # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
+    judges = [one for by, one in made if by.name in BY_PATH]
+    own_code = [(by, one) for by, one in made if by.name not in BY_PATH]
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use
     workspaces = context.workspaces
     root = workspaces.root / sweep.session / sweep.id / runner.id
     own = Workspaces(workspaces.files.owned(f"{runner.id}."), root)
     run, processors = stored_spec(sweep).run, os.cpu_count() or 1
-    code = InProcesses(UserCode(None, new, Recipe(None, (), evaluators), NO_CODE), run, own, runner.id, processors)
+    recipe = Recipe(None, (), [by for by, _ in own_code])
+    code = InProcesses(UserCode(None, [one for _, one in own_code], recipe, NO_CODE), run, own, runner.id, processors)
+    here = Surroundings(_Direct(), None, own)
+    scorers = {
+        code.score: ThreadPoolExecutor(processors),
+        lambda task: _all_scores(task, judges, here): ThreadPoolExecutor(at_once),
+    }
     written = 0
     try:
-        with ThreadPoolExecutor(processors) as threads:
-            for chunk in scored_executions(database, sweep.id):
-                cases = load_cases(database, sweep.id, {row.case_number for row in chunk})
-                tasks = [_task(database, row, cases[row.case_number]) for row in chunk]
-                written += write_scores(database, sweep, zip(chunk, threads.map(code.score, tasks), strict=True))
+        for chunk in _scored(scorers, _tasks(database, sweep.id)):
+            written += write_scores(database, sweep, chunk)
     finally:
+        for threads in scorers.values():
+            threads.shutdown(cancel_futures=True)
         code.close()
         remove_tree(own.root)
         end_runner(database, runner.id)
     return Scored(sweep.id, written)
+
+
+def _tasks(database: Database, sweep_id: str) -> Iterator[list[tuple[ExecutionRow, EvaluationTask]]]:
+    for chunk in scored_executions(database, sweep_id):
+        cases = load_cases(database, sweep_id, {row.case_number for row in chunk})
+        yield [(row, _task(database, row, cases[row.case_number])) for row in chunk]
+
+
+def _all_scores(task: EvaluationTask, evaluators: Sequence[Evaluator], here: Surroundings) -> list[Score]:
+    scores: list[Score] = []
+    scores += evaluate_cell(task, evaluators, here, scores.extend)
+    return scores
+
+
+def _scored(
+    scorers: Mapping[_Scorer, ThreadPoolExecutor], chunks: Iterable[list[tuple[ExecutionRow, EvaluationTask]]]
+) -> Iterator[Iterator[tuple[ExecutionRow, list[Score]]]]:
+    """The scores of each chunk, while those of the next are made: who waits for the slowest of one idles."""
+    before: list[tuple[ExecutionRow, list[Future[list[Score]]]]] = []
+    for chunk in chunks:
+        begun = [(row, [threads.submit(scorer, task) for scorer, threads in scorers.items()]) for row, task in chunk]
+        if before:
+            yield _results(before)
+        before = begun
+    if before:
+        yield _results(before)
+
+
+def _results(
+    begun: Iterable[tuple[ExecutionRow, list[Future[list[Score]]]]],
+) -> Iterator[tuple[ExecutionRow, list[Score]]]:
+    for row, futures in begun:
+        yield row, [score for one in futures for score in one.result()]
 
 
 def _task(database: Database, row: ExecutionRow, case: Case) -> EvaluationTask:
