@@ -32,7 +32,7 @@ export function SharingTree({ tree, matrix }) {
             const text = box.folded ? words.tree.narrow(count(box.folded)) : told(node, box.prefix);
             const choose = () => setChosen({ node, box });
             const open = () => zoom(box);
-            return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen?.node === node && chosen.box.from === box.from && chosen.box.to === box.to} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose} onDblClick=${open}
+            return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen !== null && chosen.node === node && chosen.box.from === box.from && chosen.box.to === box.to} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose} onDblClick=${open}
               onKeyDown=${(/** @type {KeyboardEvent} */ event) => (event.key === "Enter" || event.key === "+") && open()}
               class=${box.folded ? "folded" : ""} style=${{ flex: `${Math.min(box.to, to) - Math.max(box.from, from)} 1 0`, background: box.folded ? undefined : hues.get(box.prefix.variant) }}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
           })}
