@@ -143,7 +143,7 @@ def value_contents(
     for part in parts(digests, 100):
         query = sa.select(values.c.digest, stored_bytes(database)).where(values.c.digest.in_(part))
         found = set()
-        for key, stored in connection.execution_options(yield_per=10).execute(query):
+        for key, stored in connection.execute(query.execution_options(yield_per=10)):
             data = as_bytes(stored)
             if digest_of(data) != key:
                 raise DamagedError(f"stored value {key} is damaged: its content has another hash")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
+import select
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -38,6 +40,8 @@ DEFAULT_URL = "sqlite:///.wtb/wtb.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 _TIMEOUTS = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s"
+
+_PING_AFTER_S = 10.0  # a connection that was idle for so long is asked whether it lives
 
 # As Alembic makes it, line by line.
 _VERSION_TABLE = """
@@ -90,6 +94,18 @@ class Joined:
 _joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
 
 
+@dataclass(frozen=True)
+class _Snapshot:
+    """A transaction in which a thread reads all that it reads."""
+
+    engine: sa.Engine
+    scope: Scope
+    connection: sa.Connection
+
+
+_snapshot: ContextVar[_Snapshot | None] = ContextVar("snapshot", default=None)
+
+
 class Database:
     """An open database. Threads may share it; processes may not: open it after a fork."""
 
@@ -134,6 +150,8 @@ class Database:
         Raises:
             StoreError: If the database is out of reach, damaged or full.
         """
+        if self._shared() is not None:
+            _snapshot.set(None)  # what is read from now on sees what is written here
         with self._turn, self.reached(), self.engine.connect() as connection:
             connection = connection.execution_options(wtb_write=True, wtb_scope=self.scope)
             with connection.begin():
@@ -174,7 +192,27 @@ class Database:
 
     @contextmanager
     def read(self, *, long: bool = False) -> Iterator[sa.Connection]:
-        """Begin a transaction that reads a single state of the database. long: as for `write`."""
+        """Begin a transaction that reads a single state of the database, or go on in that of `snapshot`.
+
+        Args:
+            long: As for `write`.
+
+        Yields:
+            A connection in the transaction.
+
+        Raises:
+            StoreError: If the database is out of reach or damaged.
+        """
+        shared = self._shared()
+        if shared is not None and shared.scope == self.scope:
+            try:
+                with self.reached():
+                    self._give_time(shared.connection, long)
+                    yield shared.connection
+            except BaseException:
+                _snapshot.set(None)  # PostgreSQL refuses what follows in a transaction that has failed
+                raise
+            return
         with self._turn, self.reached(), self.engine.connect() as connection:
             connection = connection.execution_options(wtb_scope=self.scope)
             if not self.is_sqlite:
@@ -183,6 +221,28 @@ class Database:
                 self._give_time(connection, long)
                 self._limit(connection)
                 yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Have all that this thread reads inside the block be read in one transaction, until it writes.
+
+        Each transaction more takes three round trips to PostgreSQL: that it begins, for whom it is, and that it ends.
+        On SQLite, where there are none, each goes on being one of its own.
+        """
+        if self.is_sqlite:
+            yield
+            return
+        with self.read() as connection:
+            reset = _snapshot.set(_Snapshot(self.engine, self.scope, connection))
+            try:
+                yield
+            finally:
+                _snapshot.reset(reset)
+
+    def _shared(self) -> _Snapshot | None:
+        """Return the transaction of `snapshot` that this thread is in, of whatever scope."""
+        shared = _snapshot.get()
+        return shared if shared is not None and shared.engine is self.engine else None
 
     def rows(self, query: sa.Executable, *, long: bool = False) -> list[Row]:
         """Read the rows of one query, in a transaction of its own.
@@ -486,10 +546,13 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
         given = url.normalized_query.get("options", ())
         arguments = {"connect_timeout": 5, "options": " ".join((_TIMEOUTS, *given))}
         try:
-            return create(pool_pre_ping=True, pool_size=5, connect_args=arguments)
+            engine = create(pool_size=5, connect_args=arguments)
         except (sa.exc.ArgumentError, ValueError):  # of hosts and ports that stand among the options
             problem = "has a host or port that cannot be read"
             raise _bad_url(url.render_as_string(hide_password=False), problem) from None
+        sa.event.listen(engine, "checkin", _note_checkin)
+        sa.event.listen(engine, "checkout", partial(_check, engine.dialect))
+        return engine
     arguments = {"timeout": 30.0, "check_same_thread": False}
     if url.database in (None, "", ":memory:"):
         create = partial(create, poolclass=sa.StaticPool)
@@ -497,6 +560,36 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _note_checkin(connection: Any, record: Any) -> None:
+    record.info["idle_since"] = time.monotonic()
+
+
+def _check(dialect: sa.Dialect, connection: Any, record: Any, fairy: Any) -> None:
+    """Ask the server for a sign of life, where a connection may be dead: the pool then makes others.
+
+    A server that ends a connection says so, and what it said can be read. Nothing is heard only of a network that is
+    gone, so what was not used for a while is asked, too. To ask each time would take a tenth of a short request.
+    """
+    since = record.info.get("idle_since")
+    if since is None:  # it is new
+        return
+    if time.monotonic() - since < _PING_AFTER_S and not _is_readable(connection):
+        return
+    try:
+        dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise sa.exc.InvalidatePoolError from error
+
+
+def _is_readable(connection: Any) -> bool:
+    """Return whether anything was sent on an idle connection, or it is closed."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 @cache  # compiling them takes several times as long as executing them

@@ -177,13 +177,15 @@ def _permission(route: Route, context: Context) -> Any:
 def _endpoint(route: Route, context: Context, long_operations: LongOperations) -> Callable[..., Any]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.function
+    reads = route.operation.effect is Effect.reads and not route.is_long
 
     def answer(request: Request, arguments: Mapping[str, Any]) -> Response:
         identity: Identity = request.state.identity
         acting = context.acting_as(identity, route.needs, _origin(route, request))
 
         def carry_out() -> Response:
-            return _response(route, request, function(acting, **arguments))
+            with acting.database.snapshot() if reads else nullcontext():
+                return _response(route, request, function(acting, **arguments))
 
         change = partial(changed_if_current, acting, request, route, arguments, carry_out)
         try:

@@ -52,14 +52,15 @@ def _documents(
 ) -> Iterator[CellDocument]:
     if not rows:
         return
-    states = queries.checkpoint_states(database, [row.head_id for row in rows if row.head_id is not None])
-    states = {id: shown(state) for id, state in states.items()}
-    stored = queries.load_values(database, (key for state in states.values() for key in state.values()))
-    scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
-    for score in queries.score_rows(database, sweep_id, {row.case_number for row in rows}):
-        key = (score.case_number, score.repeat, score.combination)
-        scores.setdefault(key, {})[score.metric] = score.value
-    cases = queries.case_rows(database, sweep_id, {row.case_number for row in rows})
+    with database.snapshot():  # nothing is yielded inside: whoever reads on may be another thread
+        states = queries.checkpoint_states(database, [row.head_id for row in rows if row.head_id is not None])
+        states = {id: shown(state) for id, state in states.items()}
+        stored = queries.load_values(database, (key for state in states.values() for key in state.values()))
+        scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
+        for score in queries.score_rows(database, sweep_id, {row.case_number for row in rows}):
+            key = (score.case_number, score.repeat, score.combination)
+            scores.setdefault(key, {})[score.metric] = score.value
+        cases = queries.case_rows(database, sweep_id, {row.case_number for row in rows})
     for row in rows:
         state, case = states.get(row.head_id or "", {}), cases[row.case_number]
         yield {

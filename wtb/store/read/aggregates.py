@@ -294,7 +294,7 @@ def _columns(database: Database, query: sa.Select[Any]) -> Iterator[Columns]:
             return
         found = query.subquery()
         packed = sa.select(*map(_packed, found.c)).group_by(found.c[0])
-        for row in connection.execution_options(yield_per=_GROUPS).execute(packed):
+        for row in connection.execute(packed.execution_options(yield_per=_GROUPS)):
             yield list(map(_unpacked, row))
 
 

@@ -352,7 +352,7 @@ def cell_rows(
         query = query.where(cells.c.status.in_(list(statuses)))
     query = query.where(*equal({cases.c.id: case}))
     with database.read() as connection:
-        for row in connection.execution_options(yield_per=2000).execute(query):
+        for row in connection.execute(query.execution_options(yield_per=2000)):
             yield ListedCell(*row)
 
 

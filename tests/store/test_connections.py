@@ -1,0 +1,79 @@
+"""Connections to PostgreSQL: how often they are asked for a sign of life, and what one transaction reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.hosting.servers.databases import connect
+from wtb.store import database as opened
+from wtb.store.database import Database, Scope
+
+HERE = sa.text("SELECT pg_backend_pid()")
+
+
+@pytest.fixture
+def database(prepared_postgres_url: str) -> Iterator[Database]:
+    database = Database(prepared_postgres_url)
+    yield database
+    database.close()
+
+
+def begun(database: Database) -> list[object]:
+    """Return a list that grows with each transaction that begins."""
+    found: list[object] = []
+    sa.event.listen(database.engine, "begin", found.append)
+    return found
+
+
+def test_a_connection_that_was_just_used_is_not_asked_whether_it_lives(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    ping = database.engine.dialect.do_ping
+    monkeypatch.setattr(database.engine.dialect, "do_ping", lambda one: asked.append(one) or ping(one))
+    first = database.scalar(HERE)
+    assert database.scalar(HERE) == first
+    assert asked == []
+    monkeypatch.setattr(opened, "_PING_AFTER_S", 0.0)
+    assert database.scalar(HERE) == first
+    assert len(asked) == 1
+
+
+def test_a_connection_that_the_server_has_ended_is_replaced_before_it_is_used(
+    database: Database, prepared_postgres_url: str
+) -> None:
+    first = database.scalar(HERE)
+    with connect(prepared_postgres_url) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
+    assert database.scalar(HERE) != first
+
+
+def test_what_a_block_reads_is_one_state_until_it_writes(database: Database) -> None:
+    count = sa.text("SELECT count(*) FROM projects")
+    counted, other = begun(database), Database(database.url.render_as_string(hide_password=False))
+    with database.snapshot():
+        before = database.scalar(count)
+        other.execute(_project("more"))
+        assert database.scalar(count) == before
+        assert len(counted) == 1
+        database.execute(_project("most"))
+        assert database.scalar(count) == before + 2  # type: ignore[operator]
+    other.close()
+
+
+def test_a_block_is_only_for_whoever_began_it_and_ends_where_something_fails(database: Database) -> None:
+    counted = begun(database)
+    with database.snapshot():
+        database.within(Scope(frozenset({"quokka"}))).scalar(HERE)
+        assert len(counted) == 2
+        with pytest.raises(sa.exc.ProgrammingError):
+            database.scalar(sa.text("SELECT nothing"))
+        assert database.scalar(HERE)
+        assert len(counted) == 3
+
+
+def _project(name: str) -> sa.TextClause:
+    return sa.text("INSERT INTO projects (name, created_by) VALUES (:name, 'ann')").bindparams(name=name)
