@@ -514,6 +514,21 @@ def test_a_prefix_of_the_tree_tells_its_share_of_time_and_what_failed(site: Site
     page.get_by_role("status").get_by_text(f"; 1 failed, {share}% of the time").wait_for()
 
 
+def test_one_zooms_into_a_part_of_the_tree_and_its_address_holds_that(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?tab=tree")
+    items = page.get_by_role("treeitem")
+    items.first.wait_for()
+    assert items.count() == 3 + 6
+    page.get_by_role("treeitem", name="read=broken").press("Enter")
+    page.get_by_text("2 of 6 combinations").wait_for()
+    assert items.count() == 1 + 2
+    page.reload()
+    page.get_by_text("2 of 6 combinations").wait_for()
+    items.first.press("0")
+    page.get_by_text("2 of 6 combinations").wait_for(state="hidden")
+    assert items.count() == 3 + 6
+
+
 PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere")
 
 
