@@ -17,7 +17,7 @@ from tests.support.project import Project
 from wtb.display.matrix.sentences import answers
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 HOSTILE = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 GATED = """
@@ -620,6 +620,28 @@ def test_what_is_not_there_is_told_in_the_words_of_the_server(site: Site) -> Non
     page.get_by_role("alert").get_by_text("no-such-sweep").wait_for()
 
 
+def set_hidden(page: Page, is_hidden: bool) -> None:
+    """Have a page believe that its tab is out of sight, or in sight again; without a screen all tabs are in sight."""
+    page.evaluate(
+        "value => { Object.defineProperty(document, 'hidden', { value, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }",
+        is_hidden,
+    )
+
+
+def look_at_more_tabs_than_a_browser_has_connections(first: Page) -> None:
+    """Open six further tabs of a page that follows a sweep, one in sight at a time, and come back to the first."""
+    tabs = [first]
+    for _ in range(6):
+        set_hidden(tabs[-1], True)
+        tabs.append(first.context.new_page())
+        tabs[-1].goto(first.url, timeout=15_000)
+        tabs[-1].get_by_text("0 / 24").wait_for(timeout=15_000)
+    for tab in tabs[1:]:
+        tab.close()
+    set_hidden(first, False)
+
+
 def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed(
     tmp_path: Path, browser: Browser
 ) -> None:
@@ -646,6 +668,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         theirs.get_by_text("0 / 24").wait_for()
         assert theirs.get_by_role("button", name=re.compile("Pause|Cancel")).count() == 0, "of who may only read"
         theirs.close()
+        look_at_more_tabs_than_a_browser_has_connections(page)
         server.kill()
         page.get_by_text("The connection was lost").wait_for()
         server.start()

@@ -1,4 +1,7 @@
-/** Follow the events of a sweep: nothing is missed and nothing comes twice, however often the connection breaks. */
+/**
+ * Follow the events of a sweep: nothing is missed and nothing comes twice, however often the connection breaks. A tab
+ * that nobody sees holds no connection, since a browser has six for a server over HTTP/1.1, for all of its tabs.
+ */
 import { request } from "./api.js";
 
 const PAUSES_MS = [500, 1000, 2000, 5000];
@@ -17,10 +20,14 @@ export function follow(ref, query, onMessage, onState) {
 
   async function run() {
     for (let failed = 0; !ending.signal.aborted; failed++) {
+      await untilHidden(false, ending.signal);
+      const hidden = new AbortController();
+      const ended = new AbortController();
+      untilHidden(true, ended.signal).then(() => hidden.abort());
       try {
         const headers = /** @type {Record<string, string>} */ (last === null ? {} : { "Last-Event-ID": last });
         const path = `/sweeps/${encodeURIComponent(ref)}/events`;
-        const answer = await request("GET", path, { query: last === null ? query : { ...query, after: undefined }, headers, signal: ending.signal });
+        const answer = await request("GET", path, { query: last === null ? query : { ...query, after: undefined }, headers, signal: AbortSignal.any([ending.signal, hidden.signal]) });
         onState(true);
         failed = 0;
         for await (const message of messages(/** @type {ReadableStream<Uint8Array>} */ (answer.body))) {
@@ -30,6 +37,9 @@ export function follow(ref, query, onMessage, onState) {
       } catch (error) {
         const status = /** @type {any} */ (error)?.status;
         if (ending.signal.aborted || status === 401 || status === 403 || status === 404) return;
+        if (hidden.signal.aborted) continue;
+      } finally {
+        ended.abort();
       }
       onState(false);
       await new Promise((done) => setTimeout(done, PAUSES_MS[Math.min(failed, PAUSES_MS.length - 1)]));
@@ -38,6 +48,26 @@ export function follow(ref, query, onMessage, onState) {
 
   run();
   return () => ending.abort();
+}
+
+/**
+ * Wait until the tab is out of sight, or in sight again, or the signal comes.
+ * @param {boolean} isHidden
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+function untilHidden(isHidden, signal) {
+  return new Promise((resolve) => {
+    const heard = new AbortController();
+    function look() {
+      if (document.hidden !== isHidden && !signal.aborted) return;
+      heard.abort();
+      resolve();
+    }
+    document.addEventListener("visibilitychange", look, { signal: heard.signal });
+    signal.addEventListener("abort", look, { signal: heard.signal });
+    look();
+  });
 }
 
 /** @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<Message>} */

@@ -125,7 +125,12 @@ function useLive(ref, isLive, resources) {
     if (!isLive) return;
     let cells = 0;
     let asked = 0;
-    const end = follow(ref, { after: "now", kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, setConnected);
+    const end = follow(ref, { after: "now", kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, onState);
+    /** @param {boolean} isNow */
+    function onState(isNow) {
+      setConnected(isNow);
+      if (isNow) onMessage(); // what came while nobody listened, from no position
+    }
     function onMessage() {
       cells ||= setTimeout(() => {
         cells = 0;
