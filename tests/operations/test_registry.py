@@ -178,6 +178,7 @@ DIFFERENCES = {
     ("run", "strict"): "an exit code",
     ("compare", "strict"): "an exit code",
     ("compare", "ref"): "is `before`, with --row",
+    ("judge check", "at_least"): "an exit code",
     ("judge rank", "asking"): "is made of the options that follow",
     **{
         ("judge rank", option): "is of `asking`"
