@@ -25,7 +25,7 @@ from wtb.hosting.agents.replies import MOST_CHARACTERS, REPLY_SCHEMA, make_reply
 from wtb.hosting.agents.resources import read
 from wtb.hosting.agents.server import make_server
 from wtb.hosting.agents.tools import TOOLS, path_to
-from wtb.operations.context import Context
+from wtb.operations.context import Context, Origin
 from wtb.operations.identity import OPERATOR
 from wtb.operations.registry import OPERATIONS, Effect, Permission
 from wtb.store.database import Database
@@ -230,6 +230,20 @@ def test_a_budget_is_not_got_round_by_what_others_submitted(place: Place, name: 
     before = place.status()
     with pytest.raises(AccessDenied, match="was not submitted with it"):
         place.call(name, caller, **asked, confirm=confirm)
+    assert place.status() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "given"), [("answer", "approval", ("approve",)), ("rollback", "execution", ("x",))]
+)
+def test_what_others_submitted_is_not_set_going_on_another_budget(
+    place: Place, name: str, kind: str, given: tuple[str, ...]
+) -> None:
+    identity = replace(limited_to("acme"), token=place.mine.names["token"])
+    acting = place.context.acting_as(identity, OPERATIONS[name].needs, Origin("test", None, identity.token))
+    before = place.status()
+    with pytest.raises(AccessDenied, match="was not submitted with it"):
+        OPERATIONS[name].function(acting, place.mine.names[kind], *given)
     assert place.status() == before
 
 

@@ -17,7 +17,14 @@ from wtb.core.texts import plural
 from wtb.display.views.questions import readable_value
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import Continuation, RunBy, check_runs_here, continue_sweeps, run_here
+from wtb.operations.control.continuation import (
+    Continuation,
+    RunBy,
+    check_payer,
+    check_runs_here,
+    continue_sweeps,
+    run_here,
+)
 from wtb.operations.control.questions import find_question
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.running.local import RunHere
@@ -106,6 +113,7 @@ def answer(
     """
     approvals.expire(context.database)
     row = find_question(context.database, ref)
+    check_payer(context, find_sweep(context.database, row.sweep_id))
     if action is None and value is ...:
         how = how_to_answer(row.id, row.kind, row.options)
         raise InputError(f"how to answer is missing; expected: {how}")
@@ -314,6 +322,8 @@ def answer_all(
     reply = _Reply(action, choice, feedback, value)
     rows = [find_question(context.database, id) for id in dict.fromkeys(questions)]
     _check_all([row for row in rows if row.status == "open"], reply)
+    for sweep_id in dict.fromkeys(row.sweep_id for row in rows):
+        check_payer(context, find_sweep(context.database, sweep_id))
     for sweep_id in dict.fromkeys(row.sweep_id for row in rows if run is not None):
         check_runs_here(context, sweep_id, None)
     answers, conflicts = [], []

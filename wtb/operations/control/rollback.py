@@ -12,6 +12,7 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.compensation import undo
+from wtb.operations.control.continuation import check_payer
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
 from wtb.store.control.pending_rollbacks import finish_first, release, unfinished
@@ -89,6 +90,7 @@ def rollback(
         ConflictError: If it cannot be rolled back, or if another process is doing so.
     """
     execution = find_one(context.database, ref)
+    check_payer(context, queries.find_sweep(context.database, execution.sweep_id))
     target = find_checkpoint(context.database, execution, to)
     because = f"rolled back to {target.words} {context.because(reason)}"
     bound = bound or _code(context, execution)
@@ -121,6 +123,7 @@ def undo_rollback(
     """
     database = context.database
     execution = find_one(database, ref)
+    check_payer(context, queries.find_sweep(database, execution.sweep_id))
     under_way = unfinished(execution)
     if under_way is not None and not under_way["redoes"]:
         raise finish_first(execution, "taken forward again")
