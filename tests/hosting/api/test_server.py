@@ -188,6 +188,25 @@ def test_breakpoints_are_changed_for_the_version_that_was_read(served: Served, p
     assert served.ask("POST", PREFIX + where, remove, **{"If-Match": served.tag(where)}).json == first.json
 
 
+def test_one_version_is_changed_once_however_its_thing_is_named(served: Served) -> None:
+    held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
+    where = (f"/sweeps/{served.waiting}/breakpoints", f"/executions/{held}/breakpoints")
+    served.ask("POST", PREFIX + where[0], {"add": ["before C"]})
+    tag = served.tag(where[0])
+    assert served.tag(where[1]) == tag
+    before = claims(served)
+    for path in where:  # it is what it once was when the second one comes
+        assert served.ask("POST", PREFIX + path, {"remove": ["before C"]}, **{"If-Match": tag}).status == 200
+        assert served.ask("POST", PREFIX + path, {"add": ["before C"]}).status == 200
+    assert claims(served) == before + 1
+    served.ask("POST", PREFIX + where[0], {"remove": ["before C"]})
+
+
+def claims(served: Served) -> int:
+    ((count,),) = served.project.query("SELECT count(*) FROM idempotency_keys")
+    return int(count)
+
+
 def test_a_rollback_is_done_from_the_head_that_was_read(served: Served) -> None:
     held = served.get(f"/sweeps/{served.waiting}/cells").json["cells"][0]["execution"]
     path = f"/executions/{held}"

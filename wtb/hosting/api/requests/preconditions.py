@@ -62,7 +62,8 @@ def changed_if_current(
     read, database = _BY_PATH[route.edits], acting.database
     known = arguments_of(read.function)
     given = {name: value for name, value in arguments.items() if name in known}
-    named = ("If-Match", read.path, sorted(given.items()))
+    # What a reference means is in the version: one thing may be named in several ways, by its id and by its name.
+    named = ("If-Match", read.name, sorted((name, value) for name, value in given.items() if name != "ref"))
     claimed = {tag: find_answer(database, request_digest(*named, tag)) for tag in wanted}  # before it is read
     try:
         found = read.function(acting, **given)
