@@ -42,8 +42,8 @@ def known(database: Database, sweep: SweepRow) -> str | None:
     from wtb.analysis.search_history import Ledger
 
     choices = queries.choices(database, sweep.id)
-    seen = interim.view(database, sweep, len(choices))
     scored = Scores(database, sweep)
+    seen = interim.view(database, sweep, len(choices), scored.cell_groups)
     metric = primary_of(sweep.spec, scored.measures)
     if seen is None or metric is None or metric not in scored.measures or scored.measures[metric].low is None:
         return None

@@ -71,7 +71,7 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP) -> tuple[list[F
     groups: dict[tuple[Any, ...], FailureCause] = {}
     cases: dict[tuple[Any, ...], int] = {}  # the number of that of the example
     rows = evidence.failed_cells(database, sweep.id)
-    asks = bool(rows) and any(map(any, aggregates.spent_by_attempts(database, sweep.id)))
+    asks = bool(rows) and _asks_models(database, sweep.id)
     for combination, status, node, kind, type_, final, message, count, execution, case in rows:
         failure = Failure(kind or "error", type_ or "", message or "", final=bool(final), node=node)
         key = (node, type_, alike(message or ""))
@@ -101,8 +101,13 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP) -> tuple[list[F
 
 def execution_may_be_helped(database: Database, row: ExecutionRow) -> bool:
     """Return whether trying an execution that failed again could end otherwise."""
-    asks = any(map(any, aggregates.spent_by_attempts(database, row.sweep_id)))
+    asks = _asks_models(database, row.sweep_id)
     return row.failure is not None and may_help(Failure(**row.failure), asks_models=asks)
+
+
+def _asks_models(database: Database, sweep_id: str) -> bool:
+    """Return whether anything of a sweep has asked a model: only that has a price, or tokens."""
+    return any(map(any, aggregates.spent_by_attempts(database, sweep_id)))
 
 
 def may_help(failure: Failure, *, asks_models: bool) -> bool:

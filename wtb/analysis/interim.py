@@ -127,15 +127,13 @@ class View:
         return look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
 
 
-def view(
-    database: Database, sweep: SweepRow, combinations: int, cells: Iterable[CellGroup] | None = None
-) -> View | None:
+def view(database: Database, sweep: SweepRow, combinations: int, cells: Iterable[CellGroup]) -> View | None:
     """What may be seen of a sweep just now; None where it has come to its end as planned.
 
-    combinations: how many were planned, which come first. cells: all of its cells, where they were read already. To be
-    read before its scores: a cell has these as soon as it has finished.
+    combinations: how many were planned, which come first. cells: all of its cells. To be read before its scores: a
+    cell has these as soon as it has finished.
     """
-    why = because(sweep, aggregates.cell_groups(database, sweep.id) if cells is None else cells)
+    why = because(sweep, cells)
     if why is None:
         return None
     numbers = aggregates.case_numbers(database, sweep.id)

@@ -32,8 +32,8 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         for choices in queries.choices(database, sweep_id)
     ]
     counts = dict.fromkeys(CELL, 0)
-    groups = aggregates.cell_groups(database, sweep_id)
-    for number, status, count, usd in aggregates.outcomes_by_combination(groups):
+    scored = Scores(database, sweep, edited=True)
+    for number, status, count, usd in aggregates.outcomes_by_combination(scored.cell_groups):
         row = rows[number]
         counts[status] += count
         row["cells"] += count
@@ -41,7 +41,6 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         row["failed"] += count if status in ("failed", "set_aside") else 0
         if status == "succeeded":
             row["cost_usd"] = usd
-    scored = Scores(database, sweep, edited=True)
     tallied = {(row.metric, row.combination): row for row in tallies.tally_rows(database, sweep_id)}
     for name, measure in scored.measures.items():
         score = scored.failure_score(measure)
@@ -67,7 +66,7 @@ def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
     """
     scored = Scores(database, sweep)
     choices = scored.choices[: scored.planned]
-    seen = interim.view(database, sweep, len(choices))
+    seen = interim.view(database, sweep, len(choices), scored.cell_groups)
     if seen is None:
         found = build(database, sweep)
         best: dict[str, LeaderDocument | None] = {}

@@ -14,7 +14,7 @@ from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
 from wtb.core.errors import InputError
 from wtb.store.database import Database
-from wtb.store.read import aggregates, outcomes, queries
+from wtb.store.read import outcomes, queries
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def compare_two_rows(
     design = scores.design(metric, pair, share=1.0)
     differences = subtract(pair.scores[:1], pair.scores[1:])
     both = np.isfinite(differences[0])
-    why = interim.because(sweep, aggregates.cell_groups(database, sweep.id))
+    why = interim.because(sweep, scores.cell_groups)
     tested = None
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())

@@ -127,7 +127,6 @@ export const words = {
     couldBeBest: "could be best",
     exploratory: "exploratory",
     onlyDiffering: "Only what differs",
-    groupBy: "Group by",
     nothing: "nothing",
     metric: "Metric",
     nodeRuns: (/** @type {number} */ executed, /** @type {number} */ unshared) =>
