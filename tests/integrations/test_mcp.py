@@ -106,7 +106,7 @@ def test_a_server_that_hangs_or_dies_costs_one_call(connection: Connection) -> N
 def test_a_list_of_tools_that_does_not_come_is_an_error_in_words(connection: Connection) -> None:
     connection.call("read", {"path": "a.txt"}).result()
     connection.server = replace(connection.server, timeout_s=1.0)
-    (server,) = [one for one in psutil.Process().children() if "server.py" in " ".join(one.cmdline())]
+    (server,) = [one for one in psutil.Process().children() if one.cmdline()[-1].endswith("/server.py")]
     server.suspend()
     try:
         with pytest.raises(ToolFailed, match="files: its list of tools did not answer within 1 s"):
@@ -253,6 +253,67 @@ def test_a_connection_looks_again_what_tools_are(connection: Connection, monkeyp
     connection._listed_until = 0.0
     connection.call("read", {"path": "a.txt"}).result()
     assert connection.version("read") == "new"
+
+
+DECLARED = """
+mcp:
+  files:
+    command: [python, server.py]
+    env: {FILES: "${THE_FILES}", DESCRIBED: Read a file.}
+    tools: {read: null, write: remove}
+"""
+
+
+@pytest.fixture
+def declaring(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project whose sweep file declares the server, and whose workflow does not."""
+    before, call, after = FLOW.partition("use_server(\n")
+    project.write({"flow.py": before + after.partition("\n)\n")[2], "sweep.yaml": SWEEP + DECLARED})
+    assert call
+    monkeypatch.setenv("THE_FILES", "files")
+    return project
+
+
+def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) -> None:
+    declaring.inside("run", "sweep.yaml", check=0)
+    assert (declaring.folder / "files/b.txt").read_text() == (declaring.folder / "files/c.txt").read_text() == "hello"
+    execution = cells(declaring, "first")["default"]["execution"]
+    first = declaring.inside("history", execution, "--format", "json", check=0).json["checkpoints"][0]["id"]
+    back = declaring.inside("rollback", execution, "--to", first, "--format", "json", check=0).json
+    assert [one["tool"] for one in back["undone"]] == ["files.write"]
+    assert not (declaring.folder / "files/b.txt").exists()
+    stored = str(declaring.query("SELECT spec FROM sweeps"))
+    assert "${THE_FILES}" in stored
+
+    changed = SWEEP.replace("first", "second") + DECLARED.replace("Read a file.", "Read it all.")
+    declaring.write({"sweep.yaml": changed})
+    declaring.inside("run", "sweep.yaml", check=0)
+    found = declaring.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
+    assert [one["key"] for one in found] == ["mcp.files.env.DESCRIBED", "environment.tools.files.read"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "why"),
+    [
+        ("read: null", "reed: null", "sweep.yaml:8: MCP server 'files' has no tool 'reed'; did you mean 'read'?"),
+        ("server.py", "missing.py", "sweep.yaml:8: MCP server 'files' (`python missing.py`) cannot be used"),
+        ("${THE_FILES}", "${OTHER_FILES}", "sweep.yaml:10: OTHER_FILES: not set in this environment"),
+        ("mcp:", "run: {env: [HOME]}\nmcp:", "THE_FILES: not among those of 'run.env'"),
+    ],
+)
+def test_servers_of_a_sweep_file_that_cannot_be_used_are_refused(
+    declaring: Project, was: str, now: str, why: str
+) -> None:
+    declaring.write({"sweep.yaml": (SWEEP + DECLARED).replace(was, now)})
+    done = declaring.inside("run", "sweep.yaml", check=2)
+    assert why in " ".join(done.stderr.split())
+    assert declaring.query("SELECT count(*) FROM sweeps") in ([], [(0,)])
+
+
+def test_a_server_that_workflow_and_sweep_file_declare_is_refused(declaring: Project) -> None:
+    declaring.write({"flow.py": FLOW})
+    done = declaring.inside("plan", "sweep.yaml", check=2)
+    assert "sweep.yaml:8: workflow 'flow' has a server 'files' already, with 'files.read'" in done.stderr
 
 
 def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:

@@ -394,6 +394,51 @@ def test_values_out_of_range_or_of_another_type_are_refused(changes: dict[str, A
     assert refusals(**changes) == (problem,)
 
 
+def test_a_server_of_tools_is_a_command_or_an_address_and_its_tools() -> None:
+    spec = parsed(mcp={"files": {"command": ["python", "files.py"], "tools": ["read"], "timeout": "2m"}})
+    assert spec.mcp["files"].tools == {"read": None}
+    assert parse_spec(spec.model_dump(mode="json")) == spec
+
+
+SECRET = "a text that would be kept with the sweep; expected a variable, as ${NAME}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"tools": []}, "'mcp.files.tools' is an empty mapping; expected at least one entry"),
+        ({"tools": "read"}, "'mcp.files.tools' is 'read'; expected a list of tools, or a mapping from tools to those"),
+        ({"tools": [{"read": None}]}, "'mcp.files.tools' is a list of 1; expected a list of tools, or"),
+        ({"tools": {"read": 3}}, "'mcp.files.tools.read' is 3; expected a name"),
+        ({"command": "python files.py"}, "'mcp.files.command' is 'python files.py'; expected a list"),
+        ({"command": []}, "'mcp.files' has neither of 'command' and 'url'; expected one of them"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "'mcp.files' has both of 'command' and 'url'; expected one of them"),
+        ({"command": [], "url": "file:///etc/passwd"}, "'mcp.files.url' is 'file:///etc/passwd'; expected an http or"),
+        ({"command": [], "url": "http://ann:pw@[x"}, "'mcp.files.url' is "),
+        ({"headers": {"X-Team": "a"}}, "'mcp.files' has 'headers' with a command; expected 'env'"),
+        ({"env": {"API_KEY": "sk-1"}}, f"'mcp.files.env.API_KEY' has {SECRET}"),
+        ({"env": {"WHERE": "${}"}}, "'mcp.files.env.WHERE' has '${' without a name"),
+        (
+            {"env": {"WHERE": "${WTB_DATABASE_URL}"}},
+            "'mcp.files.env.WHERE' has WTB_DATABASE_URL, which is a credential",
+        ),
+        ({"timeout": 0}, "'mcp.files.timeout' is 0; expected a positive duration"),
+        ({"tool": ["read"]}, "key 'mcp.files.tool' is not known; did you mean 'tools'?"),
+    ],
+)
+def test_servers_of_tools_that_make_no_sense_are_refused(changes: dict[str, Any], problem: str) -> None:
+    (found,) = refusals(mcp={"files": {"command": ["python", "files.py"], "tools": ["read"], **changes}})
+    assert found.startswith(problem)
+
+
+def test_a_server_of_tools_has_a_name_without_a_dot() -> None:
+    (found,) = refusals(mcp={"my.files": {"command": ["python", "files.py"], "tools": ["read"]}})
+    assert "expected a name without a dot" in found
+    assert refusals(mcp={"files": {"command": ["x"]}}) == (
+        "key 'mcp.files.tools' is missing; expected the tools that nodes may call",
+    )
+
+
 def test_a_missing_key_is_named_with_what_it_should_be() -> None:
     with pytest.raises(InputError) as caught:
         parse_spec({"vary": {"a": "all"}}, "Sweep()")

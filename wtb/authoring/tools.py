@@ -120,7 +120,8 @@ class Tools:
         names = [name.removeprefix(prefix) for name in self._known if name.startswith(prefix)]
         if not names:
             servers = {name.partition(".")[0] for name in self._known if "." in name}
-            known = meant_or_known(server, servers) if servers else "; it has none: declare it with use_server()"
+            none = "; it has none: declare it with use_server(), or under 'mcp' of the sweep file"
+            known = meant_or_known(server, servers) if servers else none
             raise InputError(f"the workflow has no MCP server {server!r}{known}")
         return ServerTools(self, server, names)
 

@@ -307,13 +307,14 @@ class Workflow:
         return plain
 
     def copy(self) -> Self:
-        """Copy the workflow, so that variants can be added without touching this one.
+        """Copy the workflow, so that variants and tools can be added without touching this one.
 
         Returns:
             The copy; graph and schema are shared.
         """
         twin = copy.copy(self)
         twin.nodes = {name: node.copy() for name, node in self.nodes.items()}
+        twin.tools, twin.versions = dict(self.tools), dict(self.versions)
         return twin
 
     def varied(self, node: str) -> Node | None:

@@ -18,6 +18,7 @@ NAMES = (
     *("WTB_OIDC_SECRET", "WTB_TELEMETRY_HEADERS"),
 )
 DATABASE_URL, BROKER_URL, FLOWER_AUTH, SERVER_TOKEN, TOKEN, OIDC_SECRET, TELEMETRY_HEADERS = NAMES
+VARIABLE = re.compile(r"\$\{(\w+)\}")  # of the environment, as texts of sweep files name it
 PIPE = "WTB_CREDENTIALS"  # the descriptor to read them from
 
 

@@ -1,14 +1,28 @@
-"""How a sweep runs, and where it stops: the sections `limits` and `run` of a sweep file."""
+"""How a sweep runs, where it stops, and which servers its nodes use: `run`, `limits` and `mcp` of a sweep file."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from wtb.config.credentials import is_credential
-from wtb.config.field_types import Name, Positive, Seconds, Size, Slots, Strict, durability_of, name_of
+from wtb.config.credentials import VARIABLE, is_credential
+from wtb.config.field_types import (
+    Name,
+    NotEmpty,
+    Positive,
+    Seconds,
+    Size,
+    Slots,
+    Strict,
+    Text,
+    bounded,
+    durability_of,
+    name_of,
+)
 from wtb.config.validation_messages import expected, problem
 
 Dollars = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -124,3 +138,83 @@ class Run(Strict):
     mode: Literal["autonomous", "interactive"] | None = None
     checkpoints: Literal["coarse", "fine"] = "coarse"
     stall: Seconds | None = None
+
+
+_SECRET = re.compile("authorization|cookie|credential|key|password|secret|token", re.IGNORECASE)
+
+
+def variables_of(texts: Mapping[str, str]) -> list[str]:
+    """The variables that texts name, as `${NAME}`."""
+    return [name for text in texts.values() for name in VARIABLE.findall(text)]
+
+
+def _tools(value: object) -> object:
+    """The tools of a server: a list, or a mapping with the tool that takes a call back."""
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        bounded(value)
+        return dict.fromkeys(value)
+    if not isinstance(value, dict):
+        raise expected("a list of tools, or a mapping from tools to those that take a call back")
+    return value
+
+
+def _kept(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse what is to stay out of the database, and what a server is not to know."""
+    for name, text in texts.items():
+        if "${" in VARIABLE.sub("", text):
+            raise problem("'${' without a name; expected a variable, as ${NAME}", at=(name,))
+        if wrong := [one for one in VARIABLE.findall(text) if is_credential(one)]:
+            raise problem(f"{wrong[0]}, which is a credential of WTB; expected another variable", at=(name,))
+        if _SECRET.search(name) and not VARIABLE.search(text):
+            raise problem("a text that would be kept with the sweep; expected a variable, as ${NAME}", at=(name,))
+    return texts
+
+
+def _web(url: str) -> str:
+    try:
+        found = urlsplit(url)
+        good = found.scheme in ("http", "https") and found.hostname and found.username is None
+    except ValueError:
+        good = False
+    if not good:
+        raise expected("an http or https URL without a user's name")
+    return url
+
+
+_Texts = Annotated[dict[Name, Text], AfterValidator(_kept)]
+
+
+class ToolServer(Strict):
+    """An MCP server whose tools nodes call: a command that is started, or an address.
+
+    tools: those that nodes may call, each with the one that takes a call back, or None. In `env` and `headers`,
+    `${NAME}` is a variable of the environment that nodes have.
+    """
+
+    tools: Annotated[dict[Name, Name | None], NotEmpty, BeforeValidator(_tools)] = Field(
+        description="the tools that nodes may call"
+    )
+    command: Annotated[tuple[Text, ...], BeforeValidator(bounded)] = ()
+    url: Annotated[Text, AfterValidator(_web)] | None = None
+    env: _Texts = {}
+    headers: _Texts = {}
+    timeout: Seconds = 60.0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ToolServer:
+        if bool(self.command) == (self.url is not None):
+            raise problem(f"{'both' if self.command else 'neither'} of 'command' and 'url'; expected one of them")
+        if self.command and self.headers:
+            raise problem("'headers' with a command; expected 'env'")
+        if self.url is not None and self.env:
+            raise problem("'env' with a url; expected 'headers'")
+        return self
+
+
+def _without_dot(name: str) -> str:
+    if "." in name:
+        raise expected("a name without a dot")
+    return name
+
+
+ServerName = Annotated[Name, AfterValidator(_without_dot)]

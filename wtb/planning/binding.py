@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import is_importable, workflow_path
-from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, make_variant
+from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, add_server, make_variant
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node
@@ -91,6 +91,8 @@ def bind(
         texts = node.variant_problems(vary.get(name, [node.default]))
         problems += [spec.located.problem(("vary", name), text) if name in vary else text for text in texts]
     problems += _baseline_problems(spec, bound, vary) + mode_problems(spec, bound)
+    servers = spec.model_dump(mode="json", include={"mcp"})["mcp"]
+    problems += _server_problems(spec, bound, servers)
     made, more = _evaluators(spec, evaluators or {}, code)
     problems += more
     params = {**workflow.params, **spec.params}
@@ -104,6 +106,7 @@ def bind(
         [NamedEvaluator(ref.name, ref.options, one.name) for ref, one in refs],
         params,
         list(vary),
+        servers,
     )
     objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
     not_importable_reason = _tie(recipe, objects, evaluators or {})
@@ -148,6 +151,17 @@ def _added(workflow: Workflow, node: Node, ref: VariantRef, code: Code) -> tuple
     except InputError as error:
         return None, list(error.problems)
     return added, workflow.add_variant(made)
+
+
+def _server_problems(spec: SweepSpec, workflow: Workflow, servers: Mapping[str, Any]) -> list[str]:
+    """Declare the servers of tools that a sweep names. Returns what is wrong with them."""
+    problems: list[str] = []
+    for name, declared in servers.items():
+        try:
+            add_server(workflow, name, declared)
+        except InputError as error:
+            problems += [spec.located.problem(("mcp", name), text) for text in error.problems]
+    return problems
 
 
 def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.evaluators import Evaluator, beyond_scale
 from wtb.authoring.workflow import Workflow
-from wtb.config.run_options import Rlimits
+from wtb.config.run_options import Rlimits, variables_of
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.expressions.figures import Name, parse_condition
@@ -52,6 +52,20 @@ def check_pool(bound: Bound) -> None:
     missing = [name for name in run.env or () if name not in os.environ]
     if missing:
         raise InputError(problem(("run", "env"), f"not set in this environment: {', '.join(missing)}"))
+    problems = list(_server_problems(bound.spec))
+    if problems:
+        raise InputError(*problems)
+
+
+def _server_problems(spec: SweepSpec) -> Iterator[str]:
+    """Yield which variables servers of tools are to get that nodes do not have."""
+    given, known = spec.run.env, os.environ if spec.run.env is None else spec.run.env
+    where = "not set in this environment" if given is None else "not among those of 'run.env'"
+    for name, server in spec.mcp.items():
+        for key, texts in (("env", server.env), ("headers", server.headers)):
+            missing = [variable for variable in variables_of(texts) if variable not in known]
+            if missing:
+                yield spec.located.problem(("mcp", name, key), f"{', '.join(missing)}: {where}")
 
 
 def check_stop(bound: Bound) -> None:

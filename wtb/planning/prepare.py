@@ -146,11 +146,21 @@ class Prepared:
         stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
-        if tools := {name: dict(found()) for name, found in self.bound.workflow.versions.items()}:
+        if tools := {name: self._versions(name) for name in self.bound.workflow.versions}:
             stored["environment"] = {**stored["environment"], "tools": tools}
         if self.submitted_by is not None:
             stored["submitted_by"] = self.submitted_by
         return stored
+
+    def _versions(self, server: str) -> dict[str, str]:
+        """What a server of tools says of them. Raises InputError."""
+        spec = self.bound.spec
+        try:
+            return dict(self.bound.workflow.versions[server]())
+        except InputError as error:
+            if server not in spec.mcp:
+                raise
+            raise InputError(*(spec.located.problem(("mcp", server), text) for text in error.problems)) from error
 
     def picked(self) -> Iterator[Case]:
         return _pick_cases(self.bound.spec, self.source, self.only)

@@ -51,7 +51,7 @@ from wtb.config.field_types import (
     variant_name,
 )
 from wtb.config.keeping.redaction import Redact
-from wtb.config.run_options import Limits, NodeLimits, Recycle, Rlimits, Run, Workspace
+from wtb.config.run_options import Limits, NodeLimits, Recycle, Rlimits, Run, ServerName, ToolServer, Workspace
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
@@ -294,6 +294,7 @@ class SweepSpec(Strict):
     holdout: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     stop: Literal["when_known"] | None = Field(default=None, description="when_known")
     notify: Annotated[tuple[_Notify, ...], BeforeValidator(bounded)] = ()
+    mcp: dict[ServerName, ToolServer] = {}
     limits: Limits = Limits()
     run: Run = Run()
     redact: Redact = Redact()
@@ -334,6 +335,8 @@ class _Sections(dict[Loc, type[BaseModel]]):
     def __missing__(self, loc: Loc) -> type[BaseModel]:
         if loc[:2] == ("limits", "nodes") and len(loc) == 3:
             return NodeLimits
+        if loc[:1] == ("mcp",) and len(loc) == 2:
+            return ToolServer
         raise KeyError(loc)
 
 

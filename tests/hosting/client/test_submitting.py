@@ -135,6 +135,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"run": {"env": ["HOME"]}}, "set where the workers run"),
     ({"notify": ["touch /tmp/was-run"]}, "it is a command"),
     ({"notify": [{"to": "http://10.0.0.1/x", "allow_private": True}]}, "private addresses"),
+    ({"mcp": {"files": {"command": ["touch", "/tmp/was-run"], "tools": ["read"]}}}, "named where the workers run"),
+    ({"mcp": {"files": {"url": "http://10.0.0.1/mcp", "tools": ["read"]}}}, "named where the workers run"),
     ({"vary": {"A": [{"name": "own", "with": "os:getcwd"}]}}, "nothing is imported here"),
     ({"vary": {"A": ["v9"]}}, "has no variant 'v9'"),
     ({"vary": {"A": [{"name": "own", "bye": 5}]}}, "bye"),

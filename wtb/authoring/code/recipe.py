@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.resolve import workflow_at
@@ -14,6 +14,8 @@ from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.codec import decode, encode
+
+SERVERS: Final = "wtb.integrations.mcp.declaring:use_declared"  # which knows of MCP
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class NamedEvaluator:
 class Recipe:
     """A sweep's code. workflow: its import path; None where only evaluators are wanted. params: of the sweep.
 
-    vary: the nodes that it varies.
+    vary: the nodes that it varies. servers: the MCP servers that it declares, as its file has them.
     """
 
     workflow: str | None
@@ -48,6 +50,7 @@ class Recipe:
     evaluators: Sequence[NamedEvaluator] = ()
     params: Mapping[str, Any] | None = None
     vary: Sequence[str] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
         """As typed JSON. Raises StateError where a parameter cannot be written so."""
@@ -62,6 +65,7 @@ class Recipe:
             [NamedEvaluator(**one) for one in data["evaluators"]],
             data["params"],
             data["vary"],
+            data["servers"],
         )
 
 
@@ -75,7 +79,14 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
             for one in recipe.variants:
                 if one.node == name:
                     workflow.add_variant(make_variant(workflow.nodes[name], one))
+        for server, declared in recipe.servers.items():
+            add_server(workflow, server, declared)
     return workflow, [named(one) for one in recipe.evaluators]
+
+
+def add_server(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> None:
+    """Have nodes call tools of a server that a sweep declares. Raises InputError."""
+    load(SERVERS)(workflow, name, declared)
 
 
 def make_variant(node: Node, added: AddedVariant, resolve: Callable[[str], Any] = load) -> Variant:

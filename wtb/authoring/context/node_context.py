@@ -184,7 +184,7 @@ class Context:
         They are tools like others: each call is recorded, and replayed where those are.
 
         Args:
-            server: Its name, as `wtb.integrations.mcp.use_server` was given it.
+            server: Its name, as `wtb.integrations.mcp.use_server` or `mcp:` of the sweep file has it.
 
         Returns:
             ServerTools: its tools, to be called with arguments by name; in async nodes calls are awaited.

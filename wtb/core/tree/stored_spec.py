@@ -99,6 +99,7 @@ class StoredSpec(TypedDict, total=False):
     margin: dict[str, float]
     holdout: float | None
     stop: Literal["when_known"] | None
+    mcp: dict[str, Json]
     limits: Limits
     run: Any
     redact: Any

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wtb.config.credentials import VARIABLE
 from wtb.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 START_S = 30.0  # until a server has to have answered its first request
-CLOSE_S = 2.0  # that a server has to end
+CLOSE_S = 8.0  # that a server has to end: the SDK waits 2 s, then terminates it, then kills it
 MOST_BYTES = 10_000_000  # of what a tool returns
 LISTED_S = 1.0  # for which a list of tools is taken for what the server has: not all say that they change it
 MOST_PAGES = 100  # of a list of tools: a server that never comes to its end is at fault
@@ -56,6 +57,7 @@ class Server:
     """An MCP server: a command that is started, or an address.
 
     folder: where the command runs. env: what it is given besides `PATH`, `HOME` and the like. timeout_s: of one call.
+    names_variables: `${NAME}` in `env` and `headers` is a variable of the environment.
     """
 
     name: str
@@ -65,6 +67,16 @@ class Server:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     folder: str = field(default_factory=os.getcwd)
     timeout_s: float = 60.0
+    names_variables: bool = False
+
+    def filled(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """`env` or `headers`, as the server is given them. Raises InputError for a variable that is not set."""
+        if not self.names_variables:
+            return dict(texts)
+        try:
+            return {key: VARIABLE.sub(lambda found: os.environ[found[1]], text) for key, text in texts.items()}
+        except KeyError as error:
+            raise InputError(f"the variable {error.args[0]} is not set") from None
 
 
 class Connection:
@@ -203,7 +215,7 @@ async def _client(server: Server) -> AsyncIterator[Client]:
         program, *arguments = server.command
         # Python of the environment that WTB runs in, as `python` means in a sweep's commands
         program = sys.executable if program == "python" else program
-        start = StdioServerParameters(command=program, args=arguments, env=dict(server.env), cwd=server.folder)
+        start = StdioServerParameters(command=program, args=arguments, env=server.filled(server.env), cwd=server.folder)
         # What the server writes there is the process's: sys.stderr may be one node's alone, and no file.
         async with Client(stdio_client(start, errlog=sys.__stderr__ or sys.stderr)) as client:
             yield client
@@ -211,7 +223,7 @@ async def _client(server: Server) -> AsyncIterator[Client]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    web = httpx2.AsyncClient(headers=dict(server.headers), timeout=server.timeout_s)
+    web = httpx2.AsyncClient(headers=server.filled(server.headers), timeout=server.timeout_s)
     async with web, Client(streamable_http_client(server.url, http_client=web)) as client:
         yield client
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -61,7 +62,47 @@ def use_server(
     problem = _problem(name, declared, command, url, timeout)
     if problem:
         raise InputError(f"MCP server {name!r}: {problem}")
-    connection = Connection(Server(name, tuple(command), url, env or {}, headers or {}, timeout_s=timeout))
+    server = Server(name, tuple(command), url, env or {}, headers or {}, timeout_s=timeout)
+    _declare(workflow, Connection(server), declared)
+
+
+def use_declared(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> None:
+    """Have nodes of a workflow call tools of a server that a sweep file declares.
+
+    The same declaration has the same connection, whichever sweep it is of.
+
+    Args:
+        workflow: The sweep's own copy of the workflow.
+        name: What nodes and records call the server.
+        declared: As the sweep file has it.
+
+    Raises:
+        InputError: If the workflow has such a server already.
+    """
+    taken = [tool for tool in workflow.tools if tool.startswith(f"{name}.")]
+    if taken:
+        raise InputError(f"workflow {workflow.name!r} has a server {name!r} already, with {taken[0]!r}")
+    key = json.dumps([name, declared], sort_keys=True)
+    if key not in _CONNECTIONS:
+        _CONNECTIONS[key] = Connection(
+            Server(
+                name,
+                tuple(declared["command"]),
+                declared["url"] or "",
+                declared["env"],
+                declared["headers"],
+                timeout_s=declared["timeout"],
+                names_variables=True,
+            )
+        )
+    _declare(workflow, _CONNECTIONS[key], declared["tools"])
+
+
+_CONNECTIONS: dict[str, Connection] = {}  # by what sweep files declare
+
+
+def _declare(workflow: Workflow, connection: Connection, declared: Mapping[str, Reverse]) -> None:
+    name = connection.server.name
     for tool, reverse in declared.items():
         if isinstance(reverse, str):
             reverse = _reverse(connection, reverse)
