@@ -68,6 +68,8 @@ OTHERS: Mapping[str, Any] = {
     "a": "first",
     "b": "first",
     "labels": "labels.csv",
+    "answer": "0123456789abcdef",
+    "label": 1.0,
     "comparisons": "comparisons.csv",
     "rater": "ann",
 }

@@ -179,6 +179,10 @@ DIFFERENCES = {
     ("compare", "strict"): "an exit code",
     ("compare", "ref"): "is `before`, with --row",
     ("judge check", "at_least"): "an exit code",
+    ("label", "take"): "is `labels`, of --import",
+    ("label", "labels"): "is --import",
+    ("label", "write"): "a file of what is listed",
+    **{("label", one): "of what was drawn, which the command knows" for one in ("case", "answer", "label")},
     ("judge rank", "asking"): "is made of the options that follow",
     **{
         ("judge rank", option): "is of `asking`"

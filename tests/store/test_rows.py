@@ -15,6 +15,7 @@ TABLES: dict[type, sa.Table] = {
     sweeps.CaseRow: schema.cases,
     results.CellRow: schema.cells,
     results.ScoreRow: schema.scores,
+    results.LabelRow: schema.labels,
     results.MetricRow: schema.metrics,
     executions.CheckpointRow: schema.checkpoints,
     control.RollbackRow: schema.rollbacks,

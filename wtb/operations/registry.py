@@ -428,6 +428,25 @@ OPERATIONS: Mapping[str, Operation] = {
         "Label answers, drawn at random and shown without their rows.",
         ("SweepHandle.draw_labels",),
     ),
+    "label ANSWER": Operation(
+        "results.labelling:give_label",
+        "Label an answer that was drawn, or take its label back.",
+        ("SweepHandle.give_label",),
+        needs=Permission.answer,
+        effect=Effect.changes,
+    ),
+    "label --import": Operation(
+        "results.labelling:import_labels",
+        "Take labels of a sweep from a file.",
+        ("SweepHandle.import_labels",),
+        needs=Permission.answer,
+        effect=Effect.changes,
+    ),
+    "label --export": Operation(
+        "results.labelling:list_labels",
+        "List the labels of a sweep.",
+        ("SweepHandle.labels",),
+    ),
     "judge check": Operation(
         "results.judging:check_judge",
         "Hold the scores of a metric against labels of people.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,8 @@ import wtb
 from wtb.analysis.judges.check import _levels
 from wtb.analysis.statistics.raters.agreement import cohens_kappa
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
+from wtb.core.errors import InputError
+from wtb.operations.context import current_user
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -170,48 +174,111 @@ def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None
     assert "no metric 'helpfull'; did you mean 'helpful'?" in said
 
 
-LABEL = ("label", "nightly", "--rater", "ana", "--field", "x")
+LABEL = ("label", "weekly", "--rater", "ana", "--field", "x")
 
 
-def written(judged: Project, name: str) -> list[dict[str, str]]:
+@pytest.fixture
+def weekly(judged: Project) -> Project:
+    """A sweep that nobody has labelled, without the case that fails: it may be drawn, and has no answer."""
+    kept = SWEEP.replace(f", {{id: c{CASES - 1}, input: {{x: {CASES - 1}}}}}", "")
+    judged.write({"weekly.yaml": kept.replace("sweep: nightly", "sweep: weekly")})
+    judged.inside("run", "weekly.yaml", "-q")
+    return judged
+
+
+def written(judged: Project, sweep: str, name: str) -> list[dict[str, str]]:
+    judged.inside("label", sweep, "--export", name, check=0)
     return list(csv.DictReader((judged.folder / name).read_text("utf-8").splitlines()))
 
 
-def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(judged: Project) -> None:
-    file = ("--labels", "by_hand.csv", "--cases", "3")
-    first = judged.inside(*LABEL, *file, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
-    assert "1 answer labelled, 5 left; labels are in by_hand.csv" in first.stdout
+def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(weekly: Project) -> None:
+    assert "nobody has labelled anything for 'helpful'" in weekly.inside("judge", "check", "weekly", check=2).said
+    some = ("--cases", "3")
+    first = weekly.inside(*LABEL, *some, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
+    assert "1 answer labelled, 5 left" in first.stdout
     assert "'nothing' is no label; expected a number from 0 to 1" in first.stderr
     assert "'7' is no label" in first.stderr
     assert "default" not in first.stderr
     assert "long" not in first.stderr
-    (row,) = written(judged, "by_hand.csv")
-    assert (row["label"], row["rater"], row["asked"], row["probability"]) == ("0.0", "ana", "random", str(3 / CASES))
-    assert "5 answers labelled, 0 left" in judged.inside(*LABEL, *file, stdin="1\n" * 5, check=0).stdout
-    rows = written(judged, "by_hand.csv")
+    (row,) = written(weekly, "weekly", "by_hand.csv")
+    assert (row["label"], row["rater"], row["asked"], row["probability"]) == (
+        "0.0",
+        "ana",
+        "random",
+        str(3 / (CASES - 1)),
+    )
+    assert "5 answers labelled, 0 left" in weekly.inside(*LABEL, *some, stdin="1\n" * 5, check=0).stdout
+    rows = written(weekly, "weekly", "by_hand.csv")
     assert len({(row["case"], row["answer"]) for row in rows}) == 6, "each cell of three cases once"
-    assert judged.inside("judge", "check", "nightly", "--labels", "by_hand.csv", check=0)
+    check = ("judge", "check", "weekly", "-f", "json")
+    kept = weekly.inside(*check, check=0).stdout
+    assert json.loads(kept)["labels"] == 6
+    assert weekly.inside(*check, "--labels", "by_hand.csv", check=0).stdout == kept
 
 
-def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(judged: Project) -> None:
+def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(weekly: Project) -> None:
     def queue(rater: str, *more: str) -> dict[str, Any]:
-        args = ("label", "nightly", "--rater", rater, "--labels", "both.jsonl", "--cases", "5", "-f", "json", *more)
-        found: dict[str, Any] = json.loads(judged.inside(*args, check=0).stdout)
+        args = ("label", "weekly", "--rater", rater, "--cases", "5", "-f", "json", *more)
+        found: dict[str, Any] = json.loads(weekly.inside(*args, check=0).stdout)
         return found
 
     assert [item["case"] for item in queue("ana")["items"]] == [item["case"] for item in queue("ben")["items"]]
     for rater, typed in (("ana", "1\n1\n"), ("ben", "0\n0\n")):
-        args = ("label", "nightly", "--rater", rater, "--labels", "both.jsonl", "--cases", "1")
-        judged.inside(*args, stdin=typed, check=0)
+        weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
     again = queue("eva", "--again")
     assert (again["asked"], again["probability"], len(again["items"])) == ("disagreement", None, 2)
-    check = ("judge", "check", "nightly", "--labels", "both.jsonl", "-f", "json")
-    before = json.loads(judged.inside(*check, check=0).stdout)
-    args = ("label", "nightly", "--rater", "eva", "--labels", "both.jsonl", "--again")
-    judged.inside(*args, stdin="1\n1\n", check=0)
-    assert json.loads(judged.inside(*check, check=0).stdout) == before | {"not_drawn": 2}
+    check = ("judge", "check", "weekly", "-f", "json")
+    before = json.loads(weekly.inside(*check, check=0).stdout)
+    weekly.inside("label", "weekly", "--rater", "eva", "--again", stdin="1\n1\n", check=0)
+    assert json.loads(weekly.inside(*check, check=0).stdout) == before | {"not_drawn": 2}
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.jsonl"])
+def test_labels_go_to_a_file_and_come_back_and_an_import_is_all_or_nothing(weekly: Project, name: str) -> None:
+    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "2", stdin="1\n0\n1\n0\n", check=0)
+    weekly.inside("label", "weekly", "--export", name, check=0)
+    bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
+    sweep = bench.sweep("weekly")
+    before = [replace(one, at=0) for one in sweep.labels()]
+    assert len(before) == 4
+    for one in sweep.labels():
+        (found,) = [
+            item
+            for item in sweep.draw_labels(rater="nobody", cases=2).items
+            if item.case == one.case and one.combination in [cell.combination for cell in item.cells]
+        ]
+        assert sweep.give_label(one.case, found.id, None, rater="ana", cases=2).cells == 1
+    assert sweep.labels() == []
+    text = (weekly.folder / name).read_text("utf-8")
+    weekly.write({f"bad_{name}": re.sub(r"\b0\.0\b", "7.0", text, count=1)})
+    assert "'label' is 7" in weekly.inside("label", "weekly", "--import", f"bad_{name}", check=2).said
+    assert sweep.labels() == []
+    assert sweep.import_labels(weekly.folder / name).labels == 4
+    sweep.import_labels(weekly.folder / name)
+    assert [replace(one, at=0) for one in sweep.labels()] == before, "what comes twice counts once"
+    bench.close()
+
+
+def test_only_what_was_drawn_can_be_labelled_and_an_erased_case_takes_its_labels_along(weekly: Project) -> None:
+    bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
+    sweep = bench.sweep("weekly")
+    item = sweep.draw_labels(cases=1).items[0]
+    other = next(f"c{number}" for number in range(CASES) if f"c{number}" != item.case)
+    for case, answer, label, words in (
+        (other, item.id, 1.0, "was not drawn"),
+        ("c400", item.id, 1.0, "no case 'c400'"),
+        (item.case, "0" * 16, 1.0, "has no answer"),
+        (item.case, item.id, 7.0, "label is 7.0; expected a number from 0 to 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            sweep.give_label(case, answer, label, cases=1)
+    assert sweep.give_label(item.case, item.id, 1.0, cases=1).cells == 1
+    assert sweep.labels()[0].rater == current_user()
+    bench.erase(item.case, sweep="weekly")
+    assert sweep.labels() == []
+    bench.close()
 
 
 def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
-    args = ("label", "nightly", "--rater", "ana", "--labels", "n.csv", "--field", "y")
+    args = ("label", "nightly", "--rater", "ana", "--field", "y")
     assert "no 'y' in the final state" in judged.inside(*args, check=2).said

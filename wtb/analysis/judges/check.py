@@ -37,16 +37,18 @@ class LabelItem:
     """An answer to label.
 
     Attributes:
+        id: Of the answer, among those of its case.
         case: The id of the case.
         input: Its input, as text.
         answer: What is labelled, as text.
-        cells: Those that gave this answer: a label is of each of them.
+        cells: Those that gave this answer: a label is of each of them. A server does not say them.
     """
 
+    id: str
     case: str
     input: str
     answer: str
-    cells: tuple[LabelledCell, ...]
+    cells: tuple[LabelledCell, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class LabelQueue:
 
     Attributes:
         sweep: The id of the sweep.
+        rater: Who labels.
         metric: The scores that labels are held against.
         ends: The scale of labels, where there is one.
         criteria: What is judged, in the words of the judge; empty where there are none.
@@ -66,6 +69,7 @@ class LabelQueue:
     """
 
     sweep: str
+    rater: str
     metric: str
     ends: tuple[float, float] | None
     criteria: str
@@ -81,6 +85,7 @@ class Label:
     """What a person said of a cell: its combination and case by number, and its repeat.
 
     drawn: Whether its case was drawn at random; not where it was asked for since other raters disagree.
+    probability: That it was drawn with, where somebody wrote it down.
     """
 
     combination: int
@@ -89,6 +94,7 @@ class Label:
     rater: str
     value: float
     drawn: bool = True
+    probability: float | None = None
 
 
 @dataclass(frozen=True)

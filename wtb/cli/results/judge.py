@@ -38,7 +38,9 @@ class LabelScale(StrEnum):
 
 def check(
     ref: options.Sweep,
-    labels: Annotated[Path, typer.Option("--labels", metavar="FILE", help="Labels of people, CSV or .jsonl.")],
+    labels: Annotated[
+        Path | None, typer.Option("--labels", metavar="FILE", help="Labels, CSV or .jsonl \\[default: of `wtb label`].")
+    ] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", help="The judge's scores \\[default: those that decide].")
     ] = None,

@@ -1,10 +1,10 @@
-"""The command label: a person labels answers in the terminal, one after another."""
+"""The command `label`: what people say of answers, asked in the terminal, or read from a file."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,59 +14,80 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import open_context, say
 from wtb.cli.output import put_as
+from wtb.core.errors import InputError
+from wtb.core.scoring.judgement import CASES_DRAWN
 from wtb.core.texts import plural
 from wtb.display.text import labels as labels_text
 from wtb.operations.results import label_files, labelling
 
 if TYPE_CHECKING:
     from wtb.analysis.judges.check import LabelItem, LabelQueue
-    from wtb.core.values import Json
+
+_Give = Callable[["LabelItem", float | None], object]
 
 
 def label(
     ref: options.Sweep,
-    labels: Annotated[Path, typer.Option("--labels", metavar="FILE", help="Where labels go, CSV or .jsonl.")],
-    rater: Annotated[str, typer.Option("--rater", help="Who labels.")],
+    rater: Annotated[str | None, typer.Option("--rater", help="Who labels \\[default: you].")] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", help="The scores they are for \\[default: those that decide].")
     ] = None,
     field: Annotated[
         str | None, typer.Option("--field", help="What is labelled, of the final state \\[default: the judge's].")
     ] = None,
-    cases: Annotated[int, typer.Option("--cases", help="How many cases are drawn.")] = 100,
+    cases: Annotated[int, typer.Option("--cases", help="How many cases are drawn.")] = CASES_DRAWN,
     again: Annotated[bool, typer.Option("--again", help="Ask for what other raters disagree about.")] = False,
+    take: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Take labels from a file, CSV or .jsonl.")
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write all labels to a file, CSV or .jsonl.")
+    ] = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
     """Label answers, drawn at random and shown without their rows.
 
-    Type a label and Enter; s skips, b takes the last label back, ? shows the rubric, q ends. Each label is written at
+    Type a label and Enter; s skips, b takes the last label back, ? shows the rubric, q ends. Each label is kept at
     once, and whoever starts again goes on where they stopped. With --format json, what there is to label is printed.
 
-    See also: `wtb judge check` holds a judge against the labels.
+    See also: `wtb judge check` holds a judge against the labels; `wtb serve` has a page for labelling.
 
-    Examples: wtb label nightly --labels labels.csv --rater ana  |  wtb label nightly --labels l.csv --rater eva --again
+    Examples: wtb label nightly --rater ana  |  wtb label nightly --export labels.csv
     """
+    if take is not None and write is not None:
+        raise InputError("--import and --export; expected one of them")
     context = open_context(db)
-    queue = labelling.draw_labels(
-        context, ref, rater=rater, labels=labels, metric=metric, field=field, cases=cases, again=again
-    )
+    if take is not None:
+        read = labelling.import_labels(context, ref, labels=take, metric=metric)
+        put_as(asdict(read), f"{plural(read.labels, 'label')} for {read.metric} from {take}\n", format, output)
+        return
+    if write is not None:
+        kept = labelling.list_labels(context, ref, metric=metric)
+        if len({one.metric for one in kept}) > 1:
+            raise InputError("there are labels for several metrics; expected --metric with one of them")
+        label_files.write_labels(write, [label_files.line_of(one) for one in kept])
+        put_as({"labels": len(kept)}, f"{plural(len(kept), 'label')} written to {write}\n", format, output)
+        return
+    queue = labelling.draw_labels(context, ref, rater=rater, metric=metric, field=field, cases=cases, again=again)
     if format is options.Format.json:
         put_as(asdict(queue), "", format, output)
         return
-    given = _ask(queue, labels, rater)
-    put_as(
-        {},
-        f"{plural(given, 'answer')} labelled, {len(queue.items) - given} left; labels are in {labels}\n",
-        format,
-        output,
-    )
+
+    def give(item: LabelItem, value: float | None) -> None:
+        labelling.give_label(
+            context, queue.sweep, item.case, item.id, value,
+            rater=rater, metric=metric, field=field, cases=cases, again=again,
+        )  # fmt: skip
+
+    given = _ask(queue, give)
+    put_as({}, f"{plural(given, 'answer')} labelled, {len(queue.items) - given} left\n", format, output)
 
 
-def _ask(queue: LabelQueue, file: Path, rater: str) -> int:
+def _ask(queue: LabelQueue, give: _Give) -> int:
     """Ask for each in turn. Returns how many answers were labelled."""
-    sizes: list[tuple[int, int]] = []  # of what was labelled: its place, and the size of the file before
+    labelled: list[int] = []  # places of what was labelled
     place, shown = 0, -1
     say(labels_text.rubric(queue))
     while place < len(queue.items):
@@ -78,38 +99,25 @@ def _ask(queue: LabelQueue, file: Path, rater: str) -> int:
         word = typed.strip()
         if not typed or word == "q":
             break
-        if word == "b" and sizes:
-            place, size = sizes.pop()
-            label_files.take_back(file, size)
+        if word == "b" and labelled:
+            place = labelled.pop()
+            give(queue.items[place], None)
         elif word == "s":
             place += 1
         elif (problem := _problem(word, queue)) is None:
-            sizes.append((place, label_files.append_labels(file, _rows(item, queue, rater, float(word)))))
+            give(item, float(word))
+            labelled.append(place)
             place += 1
         else:
             say(labels_text.rubric(queue) if word == "?" else problem)
-    return len(sizes)
+    return len(labelled)
 
 
 def _problem(word: str, queue: LabelQueue) -> str | None:
     """What is wrong with a label that somebody typed."""
-    levels = [float(level) for level in queue.rubric]
-    low, high = queue.ends or (-math.inf, math.inf)
     try:
         value = float(word)
     except ValueError:
         value = math.nan
-    if value in levels if levels else math.isfinite(value) and low <= value <= high:
-        return None
-    wanted = f"one of {', '.join(queue.rubric)}" if levels else "a number"
-    if not levels and queue.ends:
-        wanted += f" from {low:g} to {high:g}"
-    return f"{word!r:.50} is no label; expected {wanted}, or s, b, ? or q"
-
-
-def _rows(item: LabelItem, queue: LabelQueue, rater: str, value: float) -> list[Mapping[str, Json]]:
-    why: dict[str, Json] = {"asked": queue.asked, "probability": queue.probability}
-    return [
-        {"case": item.case, **cell.combination, "repeat": cell.repeat, "rater": rater, "label": value, **why}
-        for cell in item.cells
-    ]
+    wrong = labelling.problem_of(value, [float(level) for level in queue.rubric], queue.ends)
+    return wrong and f"{word!r:.50} is no label; {wrong}, or s, b, ? or q"

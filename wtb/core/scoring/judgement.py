@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MOST_CALLS, CALLS_AT_ONCE = 10_000, 8  # to compare rows, unless something else is said
+CASES_DRAWN = 100  # for people to label, unless something else is said
 
 
 @dataclass(frozen=True)

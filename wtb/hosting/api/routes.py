@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.core.documents.events import EventDocument
 from wtb.core.documents.plan import SubmissionDocument
@@ -15,6 +15,9 @@ from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
 from wtb.operations.registry import OPERATIONS, Operation, Permission
 from wtb.operations.running.submitting import Submitted
+
+if TYPE_CHECKING:
+    from wtb.analysis.judges.check import LabelQueue
 
 PREFIX = "/api/v1"
 METRICS = "/metrics"
@@ -168,6 +171,12 @@ def _of_history(found: Any) -> Any:
     return heading | {"sha256": sha256(as_json(found).encode()).hexdigest()}
 
 
+def _drawn(found: LabelQueue) -> Any:
+    """What is to be labelled, without whose it is: who knows that does not label blind."""
+    queue = asdict(found)
+    return queue | {"items": [{key: one[key] for key in one if key != "cells"} for one in queue["items"]]}
+
+
 def _watched(found: Watch) -> Any:
     return found.look()
 
@@ -194,6 +203,7 @@ _FOLLOWING = frozenset({"follow", "interval_s"})
 _RUNNING = frozenset({"progress", "code"})  # of who runs something itself
 _BINDING = frozenset({"bound"})
 _HISTORY = "/executions/{ref}/history"
+_RATER = frozenset({"rater"})  # is who asks
 _CELL = frozenset({"cell"})  # of a sweep; its execution is named
 
 ROUTES: tuple[Route, ...] = (
@@ -214,6 +224,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/matrix", "matrix"),
     Route("GET", "/sweeps/{ref}/report", "report"),
     Route("GET", "/sweeps/{ref}/compare", "compare --row"),
+    Route("GET", "/sweeps/{ref}/labelling", "label", _drawn, _RATER),
+    Route("POST", "/sweeps/{ref}/labelling", "label ANSWER", asdict, _RATER),
+    Route("GET", "/sweeps/{ref}/labels", "label --export", _under("labels")),
+    Route("GET", "/sweeps/{ref}/judge", "judge check", asdict, frozenset({"labels"})),
     Route("GET", "/sweeps/{before}/compare/{after}", "compare", left_out=frozenset({"margin"})),
     Route("GET", "/executions/{ref}/history", "history", version=_of_history),
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
@@ -316,8 +330,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
             "import",
             "backup",
             "restore",
-            "label",
-            "judge check",
+            "label --import",
             "judge rank",
         ),
         _FILES,

@@ -43,6 +43,8 @@ from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.results.baselines import list_baselines, remove_baseline, set_baseline, show_baseline
 from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.costs import costs
+from wtb.operations.results.judging import check_judge
+from wtb.operations.results.labelling import draw_labels, give_label, list_labels
 from wtb.operations.results.matrix import matrix, report
 from wtb.operations.results.series import series
 from wtb.operations.running.continuing import resume, retry
@@ -83,6 +85,10 @@ class Operations:
     report = method(report)
     compare = method(compare)
     compare_rows = method(compare_rows)
+    draw_labels = method(draw_labels)
+    give_label = method(give_label)
+    labels = method(list_labels)
+    check_judge = method(check_judge)
     series = method(series)
     costs = method(costs)
     baselines = method(list_baselines)
@@ -169,6 +175,10 @@ class AsyncOperations:
     report = async_method(report)
     compare = async_method(compare)
     compare_rows = async_method(compare_rows)
+    draw_labels = async_method(draw_labels)
+    give_label = async_method(give_label)
+    labels = async_method(list_labels)
+    check_judge = async_method(check_judge)
     series = async_method(series)
     costs = async_method(costs)
     baselines = async_method(list_baselines)

@@ -14,6 +14,7 @@ from wtb.hosting.api.routes import Route
 from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
 from wtb.operations.results.baselines import BaselineSet
+from wtb.operations.results.label_files import GivenLabel
 
 if TYPE_CHECKING:
     import httpx
@@ -78,6 +79,7 @@ def _baseline_set(document: Any) -> BaselineSet:
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "list": _under("sweeps"),
+    "label --export": lambda document: _validated(list[GivenLabel], document["labels"]),
     "log --summary": _under("events"),
     "approvals": _questions,
     "baseline set": _baseline_set,

@@ -18,7 +18,7 @@ from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
-from wtb.core.scoring.judgement import CALLS_AT_ONCE
+from wtb.core.scoring.judgement import CALLS_AT_ONCE, CASES_DRAWN
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
@@ -34,7 +34,15 @@ from wtb.operations.results.asking import Asking
 from wtb.operations.results.baselines import BaselineSet, set_baseline
 from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.judging import check_judge
-from wtb.operations.results.labelling import draw_labels
+from wtb.operations.results.label_files import GivenLabel
+from wtb.operations.results.labelling import (
+    ImportedLabels,
+    Labelled,
+    draw_labels,
+    give_label,
+    import_labels,
+    list_labels,
+)
 from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.ranking import rank
 from wtb.operations.results.scoring import Scored, score
@@ -258,14 +266,14 @@ class SweepHandle(TargetHandle):
     @documented_by(check_judge)
     def check_judge(
         self,
-        labels: str | Path,
+        labels: str | Path | None = None,
         *,
         metric: str | None = None,
         scale: Scale = "ordinal",
         margin: float | None = None,
     ) -> JudgeCheck:
         """Hold the scores of a metric against labels of people."""
-        file = as_path("labels", labels)
+        file = None if labels is None else as_path("labels", labels)
         return check_judge(self._context, self.id, labels=file, metric=metric, scale=scale, margin=margin)
 
     @documented_by(rank)
@@ -278,17 +286,42 @@ class SweepHandle(TargetHandle):
     def draw_labels(
         self,
         *,
-        rater: str,
-        labels: str | Path | None = None,
+        rater: str | None = None,
         metric: str | None = None,
         field: str | None = None,
-        cases: int = 100,
+        cases: int = CASES_DRAWN,
         again: bool = False,
     ) -> LabelQueue:
         """Draw answers of it at random for a rater to label."""
-        given = None if labels is None else as_path("labels", labels)
-        asked = {"metric": metric, "field": field}
-        return draw_labels(self._context, self.id, rater=rater, labels=given, cases=cases, again=again, **asked)
+        asked = {"rater": rater, "metric": metric, "field": field}
+        return draw_labels(self._context, self.id, cases=cases, again=again, **asked)
+
+    @documented_by(give_label)
+    def give_label(
+        self,
+        case: str,
+        answer: str,
+        label: float | None,
+        *,
+        rater: str | None = None,
+        metric: str | None = None,
+        field: str | None = None,
+        cases: int = CASES_DRAWN,
+        again: bool = False,
+    ) -> Labelled:
+        """Label an answer that was drawn, or take that back."""
+        asked = {"rater": rater, "metric": metric, "field": field}
+        return give_label(self._context, self.id, case, answer, label, cases=cases, again=again, **asked)
+
+    @documented_by(import_labels)
+    def import_labels(self, labels: str | Path, *, metric: str | None = None) -> ImportedLabels:
+        """Take labels from a file, in the place of what the same raters said of the same cells."""
+        return import_labels(self._context, self.id, labels=as_path("labels", labels), metric=metric)
+
+    @documented_by(list_labels)
+    def labels(self, *, metric: str | None = None) -> list[GivenLabel]:
+        """List its labels."""
+        return list_labels(self._context, self.id, metric=metric)
 
     @documented_by(compare)
     def compare(

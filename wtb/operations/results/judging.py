@@ -13,6 +13,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.results.label_files import read_labels
+from wtb.operations.results.labelling import stored_labels
 from wtb.store.read import evidence, queries
 
 
@@ -21,7 +22,7 @@ def check_judge(
     context: Context,
     ref: str,
     *,
-    labels: Path,
+    labels: Path | None = None,
     metric: str | None = None,
     scale: Scale = "ordinal",
     margin: float | None = None,
@@ -31,8 +32,8 @@ def check_judge(
     Args:
         context: Where.
         ref: A sweep: its id, the beginning of it, or its name.
-        labels: A CSV file, or `.jsonl`: `case`, `label`, `repeat`, `rater` and the variants of varied nodes. They have
-            to be of cases that were drawn at random.
+        labels: A CSV file, or `.jsonl`: `case`, `label`, `repeat`, `rater` and the variants of varied nodes; by default
+            the labels that the sweep has. They have to be of cases that were drawn at random.
         metric: The scores; by default those that decide.
         scale: What labels are: `nominal`, `ordinal` or `interval`.
         margin: Half the width of the interval that is wanted of each row; how many labels that takes is estimated.
@@ -50,5 +51,10 @@ def check_judge(
     scores = Scores(database, sweep)
     chosen = scores.chosen_metric(metric)
     ends = scores.measures[chosen].scale
-    found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
+    if labels is not None:
+        found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
+    else:
+        found = stored_labels(database, sweep.id, chosen)
+    if not found:
+        raise InputError(f"nobody has labelled anything for {chosen!r}; `wtb label` asks for labels")
     return check.check(database, sweep, scores, chosen, found, scale, margin=margin)

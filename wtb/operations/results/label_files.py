@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from wtb.analysis.judges.check import Label
@@ -17,6 +18,33 @@ MOST_BYTES = 100_000_000
 _OWN = ("case", "repeat", "rater", "label", "asked", "probability")
 _ASKED = ("random", "disagreement")
 SOMEBODY = "rater"  # where a file names nobody
+
+
+@dataclass(frozen=True)
+class GivenLabel:
+    """A label as it is kept.
+
+    Attributes:
+        metric: The scores that it is held against.
+        case: The id of the case.
+        combination: The variant of each varied node.
+        repeat: Which repeat.
+        rater: Who gave it.
+        label: What they said.
+        asked: Why it was asked for: `random`, or `disagreement` of other raters.
+        probability: That its case was drawn with; None where it was not drawn here.
+        at: When, in seconds since the epoch.
+    """
+
+    metric: str
+    case: str
+    combination: Mapping[str, str]
+    repeat: int
+    rater: str
+    label: float
+    asked: str
+    probability: float | None
+    at: float
 
 
 def read_labels(
@@ -54,44 +82,35 @@ def read_labels(
     return list(labels.values())
 
 
-def append_labels(file: Path, rows: Sequence[Mapping[str, Json]]) -> int:
-    """Add lines to a file of labels, which begins with them where it is not there. All rows have the same keys.
-
-    Returns:
-        The size that the file had, so that what was added can be taken back.
+def write_labels(file: Path, rows: Sequence[Mapping[str, Json]]) -> None:
+    """Write a file of labels that `read_labels` reads, whatever it was before. All rows have the same keys.
 
     Raises:
-        InputError: The file cannot be written, or its header lacks a column.
+        InputError: The file cannot be written.
     """
     try:
-        with file.open("a+", encoding="utf-8", newline="") as opened:
-            size = opened.tell()
-            opened.seek(0)
-            text = opened.read()
-            added = "" if not text or text.endswith("\n") else "\n"
+        with file.open("w", encoding="utf-8", newline="") as opened:
             if file.suffix == ".jsonl":
-                opened.write(added + "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-                return size
-            columns = next(csv.reader(text.lstrip("\ufeff").splitlines()), list(rows[0]))
-            if missing := [key for key in rows[0] if key not in columns]:
-                raise InputError(f"{file}: no column {missing[0]!r}; expected it in the header")
-            writer = csv.DictWriter(opened, columns, lineterminator="\n")
-            opened.write(added)
-            if not text:
-                writer.writeheader()
+                opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+                return
+            writer = csv.DictWriter(opened, list(rows[0]) if rows else _OWN, lineterminator="\n")
+            writer.writeheader()
             writer.writerows(rows)
-            return size
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror}); expected a file of labels") from None
 
 
-def take_back(file: Path, size: int) -> None:
-    """Cut a file of labels to the size that it had before lines were added. One that was not there goes."""
-    if not size:
-        file.unlink()
-        return
-    with file.open("r+b") as opened:
-        opened.truncate(size)
+def line_of(label: GivenLabel) -> Mapping[str, Json]:
+    """A label as a line of a file."""
+    return {
+        "case": label.case,
+        **label.combination,
+        "repeat": label.repeat,
+        "rater": label.rater,
+        "label": label.label,
+        "asked": label.asked,
+        "probability": label.probability,
+    }
 
 
 def rows_of(file: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
@@ -135,7 +154,20 @@ def _label(
         str(row.get("rater") or SOMEBODY),
         _value(row.get("label")),
         drawn=_is_drawn(row.get("asked")),
+        probability=_probability(row.get("probability")),
     )
+
+
+def _probability(given: object) -> float | None:
+    if given in (None, ""):
+        return None
+    try:
+        value = math.nan if isinstance(given, bool) else float(str(given))
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1:
+        raise InputError(f"'probability' is {describe(given)}; expected a number above 0 and at most 1")
+    return value
 
 
 def _is_drawn(asked: object) -> bool:

@@ -3,25 +3,73 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from wtb.analysis.judges.check import Label, LabelItem, LabelledCell, LabelQueue
+from wtb.analysis.judges.check import Asked, Label, LabelItem, LabelledCell, LabelQueue
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.arguments.kinds import Count
+from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.scoring.judgement import CASES_DRAWN
 from wtb.core.serialization.codec import decode
+from wtb.core.serialization.plain_json import storable
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.inspection.cells import cell_documents
-from wtb.operations.results.label_files import read_labels
+from wtb.operations.results.label_files import GivenLabel, read_labels
+from wtb.store.control.labels import NewLabel, label_rows, write_labels
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
 from wtb.store.rows.sweeps import CaseRow, SweepRow
 
+RATER = 255  # characters
+
 _Place = tuple[int, int, int]  # combination, case, repeat
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A label that was given, or taken back.
+
+    Attributes:
+        sweep: The id of the sweep.
+        metric: The scores that it is held against.
+        case: The id of the case.
+        answer: Which of its answers.
+        rater: Who gave it.
+        label: What they said; None where they took it back.
+        cells: How many cells gave this answer, of each of which it is a label.
+    """
+
+    sweep: str
+    metric: str
+    case: str
+    answer: str
+    rater: str
+    label: float | None
+    cells: int
+
+
+@dataclass(frozen=True)
+class ImportedLabels:
+    """What `import_labels` read.
+
+    Attributes:
+        sweep: The id of the sweep.
+        metric: The scores that the labels are held against.
+        labels: How many.
+    """
+
+    sweep: str
+    metric: str
+    labels: int
 
 
 @checked
@@ -29,11 +77,10 @@ def draw_labels(
     context: Context,
     ref: str,
     *,
-    rater: str,
-    labels: Path | None = None,
+    rater: str | None = None,
     metric: str | None = None,
     field: str | None = None,
-    cases: int = 100,
+    cases: Count = CASES_DRAWN,
     again: bool = False,
 ) -> LabelQueue:
     """Draw answers of a sweep at random for a rater to label.
@@ -42,52 +89,265 @@ def draw_labels(
     labels of cases drawn at random. The order of a case's answers is drawn for each rater.
 
     Args:
-        context: Where.
+        context: Where, and who labels.
         ref: A sweep: its id, the beginning of it, or its name.
-        rater: Who is going to label.
-        labels: The file of labels so far, where there is one: what the rater labelled is not asked again.
+        rater: Who labels, where it is not who asks.
         metric: The scores that labels are to be held against; by default those that decide.
         field: The key of the final state that is labelled; by default the judge's, or the whole state.
         cases: How many cases are drawn.
         again: Ask for what other raters disagree about, in place of a draw.
 
     Returns:
-        What to label, in order.
+        What to label, in order, without what the rater labelled already.
 
     Raises:
-        InputError: If there is no such sweep, metric or key, or the labels cannot be read.
+        InputError: If there is no such sweep, metric or key.
     """
-    if cases < 1:
-        raise InputError(f"cases is {cases}; expected at least 1")
+    asking = _Asking(context, ref, rater, metric, field, cases, again)
+    mine = {_place(one) for one in asking.given if one.rater == asking.rater}
+    items, done = [], 0
+    for case in asking.cases(asking.drawn):
+        found = list(asking.items(case))
+        done += sum(mine.issuperset(places) for _, places in found)
+        left = [item for item, places in found if not mine.issuperset(places) and asking.is_wanted(places)]
+        items += Random(f"{asking.sweep.id}/{asking.rater}/{case.number}").sample(left, len(left))
+    return LabelQueue(
+        asking.sweep.id,
+        asking.rater,
+        asking.metric,
+        asking.ends,
+        str(asking.judge.get("criteria") or ""),
+        asking.rubric,
+        asking.asked,
+        asking.probability,
+        tuple(items),
+        done,
+    )
+
+
+@checked
+@audited
+def give_label(
+    context: Context,
+    ref: str,
+    case: str,
+    answer: str,
+    label: float | None,
+    *,
+    rater: str | None = None,
+    metric: str | None = None,
+    field: str | None = None,
+    cases: Count = CASES_DRAWN,
+    again: bool = False,
+) -> Labelled:
+    """Label an answer that was drawn, or take that back. It is a label of all cells that gave this answer.
+
+    Args:
+        context: Where, and who labels.
+        ref: A sweep: its id, the beginning of it, or its name.
+        case: The id of the case.
+        answer: The id of the answer, as it was drawn.
+        label: A level of the rubric, or a number on the scale of the metric; None takes back what the rater said.
+        rater: Who labels, where it is not who asks.
+        metric: As it was drawn for.
+        field: As it was drawn for.
+        cases: How many cases were drawn.
+        again: Whether it was asked for since other raters disagree.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InputError: If nothing of the kind was drawn, or the label is not on the scale.
+        ConflictError: If the sweep is being deleted.
+    """
+    asking = _Asking(context, ref, rater, metric, field, cases, again)
+    if label is not None and (problem := problem_of(label, asking.levels, asking.ends)):
+        raise InputError(f"label is {describe(label)}; {problem}")
+    number = asking.numbers.get(case)
+    if number is None:
+        raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, asking.numbers)}")
+    if number not in asking.drawn:
+        raise InputError(f"case {case!r} was not drawn; expected one of those that are to be labelled")
+    found = (places for one in asking.cases([number]) for item, places in asking.items(one) if item.id == answer)
+    places = next(found, None)
+    if places is None:
+        raise InputError(f"case {case!r} has no answer {answer!r}; expected the id of one that was drawn")
+    made = [
+        NewLabel(place, repeat, row, asking.rater, label, asking.asked, asking.probability)
+        for row, place, repeat in sorted(places)
+    ]
+    write_labels(context.database, asking.sweep.id, asking.metric, made)
+    return Labelled(asking.sweep.id, asking.metric, case, answer, asking.rater, label, len(made))
+
+
+@checked
+@audited
+def import_labels(context: Context, ref: str, *, labels: Path, metric: str | None = None) -> ImportedLabels:
+    """Take labels from a file, in the place of what the same raters said of the same cells. All of it or nothing.
+
+    Args:
+        context: Where.
+        ref: A sweep: its id, the beginning of it, or its name.
+        labels: A CSV file, or `.jsonl`: `case`, `label`, `repeat`, `rater`, `asked`, `probability` and the variants of
+            varied nodes.
+        metric: The scores that they are held against; by default those that decide.
+
+    Returns:
+        How many.
+
+    Raises:
+        InputError: If there is no such sweep or metric, or the labels cannot be used.
+        ConflictError: If the sweep is being deleted.
+    """
     database = context.database
     sweep = queries.find_sweep(database, ref)
     scores = Scores(database, sweep)
     chosen = scores.chosen_metric(metric)
-    ends = scores.measures[chosen].scale
     numbers = evidence.case_numbers(database, sweep.id)
-    given = read_labels(labels, scores.choices, numbers, ends) if labels is not None and labels.exists() else []
-    judge = _judge(sweep, chosen)
-    order = Random(sweep.id).sample(sorted(numbers.values()), len(numbers))
-    wanted = _disagreed(given) if again else None
-    drawn = order[:cases] if wanted is None else [one for one in order if one in {case for _, case, _ in wanted}]
-    mine = {(one.combination, one.case, one.repeat) for one in given if one.rater == rater}
-    items, done = [], 0
-    for case in _cases(database, sweep.id, drawn):
-        found = list(_items(database, sweep, case, scores.choices, field or judge.get("field")))
-        done += sum(mine.issuperset(places) for _, places in found)
-        left = [item for item, places in found if not mine.issuperset(places) and _is_wanted(places, wanted)]
-        items += Random(f"{sweep.id}/{rater}/{case.number}").sample(left, len(left))
-    return LabelQueue(
-        sweep.id,
-        chosen,
-        ends,
-        str(judge.get("criteria") or ""),
-        {str(level): str(text) for level, text in (judge.get("rubric") or {}).items()},
-        "disagreement" if again else "random",
-        None if again else len(drawn) / max(len(numbers), 1),
-        tuple(items),
-        done,
-    )
+    found = read_labels(labels, scores.choices, numbers, scores.measures[chosen].scale)
+    made = [
+        NewLabel(
+            one.case,
+            one.repeat,
+            one.combination,
+            storable(one.rater, RATER),
+            one.value,
+            "random" if one.drawn else "disagreement",
+            one.probability,
+        )
+        for one in found
+    ]
+    write_labels(database, sweep.id, chosen, made)
+    return ImportedLabels(sweep.id, chosen, len(made))
+
+
+@checked
+def list_labels(context: Context, ref: str, *, metric: str | None = None) -> list[GivenLabel]:
+    """List the labels of a sweep.
+
+    Args:
+        context: Where.
+        ref: A sweep: its id, the beginning of it, or its name.
+        metric: Only those that are held against these scores.
+
+    Returns:
+        The labels, in the order of cells and raters.
+
+    Raises:
+        InputError: If there is no such sweep.
+    """
+    database = context.database
+    sweep = queries.find_sweep(database, ref)
+    choices = queries.choices(database, sweep.id)
+    names = {number: name for name, number in evidence.case_numbers(database, sweep.id).items()}
+    return [
+        GivenLabel(
+            one.metric,
+            names[one.case_number],
+            choices[one.combination],
+            one.repeat,
+            one.rater,
+            one.value,
+            one.asked,
+            one.probability,
+            one.at,
+        )
+        for one in label_rows(database, sweep.id, metric)
+    ]
+
+
+def stored_labels(database: Database, sweep_id: str, metric: str) -> list[Label]:
+    """The labels that a sweep has for a metric."""
+    return [
+        Label(
+            one.combination,
+            one.case_number,
+            one.repeat,
+            one.rater,
+            one.value,
+            drawn=one.asked != "disagreement",
+            probability=one.probability,
+        )
+        for one in label_rows(database, sweep_id, metric)
+    ]
+
+
+def problem_of(label: float, levels: Sequence[float], ends: tuple[float, float] | None) -> str | None:
+    """What is expected of a label that is none, in words; None for one that is."""
+    low, high = ends or (-math.inf, math.inf)
+    if label in levels if levels else math.isfinite(label) and low <= label <= high:
+        return None
+    if levels:
+        return f"expected one of {', '.join(f'{level:g}' for level in levels)}"
+    return "expected a number" + (f" from {low:g} to {high:g}" if ends else "")
+
+
+@dataclass
+class _Asking:
+    """What is drawn from a sweep for a rater."""
+
+    context: Context
+    ref: str
+    given_rater: str | None
+    given_metric: str | None
+    given_field: str | None
+    count: int
+    again: bool
+
+    def __post_init__(self) -> None:
+        self._database = self.context.database
+        self.sweep = queries.find_sweep(self._database, self.ref)
+        self.rater = storable(self.given_rater or self.context.by, RATER)
+        self._scores = Scores(self._database, self.sweep)
+        self.metric = self._scores.chosen_metric(self.given_metric)
+        self.ends = self._scores.measures[self.metric].scale
+        self.judge = _judge(self.sweep, self.metric)
+        self.rubric = {str(level): str(text) for level, text in (self.judge.get("rubric") or {}).items()}
+        self.levels = [float(level) for level in self.rubric]
+        self._field = self.given_field or self.judge.get("field")
+        self.numbers = evidence.case_numbers(self._database, self.sweep.id)
+        self.given = stored_labels(self._database, self.sweep.id, self.metric)
+        order = Random(self.sweep.id).sample(sorted(self.numbers.values()), len(self.numbers))
+        self.asked: Asked = "disagreement" if self.again else "random"
+        self._wanted = _disagreed([one for one in self.given if one.rater != self.rater]) if self.again else None
+        among = None if self._wanted is None else {case for _, case, _ in self._wanted}
+        self.drawn = order[: self.count] if among is None else [one for one in order if one in among]
+        self.probability = None if self.again else len(self.drawn) / max(len(self.numbers), 1)
+
+    def is_wanted(self, places: set[_Place]) -> bool:
+        """Whether a draw, or a disagreement, asks for an answer."""
+        return self._wanted is None or not self._wanted.isdisjoint(places)
+
+    def cases(self, numbers: Sequence[int]) -> Iterator[CaseRow]:
+        """The cases in this order, without those that somebody erased."""
+        rows = queries.case_rows(self._database, self.sweep.id, numbers)
+        yield from (rows[number] for number in numbers if rows[number].erased_at is None)
+
+    def items(self, case: CaseRow) -> Iterator[tuple[LabelItem, set[_Place]]]:
+        """The answers of a case, those that are the same once: who sees one twice knows that rows agree."""
+        stored = queries.load_values(self._database, case.input.values())
+        shown = _text({name: decode(stored[key].data) for name, key in case.input.items()})
+        cells: dict[str, list[LabelledCell]] = defaultdict(list)
+        places: dict[str, set[_Place]] = defaultdict(set)
+        choices, field = self._scores.choices, self._field
+        for cell in cell_documents(self._database, self.sweep.id, statuses=("succeeded",), case=case.id):
+            state = cell["state"]
+            if field is not None and field not in state:
+                raise InputError(f"case {case.id!r}: no {field!r} in the final state{did_you_mean(field, state)}")
+            answer = _text(state if field is None else state[field])
+            cells[answer].append(LabelledCell(cell["combination"], cell["repeat"]))
+            places[answer].add((choices.index(cell["combination"]), case.number, cell["repeat"]))
+        for answer, of in cells.items():
+            yield LabelItem(_id_of(case, answer), case.id, shown, answer, tuple(of)), places[answer]
+
+
+def _id_of(case: CaseRow, answer: str) -> str:
+    return sha256(f"{case.number}/{answer}".encode()).hexdigest()[:16]
+
+
+def _place(label: Label) -> _Place:
+    return label.combination, label.case, label.repeat
 
 
 def _judge(sweep: SweepRow, metric: str) -> Mapping[str, Any]:
@@ -100,36 +360,8 @@ def _judge(sweep: SweepRow, metric: str) -> Mapping[str, Any]:
 def _disagreed(labels: Sequence[Label]) -> set[_Place]:
     said: dict[_Place, set[float]] = defaultdict(set)
     for one in labels:
-        said[one.combination, one.case, one.repeat].add(one.value)
+        said[_place(one)].add(one.value)
     return {place for place, values in said.items() if len(values) > 1}
-
-
-def _is_wanted(places: set[_Place], wanted: set[_Place] | None) -> bool:
-    return wanted is None or not wanted.isdisjoint(places)
-
-
-def _cases(database: Database, sweep_id: str, numbers: Sequence[int]) -> Iterator[CaseRow]:
-    """The cases in this order, without those that somebody erased."""
-    rows = queries.case_rows(database, sweep_id, numbers)
-    yield from (rows[number] for number in numbers if rows[number].erased_at is None)
-
-
-def _items(
-    database: Database, sweep: SweepRow, case: CaseRow, choices: Sequence[Mapping[str, str]], field: str | None
-) -> Iterator[tuple[LabelItem, set[_Place]]]:
-    """The answers of a case, those that are the same once: who sees one twice knows that rows agree."""
-    stored = queries.load_values(database, case.input.values())
-    shown = _text({name: decode(stored[key].data) for name, key in case.input.items()})
-    cells: dict[str, list[LabelledCell]] = defaultdict(list)
-    places: dict[str, set[_Place]] = defaultdict(set)
-    for cell in cell_documents(database, sweep.id, statuses=("succeeded",), case=case.id):
-        state = cell["state"]
-        if field is not None and field not in state:
-            raise InputError(f"case {case.id!r}: no {field!r} in the final state{did_you_mean(field, state)}")
-        answer = _text(state if field is None else state[field])
-        cells[answer].append(LabelledCell(cell["combination"], cell["repeat"]))
-        places[answer].add((choices.index(cell["combination"]), case.number, cell["repeat"]))
-    yield from ((LabelItem(case.id, shown, answer, tuple(of)), places[answer]) for answer, of in cells.items())
 
 
 def _text(value: object) -> str:

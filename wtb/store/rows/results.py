@@ -63,6 +63,27 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelRow:
+    """What a person says of a cell.
+
+    Attributes:
+        asked: Why it was asked for: `random`, or `disagreement` of other raters.
+        probability: That its case was drawn with; None where it was not drawn here.
+    """
+
+    sweep_id: str
+    metric: str
+    case_number: int
+    repeat: int
+    combination: int
+    rater: str
+    value: float
+    asked: str
+    probability: float | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class MetricRow:
     """A metric of a sweep, as its evaluator declared it."""
 

@@ -63,6 +63,23 @@ metrics = sa.Table(
     sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
 )
 
+labels = sa.Table(
+    "labels",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("metric", sa.String(200), primary_key=True, comment="whose scores it is held against"),
+    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("rater", sa.String(255), primary_key=True),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("asked", sa.String(16), nullable=False, comment="why it was asked for"),
+    sa.Column("probability", sa.Double, comment="that its case was drawn with; null where it was not drawn here"),
+    sa.Column("at", Seconds, nullable=False, server_default=now()),
+    sa.CheckConstraint("asked IN ('random', 'disagreement')", name="asked"),
+    comment="what people say of cells",
+)
+
 tallies = sa.Table(
     "tallies",
     metadata,

@@ -58,8 +58,8 @@ def _below(table: str, column: str, owner: str) -> str:
 
 
 _OF_SWEEPS = (
-    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "exports", "matrices"),
-    *("metrics", "node_runs", "rollbacks", "scores", "tallies", "working"),
+    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "exports", "labels"),
+    *("matrices", "metrics", "node_runs", "rollbacks", "scores", "tallies", "working"),
 )
 _OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
 
