@@ -27,7 +27,7 @@ from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
-from wtb.store.log import adopt_log, is_of_another_server
+from wtb.store.log import Announcer, Growth, adopt_log, is_of_another_server
 from wtb.store.tables.schema import REVISION, metadata, now, projects, sessions
 from wtb.store.tables.walls import SERVER, build_walls, projects_setting
 
@@ -115,6 +115,7 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url, self.is_sqlite)
         weakref.finalize(self, self.engine.dispose)  # connections are closed, not just dropped
+        self._announcer = Announcer()
         # A database in memory is one connection, so its transactions take turns.
         in_memory = self.is_sqlite and self.path is None
         self._turn: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
@@ -153,7 +154,8 @@ class Database:
         if self._shared() is not None:
             _snapshot.set(None)  # what is read from now on sees what is written here
         with self._turn, self.reached(), self.engine.connect() as connection:
-            connection = connection.execution_options(wtb_write=True, wtb_scope=self.scope)
+            growth = Growth()
+            connection = connection.execution_options(wtb_write=True, wtb_scope=self.scope, wtb_growth=growth)
             with connection.begin():
                 self._give_time(connection, long)
                 self._limit(connection)
@@ -161,6 +163,9 @@ class Database:
                 all_joined = [] if is_note else self._joined()
                 for joined in all_joined:
                     joined.write(connection)
+                is_announced = growth.has_grown and self._announcer.announce(connection)
+            if is_announced:
+                self._announcer.was_committed()
             for joined in all_joined:
                 joined.is_committed = True
 

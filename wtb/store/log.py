@@ -8,6 +8,8 @@ say what happened, or goes, `keep_events` writes its events as rows of `events`,
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +24,8 @@ from wtb.store.tables.schema import checkpoints, events, exports, log_ids, node_
 
 LogPosition = tuple[int, int]  # (transaction, id) of an event
 START: LogPosition = (-1, 0)
+CHANNEL = "wtb_log"
+ANNOUNCED_EVERY_S = 1.0
 
 _SWEEP = sa.bindparam("sweep", type_=sa.String())
 _LIMIT = sa.bindparam("most", type_=sa.Integer())
@@ -84,12 +88,49 @@ _COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
 }
 
 
+class Announcer:
+    """Announces that the log has grown, by NOTIFY of PostgreSQL, to who waits for more.
+
+    It says nothing but that, and may be lost. A commit with an announcement waits for all others that have one
+    (`PreCommit_Notify` in PostgreSQL's src/backend/commands/async.c), so a process makes one in `ANNOUNCED_EVERY_S` at
+    most, and who hears one looks on for longer than that.
+    """
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+
+    def announce(self, connection: sa.Connection) -> bool:
+        """Announce it with a transaction, unless that was done just now; return whether it will be, once that ends."""
+        if connection.dialect.name == "sqlite" or time.monotonic() < self._at + ANNOUNCED_EVERY_S:
+            return False
+        connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+        return True
+
+    def was_committed(self) -> None:
+        """Take that a transaction with an announcement was committed."""
+        self._at = time.monotonic()
+
+
+@dataclass
+class Growth:
+    """Whether a transaction adds to the log; it is among the options of a connection that writes."""
+
+    has_grown: bool = False
+
+
+def _note_growth(connection: sa.Connection) -> None:
+    growth: Growth | None = connection.get_execution_options().get("wtb_growth")
+    if growth is not None:
+        growth.has_grown = True
+
+
 def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence[int]]:
     """Take ids for events that this transaction writes.
 
     Returns:
         The number of the transaction, and the ids in their order.
     """
+    _note_growth(connection)
     if connection.dialect.name != "sqlite":
         number = "pg_current_xact_id()::text::bigint"
         # One row: of as many rows as there are ids, the driver would make objects one by one.
@@ -106,6 +147,8 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
 
 def insert_events(connection: sa.Connection, rows: Sequence[NewEvent]) -> None:
     """Insert rows of `events`, after all events that are there."""
+    if rows:
+        _note_growth(connection)
     if rows and connection.dialect.name == "sqlite":
         _, ids = take_positions(connection, len(rows))
         numbered = [{**row, "id": id} for row, id in zip(rows, ids, strict=True)]

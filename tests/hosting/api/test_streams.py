@@ -26,9 +26,9 @@ from tests.support.project import FLOW, SWEEP, Project
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, NotFound
-from wtb.hosting.api import streams
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.api.streams import Message, Streams, read_position
+from wtb.hosting.api.streaming import pace, streams
+from wtb.hosting.api.streaming.streams import Message, Streams, read_position
 from wtb.operations.context import Context
 from wtb.operations.inspection.log import Selection, follow_events, select_events
 from wtb.store.database import Database
@@ -183,7 +183,7 @@ def test_one_read_serves_all_who_follow_the_same(sweep: Bench, monkeypatch: pyte
 
 def test_who_is_slow_misses_nothing_and_keeps_nothing_in_memory(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "KEPT_FRAMES", 2)
-    monkeypatch.setattr(streams, "INTERVAL_S", 0.001)
+    monkeypatch.setattr(pace, "INTERVAL_S", 0.001)
 
     async def follow() -> list[Message | None]:
         async with following(sweep) as source:
@@ -275,7 +275,7 @@ def test_who_follows_in_a_command_or_from_python_is_told_that_the_sweep_was_dele
 def test_silence_is_broken_by_a_comment(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if much happens, none of which was asked for: a proxy sees no difference."""
     monkeypatch.setattr(streams, "SILENCE_S", 0.3)
-    monkeypatch.setattr(streams, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(pace, "INTERVAL_S", 0.01)
 
     async def follow() -> None:
         async with (

@@ -91,7 +91,9 @@ def _access(stack: Stack) -> Iterator[str]:
     if stack.flower is not None:
         yield f"Flower: {stack.flower.url}, user {stack.flower.user}, password {stack.flower.password}"
     if stack.api is not None:
-        pages = stack.api.removesuffix("/api/v1")
+        from wtb.hosting.api.routes import PREFIX
+
+        pages = stack.api.removesuffix(PREFIX)
         yield f"pages: {pages}; API: {stack.api}; `wtb token create NAME` makes a token for both"
     if credential(DATABASE_URL) or credential(BROKER_URL):
         yield "commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack"

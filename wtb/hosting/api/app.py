@@ -23,7 +23,7 @@ from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
-from wtb.hosting.api import figures, follow, sign_in
+from wtb.hosting.api import figures, sign_in
 from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities, origin_of
 from wtb.hosting.api.problems import PROBLEM, Problem, fault, problem_of
@@ -34,7 +34,8 @@ from wtb.hosting.api.requests.long_running import Asked, LongOperations
 from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
-from wtb.hosting.api.streams import Streams
+from wtb.hosting.api.streaming import follow
+from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import document, is_for_people, page_routes
 from wtb.hosting.telemetry.route import metrics_router

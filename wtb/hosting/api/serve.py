@@ -20,7 +20,7 @@ from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.connections import Connection, set_patience
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
-from wtb.hosting.api.streams import Streams
+from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.pages.browser import opened
 from wtb.operations.context import Context
 

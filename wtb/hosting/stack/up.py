@@ -79,7 +79,7 @@ def run_stack(folder: Path, options: StackOptions, line: Line, ready: Callable[[
     began = time.monotonic()
     check_installed(options.flower, options.serve)
     flower = _flower(options) if options.flower else None
-    api = f"http://{HOST}:{_port(options.serve_port, '--serve-port')}/api/v1" if options.serve else None
+    api = _api(options.serve_port) if options.serve else None
     protect()
     stack = Stack(folder, os.getpid(), time.time(), False, "", "", flower, (), api=api)
 
@@ -160,6 +160,12 @@ def _bring_up_to_date(url: str, report: Callable[[str], None]) -> None:
 def _flower(options: StackOptions) -> Flower:
     user, password = flower_auth(credential(FLOWER_AUTH))
     return Flower(f"http://{HOST}:{_port(options.flower_port, '--flower-port')}", user, password)
+
+
+def _api(port: int | None) -> str:
+    from wtb.hosting.api.routes import PREFIX  # which takes more than a second to import
+
+    return f"http://{HOST}:{_port(port, '--serve-port')}{PREFIX}"
 
 
 def _port(given: int | None, option: str) -> int:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import orjson
 
 from wtb.core.errors import InputError, NotFound, WTBError
+from wtb.hosting.api.streaming.pace import Pace
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.inspection.log import Page, Selection, events_after, last_event, sweeps_there
@@ -29,13 +30,15 @@ from wtb.operations.inspection.sweeps import status
 from wtb.store.log import START, LogPosition
 
 FRAME_VERSION = 1
-INTERVAL_S = 0.2  # frames come at most five times a second
 SILENCE_S = 15.0  # after it a comment is sent, so that no proxy takes the connection for dead
 KEPT_FRAMES = 50  # ten seconds of them, for those who are a little behind
 MOST_SUBSCRIBERS = 400  # at a time
 NOW = "now"
 _ENDED_S = 0.5  # between two looks whether tokens were revoked, or sweeps deleted
 _RETRY_S = 1.0  # while the database is out of reach
+# At a time, of as many threads as there are for what is quick.
+_READS = 2  # of what is new
+_CATCHING_UP = 2
 _POSITION = re.compile(r"(-1|\d{1,19})-(\d{1,19})")
 StillActive = Callable[[Collection[str]], Awaitable[set[str]]]
 _log = logging.getLogger("wtb")
@@ -137,18 +140,21 @@ class Streams:
         self._owners: Counter[str] = Counter()
         self._ended: set[str] = set()
         self._tails: dict[Selection, _Tail] = {}
+        self._readers: dict[Selection, asyncio.Task[None]] = {}
+        self._reads, self._catching_up = asyncio.Semaphore(_READS), asyncio.Semaphore(_CATCHING_UP)
+        self.pace = Pace(context.database)
         self._closed = False
-        self._wanted = asyncio.Event()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
         """Read the logs that are followed, inside the block."""
-        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._end_some())]
+        ending = asyncio.create_task(self._end_some())
         try:
-            yield
+            async with self.pace.kept():
+                yield
         finally:
             self.close()
-            for task in tasks:
+            for task in (ending, *self._readers.values()):
                 task.cancel()
 
     @property
@@ -204,16 +210,18 @@ class Streams:
     async def _tail(self, selection: Selection) -> AsyncIterator[_Tail]:
         if selection not in self._tails:
             last = await run_quickly(last_event, self._context, selection)
-            self._tails.setdefault(selection, _Tail(last))
+            if selection not in self._tails:
+                self._tails[selection] = _Tail(last)
+                self._readers[selection] = asyncio.create_task(self._read(selection, self._tails[selection]))
         tail = self._tails[selection]
         tail.followers += 1
-        self._wanted.set()
         try:
             yield tail
         finally:
             tail.followers -= 1
             if not tail.followers:
                 del self._tails[selection]
+                self._readers.pop(selection).cancel()
 
     @asynccontextmanager
     async def _owned(self, owner: str | None) -> AsyncIterator[None]:
@@ -257,27 +265,26 @@ class Streams:
 
     async def _catch_up(self, selection: Selection, after: LogPosition, upto: LogPosition) -> _Frame:
         """Read what comes next, no further than the reader of all has come, where its frames begin."""
-        page = await run_quickly(partial(events_after, self._context, selection, after, until=upto))
-        return await run_quickly(_frame, after, page)
+        async with self._catching_up:
+            page = await run_quickly(partial(events_after, self._context, selection, after, until=upto))
+            return await run_quickly(_frame, after, page)
 
-    async def _read(self) -> None:
-        """Read what is new of each log that is followed, again and again."""
+    async def _read(self, selection: Selection, tail: _Tail) -> None:
+        """Read what is new of a log that is followed, again and again; no other waits for that, however slow it is."""
+        self.pace.quicken()
         while True:
-            if not self._tails:
-                self._wanted.clear()
-                await self._wanted.wait()
-            for selection, tail in list(self._tails.items()):
-                try:
-                    await self._read_on(selection, tail)
-                except WTBError as error:
-                    _log.warning("streams wait: %s", error)
-                    await asyncio.sleep(_RETRY_S)
-            await asyncio.sleep(INTERVAL_S)
+            try:
+                await self._read_on(selection, tail)
+            except WTBError as error:
+                _log.warning("streams wait: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            await self.pace.wait()
 
     async def _read_on(self, selection: Selection, tail: _Tail) -> None:
         is_last = False
         while not is_last:
-            page = await run_quickly(events_after, self._context, selection, tail.position)
-            if page.upto > tail.position:
-                tail.add(await run_quickly(_frame, tail.position, page))
+            async with self._reads:
+                page = await run_quickly(events_after, self._context, selection, tail.position)
+                if page.upto > tail.position:
+                    tail.add(await run_quickly(_frame, tail.position, page))
             is_last = page.is_last

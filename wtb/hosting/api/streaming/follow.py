@@ -19,7 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 from wtb.core.errors import WTBError
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.api.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
+from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity

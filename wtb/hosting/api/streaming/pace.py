@@ -1,0 +1,115 @@
+"""How often the logs are looked at that somebody follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from wtb.core.errors import WTBError
+from wtb.hosting.api.threads import run_quickly
+from wtb.store.announcements import Announcements, open_transactions
+from wtb.store.database import Database
+from wtb.store.log import ANNOUNCED_EVERY_S
+
+INTERVAL_S = 0.2  # frames come at most five times a second
+_QUIET_S = 5.0  # between two looks while nothing is announced
+_QUICK_S = 2 * ANNOUNCED_EVERY_S  # after something was, for what is not announced since
+_RETRY_S = 1.0  # while the database is out of reach
+_log = logging.getLogger("wtb")
+
+
+class Pace:
+    """Five looks a second while the logs grow; on PostgreSQL one in five seconds while they do not.
+
+    It is quick, too, where nothing can be announced: on SQLite, and while there is no connection to hear it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._is_quick = asyncio.Event()
+        self._is_quick.set()
+        self._quickened = asyncio.Event()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody looks before something is announced, or but seldom."""
+        return not self._is_quick.is_set()
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Hear what is announced, inside the block."""
+        listening = None if self._database.is_sqlite else asyncio.create_task(self._listen())
+        try:
+            yield
+        finally:
+            if listening is not None:
+                listening.cancel()
+                with suppress(asyncio.CancelledError):
+                    await listening
+
+    def quicken(self) -> None:
+        """Look often from now on, for a while."""
+        self._is_quick.set()
+        self._quickened.set()
+
+    async def wait(self) -> None:
+        """Wait until it is time for the next look."""
+        await asyncio.sleep(INTERVAL_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_quick.wait(), _QUIET_S)
+
+    async def _listen(self) -> None:
+        while True:
+            announcements = Announcements(self._database)
+            try:
+                await run_quickly(announcements.open)
+                await self._follow(announcements)
+            except WTBError as error:
+                _log.warning("streams ask all the time, since the database announces nothing: %s", error)
+                self._is_quick.set()
+            finally:
+                announcements.close()
+            await asyncio.sleep(_RETRY_S)
+
+    async def _follow(self, announcements: Announcements) -> None:
+        """Look often after each announcement. Raises StoreError when none can come any more."""
+        loop, descriptor = asyncio.get_running_loop(), announcements.fileno()
+        lost: asyncio.Future[None] = loop.create_future()
+
+        def hear() -> None:
+            try:
+                if announcements.take():
+                    self.quicken()
+            except WTBError as error:
+                loop.remove_reader(descriptor)
+                lost.set_exception(error)
+
+        loop.add_reader(descriptor, hear)
+        slowing = asyncio.create_task(self._slow_down())
+        try:
+            await asyncio.wait((lost, slowing), return_when=asyncio.FIRST_COMPLETED)
+            (lost if lost.done() else slowing).result()
+        finally:
+            slowing.cancel()
+            loop.remove_reader(descriptor)
+
+    async def _slow_down(self) -> None:
+        """Slow down whenever nothing is announced any more, and all that was can be read."""
+        while True:
+            self._is_quick.set()
+            self._quickened.clear()
+            await asyncio.sleep(_QUICK_S)
+            if not self._quickened.is_set() and await self._has_settled():
+                self._is_quick.clear()
+                await self._quickened.wait()
+
+    async def _has_settled(self) -> bool:
+        """Wait until no transaction of before is open, which what is written beside it waits for, and one look more."""
+        oldest, following = -1, 0
+        while oldest < following and not self._quickened.is_set():
+            oldest, upto = await run_quickly(open_transactions, self._database)
+            following = following or upto
+            await asyncio.sleep(2 * INTERVAL_S)
+        return not self._quickened.is_set()
