@@ -49,7 +49,17 @@ def test_text_of_users_goes_in_as_text(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/submit", "/sweeps/any", "/sweeps/any/compare", "/executions/any", "/compare/a/b", "/inbox", "/costs"],
+    [
+        "/",
+        "/submit",
+        "/sweeps/any",
+        "/sweeps/any/compare",
+        "/sweeps/any/label",
+        "/executions/any",
+        "/compare/a/b",
+        "/inbox",
+        "/costs",
+    ],
 )
 def test_every_address_of_a_page_has_the_same_document_without_scripts_within(client: TestClient, path: str) -> None:
     answer = client.get(path)

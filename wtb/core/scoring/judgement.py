@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MOST_CALLS, CALLS_AT_ONCE = 10_000, 8  # to compare rows, unless something else is said
+MET: Mapping[str, str] = {"0": "does not meet the criteria", "1": "meets the criteria"}  # where there is no rubric
 CASES_DRAWN = 100  # for people to label, unless something else is said
 
 

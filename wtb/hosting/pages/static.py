@@ -52,7 +52,7 @@ def page_routes() -> list[Route]:
             return Response("there is no such file", HTTPStatus.NOT_FOUND, HEADERS, "text/plain")
         return FileResponse(path, headers={**HEADERS, "Cache-Control": _KEPT}, media_type=_TYPES[path.suffix])
 
-    pages = ("/", "/submit", "/sweeps/{ref}", "/sweeps/{ref}/compare", "/executions/{ref}")
+    pages = ("/", "/submit", "/sweeps/{ref}", "/sweeps/{ref}/compare", "/sweeps/{ref}/label", "/executions/{ref}")
     pairs = ("/executions/{a}/diff/{b}", "/compare/{before}/{after}")
     lists = ("/inbox", "/schedules", "/workers", "/costs", "/access")
     return [

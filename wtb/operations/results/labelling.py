@@ -17,7 +17,7 @@ from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, describe, did_you_mean
-from wtb.core.scoring.judgement import CASES_DRAWN
+from wtb.core.scoring.judgement import CASES_DRAWN, MET
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
@@ -303,7 +303,8 @@ class _Asking:
         self.metric = self._scores.chosen_metric(self.given_metric)
         self.ends = self._scores.measures[self.metric].scale
         self.judge = _judge(self.sweep, self.metric)
-        self.rubric = {str(level): str(text) for level, text in (self.judge.get("rubric") or {}).items()}
+        rubric = self.judge.get("rubric") or (MET if self.judge.get("criteria") else {})
+        self.rubric = {str(level): str(text) for level, text in rubric.items()}
         self.levels = [float(level) for level in self.rubric]
         self._field = self.given_field or self.judge.get("field")
         self.numbers = evidence.case_numbers(self._database, self.sweep.id)

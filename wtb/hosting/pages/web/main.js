@@ -10,6 +10,7 @@ import { CostsPage } from "./pages/costs.js";
 import { DiffPage } from "./pages/diff.js";
 import { ExecutionPage } from "./pages/execution.js";
 import { InboxPage } from "./pages/inbox.js";
+import { LabelPage } from "./pages/label.js";
 import { RowsPage } from "./pages/rows.js";
 import { SchedulesPage } from "./pages/schedules.js";
 import { explain, SignIn, takeCode } from "./pages/sign_in.js";
@@ -24,6 +25,7 @@ const PAGES = /** @type {[RegExp, any][]} */ ([
   [/^\/$/, SweepsPage],
   [/^\/sweeps\/([^/]+)$/, SweepPage],
   [/^\/sweeps\/([^/]+)\/compare$/, RowsPage],
+  [/^\/sweeps\/([^/]+)\/label$/, LabelPage],
   [/^\/executions\/([^/]+)$/, ExecutionPage],
   [/^\/executions\/([^/]+)\/diff\/([^/]+)$/, DiffPage],
   [/^\/compare\/([^/]+)\/([^/]+)$/, ComparePage],

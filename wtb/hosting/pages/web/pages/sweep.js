@@ -1,5 +1,5 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
-import { get, segment } from "../lib/api.js";
+import { get, may, segment } from "../lib/api.js";
 import { getColumns } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
@@ -102,7 +102,7 @@ function Figures({ sweep, matrix, columns, metric }) {
     </div>
     <div class="halves"><div>
     <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} />
-    <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}</p>
+    <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
     <${PriceChart} matrix=${matrix} metric=${metric} />
     </div><div>
     <h2>${words.sweep.tabs.cells}</h2>

@@ -1,0 +1,124 @@
+/** What people say of answers, one after another, without whose they are: a key labels one and shows the next. */
+import { Refused, useAction } from "../lib/action.js";
+import { get, may, post, segment } from "../lib/api.js";
+import { figure } from "../lib/format.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { useResource, Waiting } from "../lib/resource.js";
+import { address, Link, look } from "../lib/router.js";
+import { words } from "../lib/words.js";
+
+/** @param {{parts: string[]}} props */
+export function LabelPage({ parts: [ref] }) {
+  const { metric, field, cases, again } = address.value.query;
+  const drawn = { metric, field, cases, again: again ? "true" : undefined };
+  const path = `/sweeps/${segment(ref)}`;
+  const resource = useResource((signal) => get(`${path}/labelling`, drawn, signal), [ref, metric, field, cases, again]);
+  const queue = resource.data;
+  return html`<div class="head"><h1>${words.label.title} <${Link} to=${path}>${ref}<//></h1></div>
+    <div class="bar"><label><input type="checkbox" checked=${Boolean(again)} onChange=${(/** @type {any} */ event) => look({ again: event.target.checked ? "1" : null })} />${words.label.again}</label></div>
+    <${Waiting} resource=${resource} />
+    ${queue && !may("answer") ? html`<p class="quiet">${words.label.notAllowed}</p>` : null}
+    ${queue && may("answer") ? html`<${Labelling} key=${JSON.stringify([drawn, queue.rater])} path=${path} queue=${queue} drawn=${drawn} />` : null}`;
+}
+
+/** @param {{path: string, queue: any, drawn: Record<string, string | undefined>}} props */
+function Labelling({ path, queue, drawn }) {
+  const [place, setPlace] = useState(0);
+  const [given, setGiven] = useState(/** @type {number[]} */ ([])); // places of what was labelled
+  const { perform, problem, isBusy } = useAction();
+  const item = queue.items[place];
+  const levels = Object.keys(queue.rubric);
+  const asked = { metric: queue.metric, field: drawn.field, again: Boolean(drawn.again), ...(drawn.cases ? { cases: Number(drawn.cases) } : {}) };
+  /** @param {any} of @param {number | null} label */
+  const send = (of, label) => perform(() => post(`${path}/labelling`, { ...asked, case: of.case, answer: of.id, label }));
+  /** @param {number} value */
+  async function label(value) {
+    if (isBusy || !(await send(item, value))) return;
+    setGiven((before) => [...before, place]);
+    setPlace(place + 1);
+  }
+  async function takeBack() {
+    const last = given[given.length - 1];
+    if (isBusy || last === undefined || !(await send(queue.items[last], null))) return;
+    setGiven((before) => before.slice(0, -1));
+    setPlace(last);
+  }
+  const skip = () => isBusy || setPlace((before) => Math.min(before + 1, queue.items.length));
+  useKeys((key) => {
+    if (key === "b") takeBack();
+    else if (key === "s") skip();
+    else if (item && levelOf(levels, key) !== undefined) label(Number(levelOf(levels, key)));
+  });
+  const done = queue.done + given.length;
+  return html`<p class="quiet" role="status">${words.label.progress(done, queue.items.length - given.length, queue.rater)}</p>
+    ${queue.criteria ? html`<p>${queue.criteria}</p>` : null}
+    ${item ? html`<${Item} item=${item} /><${Ways} levels=${levels} queue=${queue} isBusy=${isBusy} onLabel=${label} key=${place} />` : html`<p class="answer">${words.label.nothingLeft}</p>`}
+    <div class="bar"><button disabled=${isBusy || !given.length} onClick=${takeBack}>${words.label.back} <kbd aria-hidden="true">b</kbd></button>
+      ${item ? html`<button disabled=${isBusy} onClick=${skip}>${words.label.skip} <kbd aria-hidden="true">s</kbd></button>` : null}</div>
+    <${Refused} problem=${problem} />
+    ${item ? null : html`<${Agreement} path=${path} metric=${queue.metric} />`}`;
+}
+
+/** @param {{item: any}} props */
+function Item({ item }) {
+  return html`<section aria-label=${words.label.answer}>
+    <h2>${words.label.input}</h2><pre tabindex="0">${item.input}</pre>
+    <h2>${words.label.answer}</h2><pre tabindex="0">${item.answer}</pre></section>`;
+}
+
+/** A button for each level of the rubric; without one, a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void}} props */
+function Ways({ levels, queue, isBusy, onLabel }) {
+  const [typed, setTyped] = useState("");
+  const [low, high] = queue.ends ?? [undefined, undefined];
+  const field = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => field.current?.focus(), []);
+  if (levels.length) {
+    return html`<ul class="levels">${levels.map((level) => html`<li key=${level}><button disabled=${isBusy} onClick=${() => onLabel(Number(level))}>${level} <kbd aria-hidden="true">${keyOf(levels, level)}</kbd></button> ${queue.rubric[level]}</li>`)}</ul>`;
+  }
+  /** @param {Event} event */
+  function submit(event) {
+    event.preventDefault();
+    if (typed !== "") onLabel(Number(typed));
+  }
+  return html`<form class="bar" onSubmit=${submit}><label>${queue.ends ? words.label.number(low, high) : words.label.anyNumber}
+    <input ref=${field} type="number" step="any" min=${low} max=${high} value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>
+    <button class="main" disabled=${isBusy}>${words.label.give}</button></form>`;
+}
+
+/** What the labels say of the judge so far, of no row by its name. @param {{path: string, metric: string}} props */
+function Agreement({ path, metric }) {
+  const { data } = useResource((signal) => get(`${path}/judge`, { metric }, signal), [path, metric]);
+  if (!data) return null;
+  return html`<dl><dt>${words.label.kappa}</dt><dd>${shown(data.kappa)}</dd><dt>${words.label.alpha}</dt><dd>${shown(data.alpha)}</dd></dl>`;
+}
+
+/** @param {{value: number | null, interval: [number, number] | null}} one */
+function shown(one) {
+  return one.interval ? `${figure(one.value)} (${words.interval(figure(one.interval[0]), figure(one.interval[1]))})` : figure(one.value);
+}
+
+/** The key of a level: its own digit, else its place where some level has no digit of its own. @param {string[]} levels @param {string} level */
+function keyOf(levels, level) {
+  return levels.every((one) => /^\d$/.test(one)) ? level : String(levels.indexOf(level) + 1);
+}
+
+/** @param {string[]} levels @param {string} key */
+function levelOf(levels, key) {
+  return levels.find((level) => keyOf(levels, level) === key);
+}
+
+/** @param {(key: string) => void} onKey */
+function useKeys(onKey) {
+  const latest = useRef(onKey);
+  latest.current = onKey;
+  useEffect(() => {
+    /** @param {KeyboardEvent} event */
+    function on(event) {
+      const target = /** @type {HTMLElement} */ (event.target);
+      if (event.metaKey || event.ctrlKey || event.altKey || event.repeat || target.closest("input, textarea, select, dialog")) return;
+      latest.current(event.key);
+    }
+    addEventListener("keydown", on);
+    return () => removeEventListener("keydown", on);
+  }, []);
+}
