@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,17 +14,22 @@ import sqlalchemy as sa
 from tests.support.bench import Bench
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.core.scoring.measure import Measure, Score
+from wtb.store.control.rescore import write_scores
+from wtb.store.control.rollback import Ending, begin
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
-from wtb.store.log import DERIVED, START, LogPosition, derived_counts, insert_events, keep_events
+from wtb.store.log import DERIVED, START, LogPosition, derived_counts, insert_events, keep_events, take_positions
 from wtb.store.read import details, queries
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.runs.retry import retry
 from wtb.store.runs.workers import overdue
-from wtb.store.tables.schema import checkpoints, events, node_runs, sweeps
+from wtb.store.tables.schema import cells, checkpoints, events, executions, node_runs, sweeps
 
-DERIVED_KINDS = {one.kind for one in DERIVED}
+DERIVED_KINDS = {kind for one in DERIVED for kind in one.kinds}
 
 
 def forking() -> Workflow:
@@ -96,7 +102,13 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
     made = {row["id"]: row for row in sweep.rows(checkpoints)}
     for row in log_of(sweep.database, sweep.sweep_id):
         data = row["data"]
-        if row["kind"] == "checkpoint.created":
+        if row["kind"] == "execution.completed":
+            assert data == {"cells": 1}
+        elif row["kind"] == "cell.succeeded":
+            (cell,) = (cell for cell in sweep.rows(cells) if cell["execution_id"] == row["execution_id"])
+            of = {"case": str(cell["case_number"]), "repeat": 0, "combination": cell["combination"]}
+            assert data == {**of, "scores": {}}
+        elif row["kind"] == "checkpoint.created":
             position = made[data["checkpoint"]]["position"]
             assert data == {"checkpoint": data["checkpoint"], "step": position["step"], "next": position["next"]}
         elif row["kind"] in DERIVED_KINDS:
@@ -105,6 +117,109 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
             ended = {"attempt": run["attempts"], "duration_s": run["duration_s"]}
             assert data == (named | ended if row["kind"] == "node_run.succeeded" else named)
         assert (row["session_id"], row["sweep_id"]) == ("default", sweep.sweep_id)
+
+
+@pytest.fixture
+def shared_ends(run_sweep: Callable[..., Bench]) -> Bench:
+    """Not all variants are reached, so that an execution ends with three cells, with the scores that it wrote."""
+    made = Workflow("short")
+
+    def first(state: dict[str, Any]) -> dict[str, Any]:
+        return {"a": state["x"] / 3}
+
+    def never(state: dict[str, Any], *, add: int = 0) -> dict[str, Any]:
+        return {}
+
+    made.node(first, name="first")
+    node = made.node(never, name="never")
+    node.variant("other", add=1)
+    node.variant("third", add=2)
+    made.entry("first")
+    made.edge("first", END)
+    made.edge("first", "never", when=lambda state: state["x"] < 0)
+
+    def share(case: Any, run: Any) -> dict[str, float]:
+        return {"share": run.state["a"], "half": 0.5}
+
+    def broken(case: Any, run: Any) -> float:
+        raise ValueError("no such score")
+
+    cases = [{"id": f"case {x}", "input": {"x": x}} for x in range(2)]
+    return run_sweep(made, cases, {"never": "all"}, evaluators={"share": share, "broken": broken})
+
+
+ENDS = ["execution.completed", *["cell.succeeded"] * 3]
+
+
+def test_the_ends_of_cells_that_one_execution_stands_for_follow_its_own(shared_ends: Bench) -> None:
+    log = [row for row in log_of(shared_ends.database, shared_ends.sweep_id) if row["kind"] in ENDS]
+
+    assert [row["kind"] for row in log] == ENDS * 2
+    for end, *of_cells in (log[:4], log[4:]):
+        assert end["data"] == {"cells": 3}
+        assert [row["id"] for row in of_cells] == list(range(end["id"] + 1, end["id"] + 4))
+        for number, row in enumerate(of_cells):
+            x = int(row["data"]["case"].removeprefix("case "))
+            scores = dict(row["data"].pop("scores"))
+            assert row["data"] == {"case": f"case {x}", "repeat": 0, "combination": number}
+            assert "no such score" in scores.pop("broken")
+            assert scores == {"share.share": x / 3, "share.half": 0.5}
+            assert all(isinstance(value, float) for value in scores.values())
+
+
+@pytest.mark.parametrize("kinds", [["execution.completed"], ["cell."], ENDS, ["sweep.", "cell.succeeded"]])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_pages_may_end_among_the_events_of_one_row(shared_ends: Bench, kinds: list[str], size: int) -> None:
+    after, found = START, []
+    while page := queries.event_rows(shared_ends.database, shared_ends.sweep_id, kinds=kinds, after=after, limit=size):
+        assert len(page) <= size
+        found += page
+        after = (page[-1]["transaction"], page[-1]["id"])
+
+    whole = log_of(shared_ends.database, shared_ends.sweep_id)
+    assert found == [row for row in whole if row["kind"].startswith(tuple(kinds))]
+
+
+def _rescored(sweep: Bench, of: ExecutionRow) -> None:
+    write_scores(sweep.database, sweep.row, [(of, [Score("share.half", 9.0, Measure())])])
+
+
+def _retried(sweep: Bench, of: ExecutionRow) -> None:
+    retry(sweep.database, sweep.sweep_id, ("succeeded",), execution_id=of.id)
+
+
+def _rolled_back(sweep: Bench, of: ExecutionRow) -> None:
+    (root,) = (row["id"] for row in sweep.rows(checkpoints) if not row["parent_id"] and row["execution_id"] == of.id)
+    begin(sweep.database, of.id, root, Ending("anna", None, "rolled back", "its beginning", None))
+
+
+@pytest.mark.parametrize("superseded", [_rescored, _retried, _rolled_back])
+def test_an_outcome_that_is_superseded_stays_in_the_log_as_it_was(
+    shared_ends: Bench, superseded: Callable[[Bench, ExecutionRow], None]
+) -> None:
+    before = log_of(shared_ends.database, shared_ends.sweep_id)
+    (of, other) = shared_ends.executions
+
+    superseded(shared_ends, of)
+
+    assert log_of(shared_ends.database, shared_ends.sweep_id)[: len(before)] == before
+    written = [row["execution_id"] for row in shared_ends.rows(events) if row["kind"] in ENDS]
+    assert set(written) == {of.id}, "only what was superseded is written"
+    with shared_ends.database.read() as connection:
+        assert derived_counts(connection, shared_ends.sweep_id, of.id).keys().isdisjoint(ENDS)
+        assert derived_counts(connection, shared_ends.sweep_id, other.id)["cell.succeeded"] == 3
+
+
+def test_ids_that_are_taken_at_the_same_time_follow_one_another(database: Database) -> None:
+    def take(_: int) -> list[int]:
+        with database.write() as connection:
+            return list(take_positions(connection, 400)[1])
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(take, range(40)))
+
+    assert all(ids == list(range(ids[0], ids[0] + 400)) for ids in taken)
+    assert len({id for ids in taken for id in ids}) == 40 * 400
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
@@ -138,7 +253,7 @@ def test_counts_are_those_of_the_log(sweep: Bench) -> None:
 def test_the_log_stays_as_it_is_when_rows_change_or_go(sweep: Bench, then: str) -> None:
     before = log_of(sweep.database, sweep.sweep_id)
     with sweep.database.write() as connection:
-        for table in (node_runs, checkpoints):
+        for table in (node_runs, checkpoints, executions):
             keep_events(connection, table, list(connection.scalars(sa.select(table.c.id))))
         assert derived_counts(connection, sweep.sweep_id) == {}
         if then == "go":
@@ -235,6 +350,7 @@ def as_restored(sweep: Bench, ahead: int) -> None:
             (node_runs, node_runs.c.started_transaction),
             (node_runs, node_runs.c.ended_transaction),
             (checkpoints, checkpoints.c.created_transaction),
+            (executions, executions.c.ended_transaction),
         ):
             connection.execute(table.update().where(column.is_not(None)).values({column: column + ahead}))
 

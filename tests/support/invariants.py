@@ -271,10 +271,14 @@ def events_by_kind(project: Project) -> dict[str, int]:
         "node_run.started": ("node_runs", "started_event"),
         "node_run.succeeded": ("node_runs", "ended_event"),
         "checkpoint.created": ("checkpoints", "created_event"),
+        "execution.completed": ("executions", "ended_event"),
     }
     kinds = ["SELECT kind FROM events"]
     kinds += [f"SELECT '{kind}' FROM {table} WHERE {id} IS NOT NULL" for kind, (table, id) in derived.items()]
-    return dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
+    said = dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
+    ends = project.query("SELECT CAST(combinations AS text) FROM executions WHERE ended_event IS NOT NULL")
+    cells = sum(len(json.loads(combinations)) for (combinations,) in ends)
+    return said | {"cell.succeeded": said.get("cell.succeeded", 0) + cells}
 
 
 def nothing_is_left(project: Project, *, patience: float = 10.0) -> None:

@@ -127,16 +127,25 @@ def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
         "stalled_at": None,
         "created_at": time.time(),
         "finished_at": None,
+        "ended_transaction": None,
+        "ended_event": None,
     }
 
 
-def ended(status: str, *, failure: Failure | None = None, reason: str | None = None) -> NewExecution:
-    """The change of an execution that is released or has ended."""
+def ended(
+    status: str, *, failure: Failure | None = None, reason: str | None = None, cells: int | None = None
+) -> NewExecution:
+    """The change of an execution that is released or has ended.
+
+    cells: how many it has completed with, where the row says the events of that; see `wtb/store/log.py`.
+    """
     row: NewExecution = {"status": status, "owner_id": None, "lease_until": None, "reason": reason, "asked": None}
     if status not in OPEN_EXECUTIONS:
         row["finished_at"] = time.time()
     if failure is not None:
         row["failure"] = failure.stored()
+    if cells is not None:
+        row["ended_transaction"], row["ended_event"] = None, cells  # the flush replaces them
     return row
 
 

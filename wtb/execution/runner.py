@@ -298,19 +298,23 @@ class Runner:
         if failure is not None:
             execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
         cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
-        about = {"cells": len(execution.combinations)} if execution.combinations else cell
-        each = [Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
+        count = len(execution.combinations)
+        said = count if count and status == "completed" else None
+        events = [] if said else [Happened(f"execution.{status}", {"cells": count} if count else cell)]
+        if not said:
+            events += [Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
+        reason = str(data["reason"]) if "reason" in data else None
         self._record(
             execution,
-            [Happened(f"execution.{status}", about), *each],
+            events,
             severity="error" if failure else "info",
-            change=records.ended(status, failure=failure, reason=str(data["reason"]) if "reason" in data else None),
+            change=records.ended(status, failure=failure, reason=reason, cells=said),
             outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
             appended={"scores": records.scores(self.sweep.ids, execution, scores)},
         )
         self.journal.flush(execution.id)
-        self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": len(each)})
+        self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": count})
 
     def _record(
         self,

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.serialization.codec import digest
+from wtb.core.status import OPEN_SWEEPS
 from wtb.store.bulk import MOST_BYTES, insert_rows
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.housekeeping.references import values_named
@@ -42,7 +43,6 @@ from wtb.store.tables.schema import (
 
 Report = Callable[[str], None]
 
-OPEN = ("pending", "running", "paused")  # sweeps that can still come to an end
 RESTORED = "restored from a backup, which was made while it ran"
 _PAGES = 5_000  # of SQLite in a step
 _ROWS = 1_000
@@ -170,7 +170,8 @@ def load_copy(database: Database, path: Path, report: Report, *, by: str) -> int
         _release(connection, by)
         # It is another database now: whether a store of files is its own, is asked by when it was made.
         connection.execute(sessions.update().where(sessions.c.id == DEFAULT_SESSION).values(created_at=now()))
-        return connection.scalar(sa.select(sa.func.count()).select_from(sweeps).where(sweeps.c.status.in_(OPEN))) or 0
+        left = sa.select(sa.func.count()).select_from(sweeps).where(sweeps.c.status.in_(OPEN_SWEEPS))
+        return connection.scalar(left) or 0
 
 
 def _clear(connection: sa.Connection) -> None:

@@ -1,7 +1,8 @@
 """The log of events: what its readers see, in one order.
 
-Most of what happens is known by a row of its own: that a node run started or succeeded, that a step made a checkpoint.
-Such a row has the position of that in the log, (transaction, event), and the log derives the event from it. Only what
+Most of what happens is known by a row of its own: that a node run started or succeeded, that a step made a checkpoint,
+that an execution completed and its cells with it. Such a row has the position of that in the log, (transaction, event),
+and the log derives the event from it; of several events it has that of the last, and they follow one another. Only what
 has no row of its own, or happens to a row again, is a row of `events`. Before a row changes so that it would no longer
 say what happened, or goes, `keep_events` writes its events as rows of `events`, so that nobody who reads notices.
 """
@@ -13,14 +14,27 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from wtb.core.status import OPEN_SWEEPS
 from wtb.store.bulk import equal, insert_rows, parts
 from wtb.store.rows.sweeps import EventRow, NewEvent
-from wtb.store.tables.column_types import Json
-from wtb.store.tables.schema import checkpoints, events, exports, log_ids, node_runs, sweeps
+from wtb.store.tables.column_types import Json, array_length, score_object
+from wtb.store.tables.schema import (
+    cases,
+    checkpoints,
+    events,
+    executions,
+    exports,
+    log_ids,
+    metrics,
+    node_runs,
+    scores,
+    sweeps,
+)
 
 LogPosition = tuple[int, int]  # (transaction, id) of an event
 START: LogPosition = (-1, 0)
@@ -30,29 +44,50 @@ ANNOUNCED_EVERY_S = 1.0
 _SWEEP = sa.bindparam("sweep", type_=sa.String())
 _LIMIT = sa.bindparam("most", type_=sa.Integer())
 # On PostgreSQL: no event can come any more whose transaction is older than this one.
-_OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+_TAKING = 8_317_402_616_091_447  # of the advisory lock under which ids are taken again
 _SEQUENCE = "(SELECT pg_get_serial_sequence('events', 'id')::regclass)"  # asked for once, not for each id
 
 
 @dataclass(frozen=True)
 class _Derived:
-    """Events of one kind that rows of a table say.
+    """Events that rows of a table say.
 
-    kept: columns of the table that make up the data, under the names of `_COLUMNS`.
+    kinds: the kind of the first one of a row, and of those that follow it. id: of the last one.
+    kept: what makes up the data, under the names of `_COLUMNS`.
     """
 
-    kind: str
+    kinds: tuple[str, ...]
     table: sa.Table
     transaction: sa.Column[Any]
     id: sa.Column[Any]
     at: sa.Column[Any]
-    kept: dict[str, sa.Column[Any]]
+    kept: dict[str, sa.ColumnElement[Any]]
 
 
-_NODE_RUN: dict[str, sa.Column[Any]] = {name: node_runs.c[name] for name in ("node", "task", "variant")}
+_NODE_RUN: dict[str, sa.ColumnElement[Any]] = {name: node_runs.c[name] for name in ("node", "task", "variant")}
+COMPLETED: Final = "execution.completed"
+_OF_CASE = sa.select(cases.c.id).where(
+    cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number
+)
+# All cells of an execution have the same ones. By way of the metrics: in the index of scores they come before the case.
+_OF_CELL = (
+    sa.select(scores.c.metric, scores.c.value, scores.c.error)
+    .join(metrics, sa.and_(metrics.c.sweep_id == scores.c.sweep_id, metrics.c.name == scores.c.metric))
+    .where(
+        metrics.c.sweep_id == executions.c.sweep_id,
+        scores.c.case_number == executions.c.case_number,
+        scores.c.repeat == executions.c.repeat,
+        scores.c.combination == executions.c.combinations[0].as_integer(),
+    )
+    .order_by(metrics.c.number)
+    .correlate(executions)
+    .subquery()
+)
+_SCORES = sa.select(score_object(_OF_CELL.c.metric, _OF_CELL.c.value, _OF_CELL.c.error))
 DERIVED = (
     _Derived(
-        "node_run.started",
+        ("node_run.started",),
         node_runs,
         node_runs.c.started_transaction,
         node_runs.c.started_event,
@@ -60,7 +95,7 @@ DERIVED = (
         _NODE_RUN,
     ),
     _Derived(
-        "node_run.succeeded",
+        ("node_run.succeeded",),
         node_runs,
         node_runs.c.ended_transaction,
         node_runs.c.ended_event,
@@ -68,12 +103,25 @@ DERIVED = (
         {**_NODE_RUN, "attempt": node_runs.c.attempts, "duration_s": node_runs.c.duration_s, "usd": node_runs.c.usd},
     ),
     _Derived(
-        "checkpoint.created",
+        ("checkpoint.created",),
         checkpoints,
         checkpoints.c.created_transaction,
         checkpoints.c.created_event,
         checkpoints.c.created_at,
         {"node": checkpoints.c.id, "data": checkpoints.c.position},
+    ),
+    _Derived(
+        (COMPLETED, "cell.succeeded"),
+        executions,
+        executions.c.ended_transaction,
+        executions.c.ended_event,
+        executions.c.finished_at,
+        {
+            "data": _SCORES.scalar_subquery(),
+            "case": _OF_CASE.scalar_subquery(),
+            "repeat": executions.c.repeat,
+            "combinations": executions.c.combinations,
+        },
     ),
 )
 # What a derived event is made of, beside the columns of `events`.
@@ -85,6 +133,9 @@ _COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
     "attempt": sa.Integer(),
     "duration_s": sa.Double(),
     "usd": sa.Double(),
+    "case": sa.Text(),
+    "repeat": sa.Integer(),
+    "combinations": Json,
 }
 
 
@@ -128,15 +179,19 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
     """Take ids for events that this transaction writes.
 
     Returns:
-        The number of the transaction, and the ids in their order.
+        The number of the transaction, and the ids, which follow one another.
     """
     _note_growth(connection)
     if connection.dialect.name != "sqlite":
+        taken = f"SELECT nextval({_SEQUENCE}) AS id FROM generate_series(1, :count)"
         number = "pg_current_xact_id()::text::bigint"
-        # One row: of as many rows as there are ids, the driver would make objects one by one.
-        query = sa.text(f"SELECT {number}, array_agg(nextval({_SEQUENCE})) FROM generate_series(1, :count)")
-        transaction, ids = connection.execute(query, {"count": count}).one()
-        return transaction, ids or ()
+        query = sa.text(f"SELECT {number}, min(id), max(id) FROM ({taken}) AS taken")
+        while True:
+            transaction, first, last = connection.execute(query, {"count": count}).one()
+            if last - first < count:
+                return transaction, range(first, last + 1)
+            # Somebody took some in between. Whoever that happens to goes after the others to whom it did.
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_TAKING})"))
     # Not by the table itself, which knows nothing of the ids that other rows have.
     last = connection.scalar(log_ids.update().values(last=log_ids.c.last + count).returning(log_ids.c.last))
     if last is None:
@@ -187,10 +242,11 @@ def log_rows(
     filters = tuple(kinds), tuple(severities), executions is not None
     query = _query(*filters, on_sqlite and after[0] == 0, settled and not on_sqlite, limit is not None)
     given: dict[str, str | int | list[str]] = {"sweep": sweep_id, "transaction": after[0], "after": after[1]}
-    given |= {} if limit is None else {"most": limit}
+    # One more: of the row that `after` is within, nothing may be left.
+    given |= {} if limit is None else {"most": limit + 1}
     given |= {} if executions is None else {"executions": list(executions)}
-    for row in connection.execute(query, given).mappings():
-        yield _event(row)
+    found = (event for row in connection.execute(query, given).mappings() for event in _events(row, after, kinds))
+    yield from islice(found, limit)
 
 
 @lru_cache(maxsize=100)  # making it takes as long as executing it, and followers ask again and again
@@ -205,8 +261,9 @@ def _query(
         wanted = wanted.where(events.c.severity.in_(list(severities)))
     branches = [(wanted, events.c.transaction, events.c.id, events.c.execution_id)]
     for one in DERIVED:
-        if (not kinds or one.kind.startswith(kinds)) and (not severities or "info" in severities):
-            branches.append((_of(one, _SWEEP), one.transaction, one.id, one.table.c.execution_id))
+        said = not kinds or any(kind.startswith(kinds) for kind in one.kinds)
+        if said and (not severities or "info" in severities):
+            branches.append((_of(one, _SWEEP), one.transaction, one.id, _execution(one.table)))
     limit = _LIMIT if limited else None
     ordered = []
     for query, transaction, id, execution in branches:
@@ -214,7 +271,7 @@ def _query(
         if of_executions:
             query = query.where(execution.in_(sa.bindparam("executions", expanding=True)))
         if settled:
-            query = query.where(transaction < _OLDEST_OPEN)
+            query = query.where(transaction < OLDEST_OPEN)
         # Each in order by itself, so that no more of it is read than a page has.
         ordered.append(sa.select(query.order_by(transaction, id).limit(limit).subquery()))
     both = sa.union_all(*ordered).subquery()
@@ -243,12 +300,34 @@ def _of(derived: _Derived, sweep_id: str | sa.BindParameter[str]) -> sa.Select[A
         derived.transaction.label("transaction"),
         session.label("session_id"),
         derived.table.c.sweep_id,
-        derived.table.c.execution_id,
-        sa.literal(derived.kind).label("kind"),
+        _execution(derived.table).label("execution_id"),
+        sa.literal(derived.kinds[0]).label("kind"),
         sa.literal("info").label("severity"),
         derived.at.label("at"),
         *more,
     ).where(derived.table.c.sweep_id == sweep_id, derived.id.is_not(None))
+
+
+def _events(row: sa.RowMapping, after: LogPosition = START, kinds: Sequence[str] = ()) -> Iterator[EventRow]:
+    """The events that one row says: those after a position, whose kinds begin with these."""
+    if row["combinations"] is None:
+        yield _event(row)
+        return
+    for event in _of_end(row):
+        if (event["transaction"], event["id"]) > after and (not kinds or event["kind"].startswith(tuple(kinds))):
+            yield event
+
+
+def _of_end(row: sa.RowMapping) -> Iterator[EventRow]:
+    """The end of an execution, and of each of its cells."""
+    ended = _event(row)
+    combinations, made = row["combinations"], row["data"] or {}
+    found = {name: one if isinstance(one, str | None) else float(one) for name, one in made.items()}
+    first = row["id"] - len(combinations)
+    yield {**ended, "id": first, "data": {"cells": len(combinations)}}
+    for id, combination in enumerate(combinations, first + 1):
+        data = {"case": row["case"], "repeat": row["repeat"], "scores": found, "combination": combination}
+        yield {**ended, "id": id, "kind": "cell.succeeded", "data": data}
 
 
 def _event(row: sa.RowMapping) -> EventRow:
@@ -281,12 +360,19 @@ def _event(row: sa.RowMapping) -> EventRow:
 
 def derived_counts(connection: sa.Connection, sweep_id: str, execution: str | None = None) -> dict[str, int]:
     """How many events of each kind the rows of a sweep say, of kinds that there are. Their severity is info."""
-    counts = {}
+    counts: dict[str, int] = {}
     for derived in DERIVED:
-        query = sa.select(sa.func.count()).where(derived.table.c.sweep_id == sweep_id, derived.id.is_not(None))
-        query = query.where(*equal({derived.table.c.execution_id: execution}))
-        counts[derived.kind] = connection.scalar(query) or 0
+        following = [sa.func.sum(array_length(executions.c.combinations))] if derived.table is executions else []
+        query = sa.select(sa.func.count(), *following)
+        query = query.where(derived.table.c.sweep_id == sweep_id, derived.id.is_not(None))
+        query = query.where(*equal({_execution(derived.table): execution}))
+        counts |= {kind: count or 0 for kind, count in zip(derived.kinds, connection.execute(query).one(), strict=True)}
     return {kind: count for kind, count in counts.items() if count}
+
+
+def _execution(table: sa.Table) -> sa.Column[Any]:
+    """The column that says which execution a row is of."""
+    return table.c.id if table is executions else table.c.execution_id
 
 
 def last_times(sweep: sa.ColumnElement[str]) -> list[sa.ColumnElement[float]]:
@@ -295,8 +381,9 @@ def last_times(sweep: sa.ColumnElement[str]) -> list[sa.ColumnElement[float]]:
     sources = [(events, events.c.transaction, events.c.id, events.c.at)]
     sources += [(one.table, one.transaction, one.id, one.at) for one in DERIVED]
     for table, transaction, id, at in sources:
-        query = sa.select(at).where(table.c.sweep_id == sweep, transaction.is_not(None))
-        found.append(query.order_by(transaction.desc(), id.desc()).limit(1).scalar_subquery())
+        query = sa.select(at).where(table.c.sweep_id == sweep, id.is_not(None))
+        last = query.order_by(transaction.desc(), id.desc()).limit(1).correlate_except(table)
+        found.append(last.scalar_subquery())
     return [sa.func.coalesce(one, 0.0) for one in found]
 
 
@@ -309,7 +396,7 @@ def last_position(connection: sa.Connection, sweep_id: str) -> LogPosition:
     ):
         query = sa.select(transaction, id).where(table.c.sweep_id == sweep_id, id.is_not(None))
         if connection.dialect.name != "sqlite":
-            query = query.where(transaction < _OLDEST_OPEN)
+            query = query.where(transaction < OLDEST_OPEN)
         for row in connection.execute(query.order_by(transaction.desc(), id.desc()).limit(1)):
             last = max(last, (row[0], row[1]))
     return last
@@ -323,10 +410,14 @@ def is_of_another_server(connection: sa.Connection) -> bool:
     """
     if connection.dialect.name == "sqlite":
         return False
-    newest = "SELECT transaction FROM events ORDER BY id DESC LIMIT 100"
-    to_come = "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-    query = f"SELECT max(transaction) >= {to_come} FROM ({newest}) AS newest"
-    return bool(connection.scalar(sa.text(query)))
+    newest = sa.select(events.c.transaction).order_by(events.c.id.desc()).limit(100).subquery()
+    found = [sa.select(sa.func.max(newest.c.transaction))]
+    for one in DERIVED:  # of a sweep that has ended its end is the newest, or what was done to it since
+        last = sa.select(one.transaction).where(one.table.c.sweep_id == sweeps.c.id, one.id.is_not(None))
+        last = last.order_by(one.transaction.desc(), one.id.desc()).limit(1)
+        found.append(sa.select(sa.func.max(last.scalar_subquery())).where(sweeps.c.status.in_(OPEN_SWEEPS)))
+    to_come = connection.scalar(sa.text("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
+    return any(number is not None and number >= to_come for number in map(connection.scalar, found))
 
 
 def adopt_log(connection: sa.Connection) -> None:
@@ -355,7 +446,7 @@ def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) 
 
     Args:
         connection: In a transaction that writes.
-        table: `node_runs` or `checkpoints`.
+        table: `node_runs`, `checkpoints` or `executions`.
         ids: Of the rows.
     """
     for derived in DERIVED:
@@ -363,6 +454,6 @@ def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) 
             these = (table.c.id.in_(part), derived.id.is_not(None))
             for sweep_id in connection.scalars(sa.select(table.c.sweep_id).where(*these).distinct()).all():
                 rows = connection.execute(_of(derived, sweep_id).where(*these)).mappings()
-                insert_rows(connection, events, [_event(row) for row in rows])
+                insert_rows(connection, events, [event for row in rows for event in _events(row)])
             kept = {derived.transaction.name: None, derived.id.name: None}
             connection.execute(table.update().where(*these).values(kept))

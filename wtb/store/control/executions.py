@@ -351,6 +351,8 @@ class Change(NamedTuple):
 
 def last_change(database: Database, execution_id: str) -> Change | None:
     """The last event by which an execution got the status that it has."""
+    here = executions.c.id == execution_id
+    completed = sa.select(executions.c.finished_at, sa.null()).where(here, executions.c.ended_event.is_not(None))
     query = (
         sa.select(events.c.at, events.c.data["by"].as_string())
         .where(
@@ -360,4 +362,4 @@ def last_change(database: Database, execution_id: str) -> Change | None:
         .order_by(events.c.transaction.desc(), events.c.id.desc())
         .limit(1)
     )
-    return database.record(Change, query)
+    return database.record(Change, completed) or database.record(Change, query)

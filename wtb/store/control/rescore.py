@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
-from wtb.store.log import insert_events
+from wtb.store.log import insert_events, keep_events
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import cells, executions, metrics, scores
@@ -42,8 +42,9 @@ def scored_executions(database: Database, sweep_id: str) -> Iterator[list[Execut
 
 def write_scores(database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]]) -> int:
     """Replace the scores of these metrics for the cells of each execution. Returns how many were written."""
-    rows, event_rows, names = [], [], {}
+    rows, event_rows, names, ids = [], [], {}, []
     for execution, found in made:
+        ids.append(execution.id)
         for score in found:
             names[score.metric] = score.measure.row()
             key = {"sweep_id": sweep.id, "metric": score.metric, "case_number": execution.case_number}
@@ -55,6 +56,7 @@ def write_scores(database: Database, sweep: SweepRow, made: Iterable[tuple[Execu
     columns = ("sweep_id", "metric", "case_number", "repeat", "combination")
     same = sa.and_(*(scores.c[name] == sa.bindparam(f"{name}_") for name in columns))
     with database.write() as connection:
+        keep_events(connection, executions, ids)
         if rows:
             connection.execute(
                 scores.delete().where(same), [{f"{name}_": row[name] for name in columns} for row in rows]

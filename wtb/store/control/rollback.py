@@ -26,6 +26,7 @@ from wtb.store.control.sweeps import cancel_executions
 from wtb.store.control.tool_calls import CallOfTool, Way, calls_between, no_calls
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
+from wtb.store.log import keep_events
 from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
 from wtb.store.rows.control import RollbackRow
 from wtb.store.rows.executions import AskedRow, ExecutionRow, Mark
@@ -117,6 +118,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         calls = calls_between(connection, row, sweep.graph, Way(here, there, below, over, superseded, left_before))
         by, was = ending.by, found_begun["was"] if found_begun else row.status
         why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
+        keep_events(connection, executions, [execution_id])
         begun = start(connection, to_id=to_id, redoes=ending.redoes, was=was, superseded=superseded)
         going = "having its rollback undone" if ending.redoes else f"being rolled back to {to_id}"
         asked: AskedRow | None = None

@@ -58,7 +58,7 @@ _OWNED: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
     (node_runs, ("started_transaction", "started_event")),
     (checkpoints, ("created_transaction", "created_event")),
     (cells, ("case_number", "repeat", "combination")),
-    (executions, ("status", "id")),
+    (executions, ("ended_transaction", "ended_event")),
     (cases, ("number",)),
     (combinations, ("number",)),
 )

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.store.database import Database
+from wtb.store.log import COMPLETED, OLDEST_OPEN
 from wtb.store.rows.results import TallyRow
-from wtb.store.tables.schema import cells, events, matrices, metrics, now, scores, sweeps, tallies
+from wtb.store.tables.schema import cells, events, executions, matrices, metrics, now, scores, sweeps, tallies
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Place = tuple[int, int]  # transaction and id of an event
 
 START: Place = (-1, 0)
-SCORED = "execution.completed"
 RESCORED = (
     "execution.retried",
     "score.recorded",
@@ -32,7 +32,10 @@ RESCORED = (
     "case.erased",
 )  # scores that were counted may have gone
 
-_place = sa.tuple_(events.c.transaction, events.c.id)
+_ENDS = (executions, executions.c.ended_transaction, executions.c.ended_event)
+_SOURCES = ((events, events.c.transaction, events.c.id), _ENDS)  # of events by which scores come and go
+_Source = tuple[sa.Table, sa.Column[Any], sa.Column[Any]]
+
 _counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)
 
 
@@ -130,17 +133,21 @@ def _lock(connection: sa.Connection, sweep_id: str) -> Place | None:
     return _counted(connection, sweep_id, lock=True)
 
 
-def _last(sweep_id: str) -> sa.Select[Any]:
-    query = sa.select(events.c.transaction, events.c.id).where(events.c.sweep_id == sweep_id)
-    return query.order_by(events.c.transaction.desc(), events.c.id.desc()).limit(1)
+def _last(sweep_id: str, *, settled: bool = False) -> sa.Select[Any]:
+    found = []
+    for table, transaction, id in _SOURCES:
+        query = sa.select(transaction.label("transaction"), id.label("id"))
+        query = query.where(table.c.sweep_id == sweep_id, id.is_not(None))
+        if settled:
+            query = query.where(transaction < OLDEST_OPEN)
+        found.append(sa.select(query.order_by(transaction.desc(), id.desc()).limit(1).subquery()))
+    both = sa.union_all(*found).subquery()
+    return sa.select(both).order_by(both.c.transaction.desc(), both.c.id.desc()).limit(1)
 
 
 def _last_event(connection: sa.Connection, sweep_id: str, *, settled: bool) -> Place | None:
     """The last event; settled: of those that none can come before any more, as in `reading.event_rows`."""
-    query = _last(sweep_id)
-    if settled and connection.dialect.name != "sqlite":
-        query = query.where(sa.text("events.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"))
-    row = connection.execute(query).first()
+    row = connection.execute(_last(sweep_id, settled=settled and connection.dialect.name != "sqlite")).first()
     return None if row is None else (row[0], row[1])
 
 
@@ -148,15 +155,18 @@ def _literal(place: Place) -> sa.Tuple:
     return sa.tuple_(*(sa.literal(number, sa.BigInteger()) for number in place))
 
 
-def _between(sweep_id: str, since: Place, until: Place) -> sa.ColumnElement[bool]:
-    mine = events.c.sweep_id == sweep_id
+def _between(source: _Source, sweep_id: str, since: Place, until: Place) -> sa.ColumnElement[bool]:
+    table, transaction, id = source
+    mine = table.c.sweep_id == sweep_id
     if since[0] == until[0]:  # always on SQLite, which would look at all events of the sweep for pairs
-        return sa.and_(mine, events.c.transaction == until[0], events.c.id > since[1], events.c.id <= until[1])
-    return sa.and_(mine, _place > _literal(since), _place <= _literal(until))
+        return sa.and_(mine, transaction == until[0], id > since[1], id <= until[1])
+    place = sa.tuple_(transaction, id)
+    return sa.and_(mine, place > _literal(since), place <= _literal(until))
 
 
 def _has_rescored(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> bool:
-    found = sa.select(events.c.id).where(_between(sweep_id, since, until), events.c.kind.in_(RESCORED)).limit(1)
+    between = _between(_SOURCES[0], sweep_id, since, until)
+    found = sa.select(events.c.id).where(between, events.c.kind.in_(RESCORED)).limit(1)
     return connection.scalar(found) is not None
 
 
@@ -180,12 +190,17 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         .scalar_subquery()
         .label("value")
     )
+    written, ends = (_between(source, sweep_id, since, until) for source in _SOURCES)
+    completed = sa.union(  # an event is either a row of its own, or said by that of the execution
+        sa.select(events.c.execution_id.label("id")).where(written, events.c.kind == COMPLETED),
+        sa.select(executions.c.id).where(ends),
+    ).subquery()
     ended = (
         sa.select(metrics.c.name.label("metric"), cells.c.combination, value)
-        .select_from(events)
-        .join(cells, cells.c.execution_id == events.c.execution_id)
-        .join(metrics, metrics.c.sweep_id == events.c.sweep_id)
-        .where(_between(sweep_id, since, until), events.c.kind == SCORED, ~cells.c.edited)
+        .select_from(completed)
+        .join(cells, cells.c.execution_id == completed.c.id)
+        .join(metrics, metrics.c.sweep_id == cells.c.sweep_id)
+        .where(~cells.c.edited)
         .cte("ended")
         .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times
     )

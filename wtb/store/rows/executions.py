@@ -50,6 +50,7 @@ class ExecutionRow:
         combinations: Numbers of the combinations that it stands for.
         choices: Node -> variant, of one that a person forked: it stands for no cell.
         asked: What a person wants of it while it runs: to, by, reason.
+        ended_transaction: Where the log has its end and those of its cells, up to `ended_event`.
     """
 
     id: str
@@ -77,6 +78,8 @@ class ExecutionRow:
     stalled_at: float | None
     created_at: float
     finished_at: float | None
+    ended_transaction: int | None
+    ended_event: int | None
 
 
 @dataclass(frozen=True, slots=True)

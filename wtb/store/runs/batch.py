@@ -80,6 +80,9 @@ class Batch:
             self.parents[row["id"]] = execution
 
     def _change(self, execution: str, change: NewExecution) -> None:
+        if (following := change.get("ended_event")) is not None:
+            self.events += following
+            change["ended_event"] = self._take_number()
         (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
 
     def _take_values(self, _: str, rows: Iterable[Value]) -> None:

@@ -50,6 +50,12 @@ class _Places:
     transaction: int
     ids: Sequence[int]
 
+    def execution(self, row: NewExecution) -> NewExecution:
+        """The row, or what changes of it, with the position of the last event that it says."""
+        if (number := row.get("ended_event")) is None:
+            return row
+        return {**row, "ended_transaction": self.transaction, "ended_event": self.ids[number]}
+
     def checkpoint(self, row: NewCheckpoint) -> NewCheckpoint:
         """The row with the position of what it says."""
         if (number := row.get("created_event")) is None:
@@ -102,9 +108,8 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             # In one order for all, so that two transactions never wait for each other.
             kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))
             insert_missing(connection, files, kept)
-            insert_rows(
-                connection, executions, [_leased(row, until) for id, row in batch.born.items() if id not in gone]
-            )
+            born = [places.execution(_leased(row, until)) for id, row in batch.born.items() if id not in gone]
+            insert_rows(connection, executions, born)
             insert_rows(
                 connection, checkpoints, [places.checkpoint(row) for id, row in batch.checkpoints if id not in gone]
             )
@@ -126,7 +131,8 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             insert_rows(connection, scores, _held(batch.scores, gone))
             _finish_cells(connection, _held(batch.outcomes, gone))
             _hold_cells(connection, _held(batch.held, gone))
-            _update(connection, executions, [(id, row) for id, row in batch.changed.items() if id not in gone])
+            changed = [(id, places.execution(row)) for id, row in batch.changed.items() if id not in gone]
+            _update(connection, executions, changed)
             sent()
         if questions := [(id, row) for id, row in batch.questions if id not in gone]:
             ask(connection, questions)

@@ -270,9 +270,17 @@ def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:
     return connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id, is_visible))
 
 
-def move(connection: sa.Connection, sweep_id: str, to: str, **changes: str | None) -> None:
+def move(
+    connection: sa.Connection,
+    sweep_id: str,
+    to: str,
+    *,
+    reason: str | None = None,
+    by: str | None = "wtb",
+    runner_id: str | None = None,
+) -> None:
     """Change the status of a sweep as `try_move` does, or raise ConflictError that names what is possible."""
-    if not try_move(connection, sweep_id, to, **changes):
+    if not try_move(connection, sweep_id, to, reason=reason, by=by, runner_id=runner_id):
         present = sweep_status(connection, sweep_id) or "not there"
         following = ", ".join(sorted(SWEEP.get(present, ()))) or "nothing"
         raise ConflictError(f"sweep {sweep_id} is {present}: it cannot become {to} (possible: {following})")
@@ -286,6 +294,7 @@ def try_move(
     reason: str | None = None,
     by: str | None = "wtb",
     runner_id: str | None = None,
+    finished_at: float | None = None,
 ) -> bool:
     """Change the status of a sweep within a transaction, with an event, if the table of transitions allows it.
 
@@ -296,6 +305,7 @@ def try_move(
         reason: Why, for people.
         by: Who wants it.
         runner_id: The process that runs the sweep alone from now on.
+        finished_at: When its last cell ended, where that was asked before: it takes a look at all of them.
 
     Returns:
         True if this call made the change.
@@ -308,7 +318,7 @@ def try_move(
             status=to,
             reason=reason,
             runner_id=runner_id,
-            finished_at=_last_outcome(sweep_id) if finished else None,
+            finished_at=(finished_at or last_outcome(sweep_id).scalar_subquery()) if finished else None,
             **({"running_since": now()} if to == "running" else {}),
         )
         .returning(sweeps.c.session_id)
@@ -319,8 +329,9 @@ def try_move(
     return True
 
 
-def _last_outcome(sweep_id: str) -> sa.ScalarSelect[Any]:
-    return sa.select(sa.func.max(cells.c.finished_at)).where(cells.c.sweep_id == sweep_id).scalar_subquery()
+def last_outcome(sweep_id: str) -> sa.Select[Any]:
+    """When the last cell of a sweep ended."""
+    return sa.select(sa.func.max(cells.c.finished_at)).where(cells.c.sweep_id == sweep_id)
 
 
 def unfinished(database: Database, sweep_id: str) -> int:

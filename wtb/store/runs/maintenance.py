@@ -20,7 +20,7 @@ from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.executions import ExecutionRow, LostExecution
 from wtb.store.rows.sweeps import NewEvent, OpenSweep
-from wtb.store.runs.leases import move_cells, releasing, stop_nodes, try_move
+from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
 from wtb.store.tables.schema import cases, executions, is_visible, matrices, node_runs, now, runners, sweeps, working
@@ -189,10 +189,14 @@ def finish(database: Database, sweep_id: str) -> bool:
     left = sa.select(sa.literal(1)).where(
         executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS), ~forked_by_people
     )
+    if database.scalar(left.limit(1)) is not None:
+        return False
+    # Asked before anything is locked: there may be a million cells.
+    finished_at = database.scalar(last_outcome(sweep_id))
     with database.write() as connection:
         status = connection.scalar(
             sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id, sweeps.c.queued).with_for_update()
         )
         if status != "running" or connection.execute(left.limit(1)).first() is not None:
             return False
-        return try_move(connection, sweep_id, "completed", by="worker")
+        return try_move(connection, sweep_id, "completed", by="worker", finished_at=finished_at)

@@ -20,7 +20,10 @@ from wtb.store.rows.sweeps import NewEvent
 
 
 class NewExecution(TypedDict, total=False):
-    """An execution that begins, or what changes of one."""
+    """An execution that begins, or what changes of one.
+
+    ended_event: of one that says its end, how many events of cells follow it; in a batch the last one's number.
+    """
 
     id: str
     session_id: str
@@ -46,6 +49,8 @@ class NewExecution(TypedDict, total=False):
     stalled_at: float | None
     created_at: float
     finished_at: float | None
+    ended_transaction: int | None
+    ended_event: int | None
 
 
 class NewCheckpoint(TypedDict):

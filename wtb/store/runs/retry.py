@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from wtb.store.bulk import equal, fetch_records, insert_rows
 from wtb.store.database import Database, clock
 from wtb.store.events import add_execution_event
+from wtb.store.log import keep_events
 from wtb.store.rows.executions import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
 from wtb.store.runs.records import NewExecution
@@ -67,6 +68,7 @@ def retry(
         groups: defaultdict[tuple[int, int, str], list[_Again]] = defaultdict(list)
         for row in rows:
             groups[row.case_number, row.repeat, row.head_id or row.id].append(row)
+        keep_events(connection, executions, sorted({row.id for row in rows}))  # some say scores, which go
         at = clock(connection)  # answers of people are older, or newer, by the same clock
         for members in groups.values():
             first = members[0]

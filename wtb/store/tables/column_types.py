@@ -60,6 +60,44 @@ def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -
     return "0"
 
 
+class array_length(FunctionElement[int]):
+    """How long an array in a column of JSON is."""
+
+    type = sa.Integer()
+    inherit_cache = True
+
+
+@compiles(array_length, "postgresql")
+def _array_length_postgresql(element: array_length, compiler: Any, **kw: Any) -> str:
+    return f"jsonb_array_length({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(array_length, "sqlite")
+def _array_length_sqlite(element: array_length, compiler: Any, **kw: Any) -> str:
+    return f"json_array_length({compiler.process(element.clauses, **kw)})"
+
+
+class score_object(FunctionElement[Any]):
+    """An object of the scores of several rows (metric, value, error): of a metric its value, or its error."""
+
+    type = Json
+    inherit_cache = True
+
+
+@compiles(score_object, "postgresql")
+def _score_object_postgresql(element: score_object, compiler: Any, **kw: Any) -> str:
+    metric, value, error = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"jsonb_object_agg({metric}, coalesce(to_jsonb({error}), to_jsonb({value})))"
+
+
+@compiles(score_object, "sqlite")
+def _score_object_sqlite(element: score_object, compiler: Any, **kw: Any) -> str:
+    metric, value, error = (compiler.process(clause, **kw) for clause in element.clauses)
+    # By itself it writes 15 digits of a number, from which another one would be read.
+    number = f"json(CASE WHEN {value} IS NOT NULL THEN printf('%!.17g', {value}) END)"
+    return f"json_group_object({metric}, CASE WHEN {error} IS NULL THEN {number} ELSE {error} END)"
+
+
 def one_of(column: str, statuses: Any) -> sa.CheckConstraint:
     names = ", ".join(f"'{status}'" for status in statuses)
     return sa.CheckConstraint(f"{column} IN ({names})", name=column)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from wtb.core.status import EXECUTION, NODE_RUN
+from wtb.core.status import EXECUTION, NODE_RUN, OPEN_EXECUTIONS
 from wtb.store.tables.column_types import Count, Digest, Id, Json, Seconds, metadata, one_of, ref, where
+
+_IS_OPEN = f"status IN ({', '.join(repr(status) for status in OPEN_EXECUTIONS)})"
 
 executions = sa.Table(
     "executions",
@@ -35,10 +37,13 @@ executions = sa.Table(
     sa.Column("stalled_at", Seconds, comment="since when its running node has reported nothing; null while it reports"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("finished_at", Seconds),
+    sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its end and those of its cells"),
+    sa.Column("ended_event", sa.BigInteger, comment="the last of these; see wtb/store/log.py"),
     one_of("status", EXECUTION),
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
-    sa.Index("ix_executions_sweep_id_status_id", "sweep_id", "status", "id"),
+    sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
+    sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event"),
     sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),

@@ -70,13 +70,18 @@ def behind(database: Database, exporter: ExporterRow) -> list[BehindSweep]:
     """
     transaction = sa.func.coalesce(exports.c.transaction, START[0])
     event = sa.func.coalesce(exports.c.event, START[1])
-    newer = sa.tuple_(events.c.transaction, events.c.id) > sa.tuple_(transaction, event)
-    after = sa.select(sa.literal(1)).where(events.c.sweep_id == sweeps.c.id, newer).correlate_except(events)
+    after = [
+        sa.select(sa.literal(1))
+        .where(table.c.sweep_id == sweeps.c.id, sa.tuple_(table.c[of], table.c[id]) > sa.tuple_(transaction, event))
+        .correlate_except(table)
+        .exists()
+        for table, of, id in ((events, "transaction", "id"), (executions, "ended_transaction", "ended_event"))
+    ]
     query = (
         select_sweeps(transaction, event)
         .outerjoin(exports, sa.and_(exports.c.sweep_id == sweeps.c.id, exports.c.endpoint == exporter.endpoint))
         .where(sa.or_(sweeps.c.finished_at.is_(None), sweeps.c.finished_at >= exporter.began_at))
-        .where(after.exists())
+        .where(sa.or_(*after))
         .order_by(sweeps.c.created_at)
         .limit(MOST_SWEEPS)
     )
