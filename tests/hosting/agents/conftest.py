@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("mcp") else ["test_agents.py", "test_transports.py"]
+collect_ignore = [] if find_spec("mcp") else ["task_client.py", "test_agents.py", "test_tasks.py", "test_transports.py"]

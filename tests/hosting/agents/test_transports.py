@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
+from subprocess import PIPE
 from typing import Any
 
 import anyio
@@ -16,6 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.hosting.agents.task_client import KnowsTasks, ask
 from tests.hosting.api.serving import HEADERS, Server
 from tests.hosting.client.sending import CELLS, SWEEP
 from tests.support.cluster import Cluster
@@ -69,11 +72,11 @@ def token_of(cluster: Cluster, name: str, *options: str) -> str:
 
 
 @asynccontextmanager
-async def connected(server: Server, token: str, mode: Any = "auto") -> AsyncIterator[Agent]:
+async def connected(server: Server, token: str, mode: Any = "auto", *extensions: Any) -> AsyncIterator[Agent]:
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
         transport = streamable_http_client(f"http://127.0.0.1:{server.port}/mcp", http_client=http)
-        async with Client(transport, mode=mode) as client:
+        async with Client(transport, mode=mode, extensions=extensions) as client:
             yield Agent(client)
 
 
@@ -103,6 +106,47 @@ def test_an_agent_goes_from_a_sweep_file_to_a_choice(module_cluster: Cluster, se
     assert agent.calls <= 12
     assert agent.characters / CHARACTERS_PER_TOKEN <= 20_000
     assert "best" in agent.decisions[-1]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_client_that_knows_tasks_has_the_matrix_for_its_submission(
+    module_cluster: Cluster, server: Server, mode: str
+) -> None:
+    token = token_of(module_cluster, f"tasks-{mode}", "--scope", "read,submit")
+    tasks = KnowsTasks()
+
+    async def go() -> Mapping[str, Any]:
+        async with connected(server, token, mode, tasks) as agent:
+            return await agent.agreed("submit", sweep=SWEEP)
+
+    reply = anyio.run(go)
+    if mode == "legacy":  # which has no extensions: it is told that workers have it, and waits with `status`
+        assert not tasks.seen
+        assert reply["document"]["sweep"]
+        return
+    first, *_, last = tasks.seen
+    assert (first.result_type, first.result, last.status) == ("task", None, "completed")
+    assert reply["document"]["best"]
+    assert reply["document"]["sweep"]["id"] == first.task_id
+
+
+def test_a_task_outlives_the_server_that_gave_it(module_cluster: Cluster, server: Server) -> None:
+    token = token_of(module_cluster, "outlives", "--scope", "read,submit")
+
+    async def submits() -> str:
+        async with connected(server, token, "auto", KnowsTasks()) as agent:
+            first = await agent.call("submit", sweep=SWEEP)
+            given = {"sweep": SWEEP, "confirm": first["confirm"]["token"]}
+            return str((await agent.client.session.call_tool("submit", given, allow_claimed=True)).task_id)
+
+    async def finds(task_id: str) -> str:
+        async with connected(server, token, "auto", KnowsTasks()) as agent:
+            return (await ask(agent.client, "tasks/get", task_id)).status
+
+    task_id = anyio.run(submits)
+    server.kill()
+    server.start(module_cluster.env, ["--mcp"])
+    module_cluster.until(lambda: anyio.run(finds, task_id) == "completed", "the task has ended")
 
 
 def test_what_an_agent_spends_is_bound_by_the_budget_of_its_token(module_cluster: Cluster, server: Server) -> None:
@@ -137,6 +181,21 @@ def _posted(server: Server, body: str, headers: Mapping[str, str]) -> int:
         except (BrokenPipeError, ConnectionResetError):  # it was told before it had sent all
             return connection.getresponse().status
         return connection.getresponse().status
+
+
+def test_a_request_over_stdio_that_does_not_end_is_not_collected(module_cluster: Cluster) -> None:
+    environment = module_cluster.project.environment(module_cluster.env)
+    command = [sys.executable, "-m", "wtb", "mcp", "--db", module_cluster.project.url]
+    with subprocess.Popen(
+        command, cwd=module_cluster.project.folder, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    ) as process:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            while process.poll() is None:
+                process.stdin.write(b"x" * 1_000_000)
+        _, said = process.communicate()
+    assert process.returncode == 2
+    assert "a request of more than 8,000,000 bytes came; nothing after it is read" in said.decode()
 
 
 def test_an_agent_of_this_machine_is_served_over_stdio(module_cluster: Cluster, server: Server) -> None:

@@ -6,28 +6,31 @@ It is the SDK's; what tools do is in `calling`. Sources: modelcontextprotocol.io
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, BinaryIO, Final, cast
 
 import anyio
 import mcp_types as types
 from anyio.to_thread import run_sync
 from mcp.server.context import ServerRequestContext
+from mcp.server.extension import compose_tool_call_handler
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from starlette.types import Receive, Scope, Send
 
-from wtb.core.errors import NotFound, WTBError
+from wtb.core.errors import InputError, NotFound, WTBError
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.agents.calling import LOOK_S, Answer, Caller, Calls, find_tool
 from wtb.hosting.agents.replies import REPLY_SCHEMA
 from wtb.hosting.agents.resources import SCHEME, TEMPLATE, read
+from wtb.hosting.agents.tasks import SweepTasks
 from wtb.hosting.agents.tools import TOOLS, Tool
 from wtb.hosting.api.identities import address_of
 from wtb.hosting.api.problems import Problem
@@ -37,6 +40,7 @@ from wtb.operations.identity import OPERATOR
 from wtb.operations.registry import OPERATIONS, Effect
 
 _log = logging.getLogger("wtb")
+MOST_LINE: Final = 8_000_000  # bytes of a request over stdio: more than the arguments of any have
 
 INSTRUCTIONS = (
     "WTB runs a workflow under every combination of its nodes' variants, over a set of cases, and says which is best "
@@ -64,6 +68,9 @@ def make_server(context: Context, who: WhoCalls) -> Server[Any]:
     async def call_tool(request: _Request, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await _called(calls, params.name, params.arguments or {}, who(request))
 
+    async def call_for(request: _Request, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        return await _called(calls, name, arguments, who(request))
+
     async def list_templates(_: _Request, __: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
         template = types.ResourceTemplate(
             name="document", uri_template=TEMPLATE, description="What GET of the REST API answers.", mime_type=_JSON
@@ -85,16 +92,22 @@ def make_server(context: Context, who: WhoCalls) -> Server[Any]:
         content = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=text)
         return types.ReadResourceResult(contents=[content])
 
-    return Server(
+    server: Server[Any] = Server(
         "wtb",
         version=__version__,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
-        on_call_tool=call_tool,
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
     )
+    tasks = SweepTasks(call_for)
+    server.extensions[tasks.identifier] = tasks.settings()
+    for method in tasks.methods():
+        server.add_request_handler(method.method, method.params_type, method.handler)
+    calling = compose_tool_call_handler([tasks], call_tool)
+    server.add_request_handler("tools/call", types.CallToolRequestParams, calling)
+    return server
 
 
 async def serve_stdio(context: Context) -> None:
@@ -102,10 +115,31 @@ async def serve_stdio(context: Context) -> None:
 
     Args:
         context: Where operations act; whoever started the process has the database anyway.
+
+    Raises:
+        InputError: If they send a line that is longer than any request.
     """
     server = make_server(context.importing_nothing(), lambda _: Caller(OPERATOR))
-    async with stdio_server() as (reads, writes):
+    lines = _Lines(sys.stdin.buffer)
+    async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (reads, writes):
         await server.run(reads, writes, server.create_initialization_options())
+    if lines.too_long:
+        raise InputError(f"a request of more than {MOST_LINE:,} bytes came; nothing after it is read")
+
+
+class _Lines:
+    """The lines of a file, as long as none is too long: the SDK's own reader holds one however long it becomes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.too_long = False
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while line := await run_sync(self._file.readline, MOST_LINE + 1, abandon_on_cancel=True):
+            if len(line) > MOST_LINE:
+                self.too_long = True
+                return
+            yield line.decode(errors="replace")
 
 
 class AgentEndpoint:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.config.credentials import VARIABLE
 from wtb.core.errors import InputError
+from wtb.integrations.mcp import transports
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 START_S = 30.0  # until a server has to have answered its first request
-CLOSE_S = 8.0  # that a server has to end: the SDK waits 2 s, then terminates it, then kills it
+CLOSE_S = 8.0  # that a server has to end: it is terminated after 2 s, and killed after 4
 MOST_BYTES = 10_000_000  # of what a tool returns
 LISTED_S = 1.0  # for which a list of tools is taken for what the server has: not all say that they change it
 MOST_PAGES = 100  # of a list of tools: a server that never comes to its end is at fault
@@ -160,8 +161,8 @@ class Connection:
         except Exception as error:
             if _is_refusal(error):
                 raise ToolFailed(f"{what}: {error}") from error
-            await self._closed()
-            raise ServerLost(f"MCP server {self.server.name!r} was lost during {what}: {_told(error)}") from error
+            why = await self._closed() or error
+            raise ServerLost(f"MCP server {self.server.name!r} was lost during {what}: {_told(why)}") from error
 
     async def _connected(self) -> Client:
         if self._client is None or self._holding is None:
@@ -178,13 +179,16 @@ class Connection:
         how = f"`{' '.join(self.server.command)}`" if self.server.command else self.server.url
         raise ServerLost(f"MCP server {self.server.name!r} ({how}) cannot be used: {what}") from error
 
-    async def _closed(self) -> None:
+    async def _closed(self) -> BaseException | None:
+        """End the connection. Returns what it had ended with, if it had by itself."""
         self._listed_until = 0.0
         end, holding, self._client, self._end = self._end, self._holding, None, None
         if end is not None and holding is not None:
             end.set()
-            await asyncio.wait([holding], timeout=CLOSE_S)
+            done, _ = await asyncio.wait([holding], timeout=CLOSE_S)
             holding.cancel()
+            return holding.exception() if done else None
+        return None
 
 
 def version_of(tool: Tool) -> str:
@@ -207,23 +211,18 @@ async def _hold(server: Server, made: asyncio.Future[Client], end: asyncio.Event
 @asynccontextmanager
 async def _client(server: Server) -> AsyncIterator[Client]:
     try:
-        from mcp import Client, StdioServerParameters
-        from mcp.client.stdio import stdio_client
+        from mcp import Client
+        from mcp.client.streamable_http import streamable_http_client
     except ImportError as error:
         raise InputError('MCP servers need the package mcp: pip install "workflow-test-bench[mcp]"') from error
     if server.command:
-        program, *arguments = server.command
-        # Python of the environment that WTB runs in, as `python` means in a sweep's commands
-        program = sys.executable if program == "python" else program
-        start = StdioServerParameters(command=program, args=arguments, env=server.filled(server.env), cwd=server.folder)
+        command, env = transports.program(server.command), server.filled(server.env)
         # What the server writes there is the process's: sys.stderr may be one node's alone, and no file.
-        async with Client(stdio_client(start, errlog=sys.__stderr__ or sys.stderr)) as client:
+        errors = sys.__stderr__ or sys.stderr
+        async with Client(transports.started(command, env, server.folder, errors)) as client:
             yield client
         return
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    web = httpx2.AsyncClient(headers=server.filled(server.headers), timeout=server.timeout_s)
+    web = transports.web(server.filled(server.headers), server.timeout_s)
     async with web, Client(streamable_http_client(server.url, http_client=web)) as client:
         yield client
 

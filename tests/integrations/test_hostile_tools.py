@@ -1,0 +1,190 @@
+"""Servers of tools that hang, flood, lie or talk nonsense cost a call, and neither memory nor the process."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psutil
+import pytest
+
+from wtb.integrations.mcp import ServerLost, ToolFailed, transports
+from wtb.integrations.mcp import connection as connections
+from wtb.integrations.mcp.connection import Connection, Server
+
+# Answers each request of the protocol's older revisions by a rule of its own.
+SCRIPTED = """
+import json, sys, time
+tool = {"name": "read", "inputSchema": {"type": "object"}}
+pages = 0
+def answer(asked):
+    global pages
+    method = asked["method"]
+    if method == "initialize":
+        server = {"name": "x", "version": "1"}
+        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": server}
+    if method == "tools/list":
+        pages += 1
+        return LISTED
+    if method == "tools/call":
+        return CALLED
+    return None
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    print("this is no message", flush=True)
+    result = answer(asked)
+    given = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **given}), flush=True)
+"""
+LISTED = '{"tools": [tool]}'
+CALLED = '{"content": [{"type": "text", "text": "hello"}]}'
+
+
+def scripted(listed: str = LISTED, called: str = CALLED) -> Server:
+    script = SCRIPTED.replace("LISTED", listed).replace("CALLED", called)
+    return Server("files", (sys.executable, "-c", script), timeout_s=10.0)
+
+
+@contextlib.contextmanager
+def connected(server: Server) -> Iterator[Connection]:
+    connection = Connection(server)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
+    with connected(scripted()) as connection:
+        assert connection.call("read", {}).result() == "hello"
+
+
+@pytest.mark.parametrize(
+    ("listed", "called", "kind", "why"),
+    [
+        ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, "lists its tools without an end"),
+        ('{"tools": "all of them"}', CALLED, ServerLost, "was lost during files: its list of tools: ValidationError"),
+        (LISTED, '{"content": [{"type": "text", "text": 7}]}', ServerLost, "was lost during files.read: Validation"),
+        (LISTED, "[1]", ToolFailed, "files.read did not answer within 1 s"),
+        (LISTED, "time.sleep(60)", ToolFailed, "files.read did not answer within 1 s"),
+        (LISTED, "sys.exit(0)", ServerLost, "was lost during files.read"),
+        (LISTED, '{"content": [], "isError": True}', ToolFailed, "it failed, and says nothing"),
+        (LISTED, "print('x' * 3_000_000)", ServerLost, "it sent a message of more than 1,000,000 bytes"),
+    ],
+)
+def test_a_server_that_lies_or_hangs_costs_one_call(
+    monkeypatch: pytest.MonkeyPatch, listed: str, called: str, kind: type[Exception], why: str
+) -> None:
+    monkeypatch.setattr(transports, "MOST_LINE", 1_000_000)
+    hangs = "did not answer" in why
+    server = scripted(listed, called)
+    with connected(Server("files", server.command, timeout_s=1.0 if hangs else 10.0)) as connection:
+        if hangs:
+            connection.tools()
+        with pytest.raises(kind, match=why.replace("(", r"\(")):
+            connection.call("read", {}).result()
+        connection.server = scripted()
+        if connection._holding is not None:
+            connection._submit(connection._closed()).result()
+        assert connection.call("read", {}).result() == "hello"
+
+
+def test_a_line_without_an_end_is_not_collected_and_its_writer_ended() -> None:
+    flood = "import sys\nwhile True: sys.stdout.write('x' * 65_536)"
+    before = psutil.Process().memory_info().rss
+    server = Server("files", (sys.executable, "-c", flood))
+    with connected(server) as connection, pytest.raises(ServerLost, match="more than 12,000,000 bytes"):
+        connection.tools()
+    assert psutil.Process().memory_info().rss - before < 20 * transports.MOST_LINE
+    left = [one for one in psutil.Process().children() if flood in one.cmdline()]
+    assert not left
+
+
+def test_a_program_that_does_not_end_is_killed_with_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "GRACE_S", 0.3)
+    stubborn = (
+        "import signal, subprocess, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'])\n"
+    )
+    server = scripted()
+    script = f"{stubborn}{server.command[2]}\nimport time\ntime.sleep(987)"
+    with connected(Server("files", (sys.executable, "-c", script))) as connection:
+        assert connection.call("read", {}).result() == "hello"
+        mine = psutil.Process().children(recursive=True)
+        started = [one for one in mine if "987" in " ".join(one.cmdline())]
+        assert len(started) == 2
+    gone, alive = psutil.wait_procs(started, timeout=10)
+    assert (len(gone), alive) == (2, [])
+
+
+def _endless(kind: str, encoding: str = "") -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(asked: BaseHTTPRequestHandler) -> None:
+        asked.send_response(200)
+        asked.send_header("Content-Type", kind)
+        if encoding:
+            asked.send_header("Content-Encoding", encoding)
+        asked.end_headers()
+        with contextlib.suppress(OSError):
+            asked.wfile.write(b'{"jsonrpc": ' if kind == "application/json" else b"data: ")
+            while True:
+                asked.wfile.write(b"x" * 65_536)
+
+    return answer
+
+
+def _hang(asked: BaseHTTPRequestHandler) -> None:
+    time.sleep(3)
+
+
+def _redirect(asked: BaseHTTPRequestHandler) -> None:
+    asked.send_response(307)
+    asked.send_header("Location", "http://169.254.169.254/latest/meta-data")
+    asked.end_headers()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (_endless("application/json"), "it sent a message of more than 1,000,000 bytes"),
+        (_endless("text/event-stream"), "SSE stream ended without a response"),
+        (_endless("application/json", "gzip"), "it sent a compressed response, which was not asked for"),
+        (_hang, "no answer within 1 s"),
+        (_redirect, "cannot be used: MCPError: Redirect to .* not followed"),
+    ],
+    ids=["json", "events", "gzip", "hangs", "redirects"],
+)
+def test_an_address_that_floods_or_hangs_is_lost(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[BaseHTTPRequestHandler], None], why: str
+) -> None:
+    monkeypatch.setattr(transports, "MOST_LINE", 1_000_000)
+    if answer is _hang:
+        monkeypatch.setattr(connections, "START_S", 1.0)
+    sent: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            sent.append(1)
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        listening.daemon_threads = True
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        try:
+            server = Server("files", url=f"http://127.0.0.1:{listening.server_address[1]}/mcp", timeout_s=10.0)
+            with connected(server) as connection, pytest.raises(ServerLost, match=why):
+                connection.tools()
+        finally:
+            listening.shutdown()
+            thread.join()
+    assert sent
