@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import failing, judges, pairwise, regressions, sweeps, truths
+from simulations import failing, judges, pairwise, regressions, row_figures, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
@@ -44,6 +44,7 @@ def promises() -> Iterator[Promise]:
     yield from failing.promises()
     yield from judges.promises()
     yield from pairwise.promises()
+    yield from row_figures.promises()
 
 
 def _seed(rng: Rng) -> int:

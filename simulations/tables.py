@@ -37,6 +37,20 @@ OVERVIEW = (
         ),
     ),
     ("intervals of means cover", ("intervals of means cover",)),
+    (
+        "intervals of figures over all cells of a row cover",
+        (
+            "intervals of figures over all cells of a row cover",
+            "intervals of differences of figures over all cells of a row cover",
+        ),
+    ),
+    (
+        "false alarms by figures over all cells of a row",
+        (
+            "a difference is seen between equal figures over all cells of a row",
+            "a best by a figure over all cells of a row is clear, and is not",
+        ),
+    ),
     ("false alarms with skewed differences", ("a difference is seen between equal means",)),
     (
         "intervals of labels with judgements cover",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.comparing import Design
+from wtb.analysis.statistics.comparing import Design, Lead
 from wtb.analysis.statistics.sequential.running import Look, finished_first, look
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.scoring.scales import Scale
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.matrix import AsOf
 
 
+_AT_THE_END = "a figure over all cells of a row is known only at the end"
 _SAYS = {
     "pending": "the sweep has not begun",
     "running": "the sweep is running",
@@ -116,15 +117,20 @@ class View:
         """Estimates under one metric.
 
         scores: combinations x cases. cases: the number of the case of each column. design: as for `compare`, but for
-        the order of the cases. scale: what no score can pass.
+        the order of the cases. scale: what no score can pass. Of figures over all cells of a row only the end tells.
         """
+        if design.linear:
+            scores = np.full_like(scores, np.nan)
         place = np.full(int(max(self.order.max(initial=-1), cases.max(initial=-1))) + 1, -1, dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
         ordered = np.full(self.finished.shape, np.nan)
         ordered[:, place[cases]] = scores[:, : len(cases)]
         expected = np.zeros(len(self.order), dtype=np.bool_)
         expected[place[cases]] = True
-        return look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
+        found = look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
+        if not design.linear:
+            return found
+        return replace(found, compared=replace(found.compared, lead=Lead(because=_AT_THE_END)), interval=None)
 
 
 def view(database: Database, sweep: SweepRow, combinations: int, cells: Iterable[CellGroup]) -> View | None:

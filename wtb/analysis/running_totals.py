@@ -43,6 +43,8 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
             row["cost_usd"] = usd
     tallied = {(row.metric, row.combination): row for row in tallies.tally_rows(database, sweep_id)}
     for name, measure in scored.measures.items():
+        if measure.figure is not None:  # which is no mean of what is tallied
+            continue
         score = scored.failure_score(measure)
         for number, row in enumerate(rows):
             found = tallied.get((name, number))

@@ -13,10 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb.analysis.observations import case_means, observations
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
+from wtb.core.scoring.figures import OF_SCORES
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.tree.added_rows import Addition, additions
@@ -64,7 +66,7 @@ class ScoreTable:
 
         cells: how many cells each row has. None where nothing is missing, or no scale was declared.
         """
-        if measure.scale is None:
+        if measure.scale is None or measure.figure is not None:
             return [None] * len(self.scores)
         low, high = measure.scale
         total = np.array([np.nan_to_num(row) @ behind for row, behind in zip(self.scores, self.behind, strict=True)])
@@ -153,7 +155,14 @@ class Scores:
         """How rows of one of its tables are compared. share: the part of 5% that is left."""
         measure = self.measures[metric]
         return Design(
-            self.baseline, measure.better, measure.compare, table.units, self.seed, self.family(metric), share
+            self.baseline,
+            measure.better,
+            measure.compare,
+            table.units,
+            self.seed,
+            self.family(metric),
+            share,
+            linear=measure.figure is not None,
         )
 
     @cached_property
@@ -230,11 +239,24 @@ class Scores:
     def rows(self, metric: str, measure: Measure | None = None) -> Floats:
         """(combination, case, mean over repeats, repeats) wherever there is a score.
 
-        measure: how the metric is read, where not as this sweep says.
+        Of a figure over all cells of a row it is what the case contributes to it. measure: how the metric is read,
+        where not as this sweep says.
         """
         measure = measure or self.measures.get(metric, Measure())
-        found = stacked(self._means(metric), 4)
-        score, ended = self.failure_score(measure), self._ended[0]
+        if measure.figure is not None:
+            return case_means(self._contributions(metric, measure))
+        return self._rows(stacked(self._means(metric, measure), 4), self.failure_score(measure))
+
+    def shown(self, metric: str, measure: Measure | None = None) -> Floats:
+        """The same to look at cases one by one: of figures of classes it is whether they are right."""
+        measure = measure or self.measures.get(metric, Measure())
+        if measure.figure is None or measure.figure in OF_SCORES:
+            return self.rows(metric, measure)
+        return self._rows(stacked(self._means(metric, Measure()), 4), self.failure_score(measure))
+
+    def _rows(self, found: Floats, score: float | None) -> Floats:
+        """These and the cells that failed. score: what each of them counts as, None where it is left out."""
+        ended = self._ended[0]
         if score is None or not len(ended):
             return self._counted(found)
         every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
@@ -244,11 +266,26 @@ class Scores:
     def _is_repeated(self) -> bool:
         return int(self._sweep.spec["repeats"]) > 1
 
-    def _means(self, metric: str) -> Iterator[aggregates.Columns]:
-        """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time."""
+    def _means(self, metric: str, measure: Measure) -> Iterator[aggregates.Columns]:
+        """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time.
+
+        Of a figure over all cells of a row those that failed are among them.
+        """
+        if measure.figure is not None:
+            return iter([list(case_means(self._contributions(metric, measure)).T)])
         every = self.edited or not self.edited_cells
         repeated = self._is_repeated
         return aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=every)
+
+    def _contributions(self, metric: str, measure: Measure) -> Floats:
+        """(combination, case, repeat, what a cell contributes to its row), failed cells included where they count."""
+        assert measure.figure is not None
+        cells = observations(self._database, self._sweep.id, metric, measure.figure, edited=self.edited)
+        if self.failure_score(measure) is not None:
+            cells = cells.with_failed(measure.figure, self._ended[0])
+        for one in self.added:
+            cells = cells.part(~((cells.place[:, 0] == one.combination) & np.isin(cells.place[:, 1], one.left_out)))
+        return cells.contributions(measure.figure)
 
     def _counted(self, found: Floats) -> Floats:
         """Leave out what does not count: of a row that was added, the case that suggested it."""
@@ -265,7 +302,10 @@ class Scores:
 
     def by_repeat(self, metric: str) -> Floats:
         """(combination, case, repeat, score) wherever there is one."""
-        score, ended = self.failure_score(self.measures.get(metric, Measure())), self._ended[0]
+        measure = self.measures.get(metric, Measure())
+        if measure.figure is not None:
+            return self._contributions(metric, measure)
+        score, ended = self.failure_score(measure), self._ended[0]
         found = stacked(aggregates.scores_by_repeat(self._database, self._sweep.id, metric), 4)
         if score is not None:
             found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
@@ -288,11 +328,11 @@ class Scores:
         cases = np.array(aggregates.case_numbers(self._database, self._sweep.id), dtype=np.int64)
         table = np.full((len(self.choices), max(1, len(cases))), np.nan)
         behind = np.zeros(table.shape, dtype=np.int32)
-        for combination, case, mean, repeats in self._means(metric):
+        for combination, case, mean, repeats in self._means(metric, measure):
             place = np.array(combination, dtype=np.int64), np.searchsorted(cases, np.array(case))
             table[place], behind[place] = mean, repeats
         ended = self._ended[0]
-        if score is not None and len(ended):
+        if score is not None and len(ended) and measure.figure is None:
             _add_failed(table, behind, (ended[:, 0], np.searchsorted(cases, ended[:, 1])), score)
         for one in self.added:
             hidden = np.flatnonzero(np.isin(cases, one.left_out))

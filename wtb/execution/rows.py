@@ -317,6 +317,7 @@ def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[N
             "combination": combination,
             "value": score.value,
             "error": score.error,
+            "observed": score.observed,
         }
         for combination in execution.combinations
         for score in made

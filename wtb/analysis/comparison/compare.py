@@ -417,11 +417,12 @@ def _differing(
             yield (0, number, 0.0, row, column), _cell(one, row, column, "failed")
         for row, column in np.argwhere(one.regained).tolist():
             yield (3, number, 0.0, row, column), _cell(one, row, column, "fixed")
-        differs = (np.nan_to_num(one.differences) != 0) & ~ended_otherwise  # which scores differ for, too
+        changes = one.changes
+        differs = (np.nan_to_num(changes) != 0) & ~ended_otherwise  # which scores differ for, too
         for row, column in np.argwhere(differs).tolist():
-            fell = bool(one.gains[row, column] < 0)
+            fell = bool((changes[row, column] < 0) == (one.measure.better == "higher"))
             by_chance = rows[row]["metrics"][one.metric]["verdict"] != WORSE
-            place = (1 + by_chance if fell else 4, number, -abs(float(one.differences[row, column])), row, column)
+            place = (1 + by_chance if fell else 4, number, -abs(float(changes[row, column])), row, column)
             yield place, _cell(one, row, column, "worse" if fell else "better")
 
 
@@ -429,9 +430,9 @@ def _cell(one: Scores, row: int, column: int, what: Literal["failed", "fixed", "
     """The scores of a cell and their difference, None where there is none."""
     return {
         "metric": one.metric,
-        "before": _defined(one.before[row, column]),
-        "after": _defined(one.after[row, column]),
-        "delta": _defined(one.differences[row, column]),
+        "before": _defined(one.shown[0][row, column]),
+        "after": _defined(one.shown[1][row, column]),
+        "delta": _defined(one.shown[1][row, column] - one.shown[0][row, column]),
         "what": what,
     }
 

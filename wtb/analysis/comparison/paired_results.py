@@ -72,8 +72,9 @@ def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
 class Scores:
     """One metric.
 
-    lost, regained: whether evaluators fail now where they gave a score before, or the other way. counts_failures:
-    whether cells that fail have a score.
+    shown: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
+    cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way.
+    counts_failures: whether cells that fail have a score.
     """
 
     metric: str
@@ -81,6 +82,7 @@ class Scores:
     before: Floats
     after: Floats
     differences: Floats
+    shown: tuple[Floats, Floats]
     lost: Booleans
     regained: Booleans
     counts_failures: bool = False
@@ -91,6 +93,11 @@ class Scores:
         return self.differences if self.measure.better == "higher" else -self.differences
 
     @property
+    def changes(self) -> Floats:
+        """By how much what is shown of a case differs."""
+        return subtract(self.shown[1], self.shown[0])
+
+    @property
     def is_typical(self) -> bool:
         """Return whether what counts is the median of the differences, else their mean."""
         return self.measure.compare == "median"
@@ -98,8 +105,10 @@ class Scores:
     @property
     def are_rates(self) -> bool:
         """Return whether all scores are 0 or 1."""
-        return not self.is_typical and all(
-            bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after)
+        return (
+            not self.is_typical
+            and self.measure.figure is None
+            and all(bool(np.isin(table[np.isfinite(table)], (0, 1)).all()) for table in (self.before, self.after))
         )
 
     @property
@@ -117,11 +126,15 @@ def read_scores(
     for metric, measure in measures.items():
         found = [side.rows(metric, measure).tolist() for side in sides]
         was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
+        shown = was, now
+        if measure.figure is not None:
+            first, second = (one.shown(metric, measure).tolist() for one in sides)
+            shown = pairs.table(0, first, 2), pairs.table(1, second, 2)
         failed = [outcomes.failed_scores(database, sweep.id, metric) for sweep in (before, after)]
         errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
         lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
         counted = sides[1].failure_score(measure) is not None
-        read.append(Scores(metric, measure, was, now, subtract(now, was), lost, regained, counted))
+        read.append(Scores(metric, measure, was, now, subtract(now, was), shown, lost, regained, counted))
     return read
 
 

@@ -59,7 +59,8 @@ def compare_two_rows(
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())
         (tested,) = paired_tests(differences, seed=design.seed, rates=rates, compare=design.by, units=design.units)
-    gains = differences[0, both] * design.sign
+    shown = pair.scores if measure.figure is None else _shown(scores, metric, (row, other), pair.cases)
+    gains = subtract(shown[:1], shown[1:])[0, both] * design.sign
     middle = np.median if measure.compare == "median" else np.mean
     return {
         "version": VERSION,
@@ -77,9 +78,19 @@ def compare_two_rows(
         "delta": float(middle(differences[0, both])) if both.any() else None,
         **_figures(tested),
         "because": None if why is None else f"{why}; the test is made at the end",
-        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], pair.scores[:, both], gains), limit),
+        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], shown[:, both], gains), limit),
         "more": max(0, int(both.sum()) - limit),
     }
+
+
+def _shown(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:
+    """What cases show of a figure over all cells of a row."""
+    found = scores.shown(metric)
+    table = np.full((2, len(cases)), np.nan)
+    for place, row in enumerate(rows):
+        mine = found[(found[:, 0] == row) & np.isin(found[:, 1], cases)]
+        table[place, np.searchsorted(cases, mine[:, 1])] = mine[:, 2]
+    return table
 
 
 def _check_rows(scores: Scores, row: int, other: int) -> None:

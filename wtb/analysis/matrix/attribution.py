@@ -211,7 +211,7 @@ def pairwise(scored: Scores, metric: str, limit: int = 12) -> PairsDocument:
         return {"rows": rows, "pairs": []}
     first, second = (scores[[pair[side] for pair in pairs]] for side in (0, 1))
     by = measure.compare
-    passing = passes(scores, measure.better) & (by == "mean")
+    passing = passes(scores, measure.better) & (by == "mean" and measure.figure is None)
     rates = np.array([passing[a] and passing[b] for a, b in pairs])
     tested = paired_tests(subtract(first, second), seed=scored.seed, rates=rates, compare=by, units=table.units)
     adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()

@@ -277,7 +277,9 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores) -> list[RowDocu
 def _sliced(
     database: Database, sweep: SweepRow, scored: Scores, table: ScoreTable, metric: str, design: Design
 ) -> SlicesDocument | None:
-    """By tag, of rows that were planned; None where tags tell no cases apart."""
+    """By tag, of rows that were planned; None where tags tell no cases apart, or figures are no means over cases."""
+    if design.linear:
+        return None
     tags = outcomes.tags(database, sweep.id)
     by_tag = tags and slices(table.scores, table.cases, tags, design)
     if not by_tag:
@@ -385,7 +387,7 @@ def _estimate(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate
 
 
 def _metric(measure: Measure, table: ScoreTable, interval: Method | None) -> MetricDocument:
-    return {
+    document: MetricDocument = {
         "better": measure.better,
         "declared": measure.declared,
         "compare": measure.compare,
@@ -395,6 +397,9 @@ def _metric(measure: Measure, table: ScoreTable, interval: Method | None) -> Met
         "failed": table.failed,
         "interval": interval,
     }
+    if measure.figure is not None:
+        document["figure"] = measure.figure
+    return document
 
 
 def _listed(figures: Sequence[T] | None) -> list[T] | None:

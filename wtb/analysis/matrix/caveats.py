@@ -33,7 +33,7 @@ def failures_counted(scored: Scores) -> list[str]:
     """Sentences: how many failed cells count as what by which metrics, and by which they are left out."""
     if not scored.failed and not scored.missing:
         return []
-    counted: dict[float | None, list[str]] = {}
+    counted: dict[float | str | None, list[str]] = {}
     undeclared: list[str] = []
     for name, measure in scored.measures.items():
         if name in MEASURED_NAMES:  # a cell that failed has no such figure
@@ -42,12 +42,14 @@ def failures_counted(scored: Scores) -> list[str]:
         if score is None and not scored.leaves_out(measure):
             undeclared.append(name)
         else:
-            counted.setdefault(score, []).append(name)
+            counted.setdefault("wrong" if measure.figure and score is not None else score, []).append(name)
     sentences = []
     many = "1 failed cell" if scored.failed == 1 else f"{scored.failed:,} failed cells"
     is_one = scored.failed == 1
-    for score, names in counted.items() if scored.failed else ():
-        how = f"{'is' if is_one else 'are'} left out by" if score is None else f"count{'s' * is_one} as {score:g} by"
+    for what, names in counted.items() if scored.failed else ():
+        how = (
+            f"{'is' if is_one else 'are'} left out by" if what is None else f"count{'s' * is_one} as {_shown(what)} by"
+        )
         sentences.append(f"{many} {how} {listed_names(names)}")
     if undeclared and scored.failed:
         why = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
@@ -57,6 +59,10 @@ def failures_counted(scored: Scores) -> list[str]:
         one = "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
         sentences.append(f"{one} no result ({kinds}) and left out everywhere")
     return sentences
+
+
+def _shown(score: float | str) -> str:
+    return score if isinstance(score, str) else f"{score:g}"
 
 
 def bounds_that_matter(matrix: MatrixDocument) -> list[str]:

@@ -50,6 +50,7 @@ class Design:
         seed: of the random signs.
         metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
         share: the part of 5% that is left, where other rows were tried over these cases before.
+        linear: scores are contributions to a figure over all cells of a row, and pass rates under no circumstances.
     """
 
     baseline: int | None = None
@@ -59,6 +60,7 @@ class Design:
     seed: int = 0
     metrics: int = 1
     share: float = 1.0
+    linear: bool = False
 
     @property
     def sign(self) -> float:
@@ -78,7 +80,7 @@ class Design:
 
     def rates(self, scores: Floats) -> NDArray[np.bool_]:
         """Which rows are compared as pass rates."""
-        return passes(scores, self.better) & (self.by == "mean")
+        return passes(scores, self.better) & (self.by == "mean" and not self.linear)
 
     def pairs_of_rates(self, rates: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows are pass rates as the baseline is."""

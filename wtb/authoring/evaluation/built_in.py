@@ -10,6 +10,7 @@ from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import expected_of, field_of, json_of
 from wtb.authoring.evaluation.library import (
+    classification,
     combining,
     meanings,
     quantities,
@@ -92,6 +93,17 @@ _TEXTS = (
 )
 _RECORDS = (numeric_close, quantities.quantity_close, json_schema, records.json_equal, records.sql_equal)
 _RANKINGS = (rankings.ndcg, rankings.average_precision, rankings.reciprocal_rank, rankings.recall, rankings.precision)
+_CLASSIFICATION = (
+    classification.macro_f1,
+    classification.balanced_accuracy,
+    classification.cohen_kappa,
+    classification.class_f1,
+    classification.class_precision,
+    classification.class_recall,
+    classification.auc,
+    classification.calibration_error,
+    classification.brier,
+)
 _TRAJECTORIES = (
     trajectories.tools_called,
     trajectories.tools_avoided,
@@ -109,6 +121,9 @@ COMBINING: Mapping[str, Callable[..., Any]] = {
     "assertions": combining.assertions,
 }
 BUILT_IN: Mapping[str, Callable[..., Any]] = {
-    **{fn.__name__: fn for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *_TRAJECTORIES, *_SAFETY, *MEASURED)},
+    **{
+        fn.__name__: fn
+        for fn in (*_TEXTS, *_RECORDS, *_RANKINGS, *_CLASSIFICATION, *_TRAJECTORIES, *_SAFETY, *MEASURED)
+    },
     **COMBINING,
 }

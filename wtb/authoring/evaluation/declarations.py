@@ -17,8 +17,9 @@ from wtb.authoring.evaluation.regex_search import pattern_problem
 from wtb.authoring.evaluation.requirements import check_installed
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.measure import Better, Compare
-from wtb.core.scoring.scales import PASS_OR_FAIL, failure_scores, returns_bool, scale_of
+from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, failure_scores, returns_bool, scale_of
 from wtb.core.scoring.threshold import Threshold
 from wtb.core.units import LONGEST_S
 
@@ -50,6 +51,9 @@ def make_evaluator(
         raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
     is_built_in = any(fn is one for one in BUILT_IN.values())
     threshold = read_threshold(name, fn, options)
+    figure: Figure | None = getattr(fn, "wtb_figure", None)
+    if figure is not None:
+        _check_figure(name, threshold, options)
     declared, options = _declared(fn, options, is_built_in=is_built_in, passes_or_fails=threshold is not None)
     if is_built_in and name in COMBINING:
         options = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve))
@@ -80,6 +84,7 @@ def make_evaluator(
         failure_scores(name, declared["on_failure"]),
         is_built_in,
         threshold,
+        figure,
     )
     made.check_failure_scores()
     return made
@@ -114,6 +119,19 @@ def _declared_by_options(
         )
     found: Mapping[str, Any] = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
     return found
+
+
+def _check_figure(name: str, threshold: Threshold | None, options: Mapping[str, Any]) -> None:
+    """Refuse what only a score of a cell can have. Raises InputError."""
+    if threshold is not None:
+        near = f"expected a gate, such as {options.get('name', name)} > 0.8"
+        raise InputError(f"evaluator {name!r}: 'at_least' or 'at_most' of a figure over all cells of a row; {near}")
+    given = options.get("on_failure")
+    if given not in (None, LEFT_OUT):
+        raise InputError(
+            f"evaluator {name!r}: 'on_failure' is {given!r:.50}; a cell that fails is wrong, or {LEFT_OUT} where that "
+            "is said"
+        )
 
 
 def _as_problems(name: str, check: Callable[[], Any]) -> Any:

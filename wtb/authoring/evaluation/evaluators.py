@@ -18,6 +18,7 @@ from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.evaluation import regex_search
 from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
+from wtb.core.scoring.figures import Figure, Observed, write_observed
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
 from wtb.core.scoring.scales import (
     LEFT_OUT,
@@ -182,7 +183,8 @@ class Evaluator:
 
     timeout: seconds that it may take for a cell. problem_of: what is wrong with what is expected of a case, where that
     can be. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one that returns a
-    dict. threshold: of scores that pass, where a score is nothing but pass or fail by it.
+    dict. threshold: of scores that pass, where a score is nothing but pass or fail by it. figure: over all cells of a
+    row, for which it returns what it observed of a cell.
     """
 
     name: str
@@ -195,6 +197,7 @@ class Evaluator:
     on_failure: OnFailure | Mapping[str, OnFailure] | None = None
     is_built_in: bool = False
     threshold: Threshold | None = None
+    figure: Figure | None = None
 
     def score_of(self, case: ScoredCase, result: CellResult) -> float:
         """The score of a cell, of a built-in evaluator, which gives one number; 1 or 0 where it has a threshold."""
@@ -239,7 +242,7 @@ class Evaluator:
         better = self.better.get(key) if isinstance(self.better, Mapping) else self.better
         low, high = self._scale_of(key) or (None, None)
         on_failure = self._failure_score_of(key)
-        return Measure(better or "higher", better is not None, self.compare, low, high, on_failure)
+        return Measure(better or "higher", better is not None, self.compare, low, high, on_failure, self.figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +347,8 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     measure = scorer.measure(metric)
     if isinstance(value, Unscored):
         return Score(metric, None, measure, storable(value.reason))
+    if isinstance(value, Observed):  # the scale is that of the figure, and not of what a cell shows
+        return Score(metric, value.value, measure, observed=write_observed(value.truth, value.found))
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

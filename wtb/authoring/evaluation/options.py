@@ -58,6 +58,7 @@ _OPTIONS: Mapping[str, Option] = {
     "ignore_case": _YES_OR_NO,
     "ignore_order": _YES_OR_NO,
     "text": Option((str, list, tuple), "a text or a list of texts"),
+    "positive": Option((str, int, bool), "the class that is positive"),
     "pattern": Option(str, "a regular expression"),
     "abs": _NOT_NEGATIVE,
     "rel": _NOT_NEGATIVE,

@@ -121,6 +121,8 @@ def _name_and_options(whole: str, item: object) -> tuple[str, dict[str, Any]]:
 
 def _check_combinable(whole: str, name: str, made: Evaluator) -> None:
     """Refuse a part whose score says neither pass nor fail where it must, or is not on the scale of the others."""
+    if made.figure is not None:
+        raise InputError(f"evaluator {whole!r}: {name!r} is a figure over all cells of a row, which no cell has")
     if whole in _WEIGHTED:
         if made.scale != PASS_OR_FAIL:
             raise InputError(

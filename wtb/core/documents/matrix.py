@@ -15,6 +15,7 @@ from wtb.core.documents.common import (
     NodeRunCounts,
     SweepHeading,
 )
+from wtb.core.scoring.figures import Figure
 
 Verdict = Literal["worse", "better", "same", "not worse", "unclear", "cannot tell"]
 
@@ -135,6 +136,7 @@ class MetricDocument(TypedDict):
     on_failure: float | None  # score of a failed cell
     failed: int
     interval: Literal["betting", "asymptotic"] | None
+    figure: NotRequired[Figure]  # over all cells of a row, of which it is no mean of scores
 
 
 class TagRow(TypedDict):

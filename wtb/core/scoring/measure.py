@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.scales import OnFailure, Scale
 
 Better = Literal["higher", "lower"]
@@ -20,6 +21,7 @@ class StoredMeasure(TypedDict):
     low: float | None
     high: float | None
     on_failure: str | None
+    figure: Figure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Measure:
     """How the values of a metric are read: which are better, whether that was declared, and how they are compared.
 
     low, high: the ends of the scale that was declared, both or neither. on_failure: the score that was declared for a
-    failed cell; None where the sweep, else the scale, says it.
+    failed cell; None where the sweep, else the scale, says it. figure: of which figure over all cells of a row a value
+    is a part; such values are never averaged.
     """
 
     better: Better = "higher"
@@ -36,6 +39,7 @@ class Measure:
     low: float | None = None
     high: float | None = None
     on_failure: OnFailure | None = None
+    figure: Figure | None = None
 
     @property
     def scale(self) -> Scale | None:
@@ -57,14 +61,16 @@ class Measure:
             "low": self.low,
             "high": self.high,
             "on_failure": None if self.on_failure is None else str(self.on_failure),
+            "figure": self.figure,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric of one cell: a value, or the reason why there is none."""
+    """One metric of one cell: a value, or the reason why there is none. observed: of figures, what the cell tells."""
 
     metric: str
     value: float | None
     measure: Measure
     error: str | None = None
+    observed: str | None = None

@@ -16,6 +16,7 @@ from wtb.authoring.graph import Decision
 from wtb.authoring.tools import ToolReport
 from wtb.core.failures import Failure
 from wtb.core.questions import Answers, Question
+from wtb.core.scoring.figures import read_observed, write_observed
 from wtb.core.scoring.measure import Score
 from wtb.core.serialization.redaction import Redactor, marker
 from wtb.core.tree.checkpoints import Position
@@ -60,7 +61,7 @@ class RedactingExecutor:
 
     def score(self, task: EvaluationTask) -> list[Score]:
         made = self._code.score(task)
-        return [replace(one, error=self._redactor.optional(one.error)) if one.error else one for one in made]
+        return [self._score(one) if one.error or one.observed else one for one in made]
 
     def running_attempts(self) -> list[tuple[str, int]]:
         return self._code.running_attempts()
@@ -79,6 +80,14 @@ class RedactingExecutor:
         if position.engine is not None:
             position = replace(position, engine=self._redactor.plain(position.engine))
         return replace(made, changed=self._redactor.values(made.changed), decisions=decisions, position=position)
+
+    def _score(self, made: Score) -> Score:
+        observed = made.observed
+        if observed is not None:
+            observed = write_observed(
+                *(self._redactor.text(one) if isinstance(one, str) else one for one in read_observed(observed))
+            )
+        return replace(made, error=self._redactor.optional(made.error), observed=observed)
 
     def _decision(self, made: Decision) -> Decision:
         return replace(made, key=self._redactor.optional(made.key), why=self._redactor.text(made.why))

@@ -21,6 +21,7 @@ from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision
 from wtb.core.failures import MESSAGE, Failure
 from wtb.core.questions import Answer, Question
+from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
 from wtb.core.scoring.measure import Measure, Score
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.serialization.codec import decode, digest, encode
@@ -339,12 +340,16 @@ def reported_scores(what: str, data: Any) -> list[Score]:
     return boundary.shaped(lambda: [_score(**score) for score in data])
 
 
-def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
+def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any) -> Score:
     """Read one score: a value or an error, with how its metric is read. Raises Malformed."""
     sent = Measure(**measure)
     is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
     if not is_measure or not isinstance(sent.declared, bool) or (value is None) == (error is None):
         raise Malformed("an invalid score")
+    if (sent.figure is not None and sent.figure not in FIGURES) or (observed is None) != (
+        sent.figure is None or value is None
+    ):
+        raise Malformed("an invalid figure")
     low, high = boundary.optional(_score_number, sent.low), boundary.optional(_score_number, sent.high)
     if low is not high and (low is None or high is None or not low < high):
         raise Malformed("an invalid scale")
@@ -353,7 +358,15 @@ def _score(metric: Any, value: Any, measure: Any, error: Any) -> Score:
         on_failure = boundary.optional(_score_number, on_failure)
     checked = replace(sent, low=low, high=high, on_failure=on_failure)
     number, why = boundary.optional(_score_number, value), boundary.optional(boundary.text, error)
-    return Score(boundary.name(metric), number, checked, why)
+    return Score(boundary.name(metric), number, checked, why, boundary.optional(_observed, observed))
+
+
+def _observed(value: Any) -> str:
+    text = boundary.text(value)
+    if len(text) > OBSERVED:
+        raise Malformed(f"what a cell tells of a figure, of {len(text):,} characters")
+    read_observed(text)
+    return text
 
 
 def _score_number(value: Any) -> float:

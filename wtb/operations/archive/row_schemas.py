@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Va
 from pydantic_core import PydanticCustomError
 
 from wtb.core.errors import InputError, StateError
+from wtb.core.scoring.figures import OBSERVED, read_observed
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.object_tags import OBJECT_TAGS
 from wtb.core.serialization.plain_json import readable
@@ -199,8 +200,17 @@ class RollbackLine(Strict):
     head_id: Id
 
 
+def _observed(text: str) -> str:
+    try:
+        read_observed(text)
+    except (ValueError, RecursionError) as error:
+        raise PydanticCustomError("observed", "{why}", {"why": str(error)}) from None
+    return text
+
+
 class ScoreLine(Strict):
     metric: Name
+    observed: Annotated[str, Field(max_length=OBSERVED), AfterValidator(_observed)] | None = None
 
 
 _LINES: Final[Mapping[str, type[Strict]]] = {

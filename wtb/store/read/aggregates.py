@@ -233,6 +233,19 @@ def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Iterator
     return _columns(database, query.where(*untouched(database, sweep_id)))
 
 
+def observed_scores(database: Database, sweep_id: str, metric: str, *, edited: bool = False) -> Iterator[Rows]:
+    """(combination, case number, repeat, value, observed) of the cells that tell of a figure over a row, in parts."""
+    columns = (scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value, scores.c.observed)
+    query = sa.select(*columns).where(
+        scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.observed.is_not(None)
+    )
+    if not edited:
+        query = query.where(*untouched(database, sweep_id))
+    with database.read() as connection:
+        for part in connection.execute(query.execution_options(yield_per=_HELD)).partitions():
+            yield list(map(tuple, part))
+
+
 def ended_without_state(database: Database, sweep_id: str, *, edited: bool = False) -> Rows:
     """(combination, case number, repeat, status, kind, type) of the cells that ended and did not succeed."""
     failure = (cells.c.failure[key].as_string() for key in ("kind", "type"))

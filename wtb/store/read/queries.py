@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import DamagedError, InputError, NotFound, did_you_mean
-from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.measure import Compare, Measure
 from wtb.core.scoring.scales import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
@@ -384,7 +384,8 @@ def _measure(row: MetricRow) -> Measure:
     on_failure: OnFailure | None = None
     if row.on_failure is not None:
         on_failure = LEFT_OUT if row.on_failure == LEFT_OUT else float(row.on_failure)
-    return Measure(row.better, row.declared, "median" if row.by_median else "mean", row.low, row.high, on_failure)
+    by: Compare = "median" if row.by_median else "mean"
+    return Measure(row.better, row.declared, by, row.low, row.high, on_failure, row.figure)
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[NodeRunRow]:

@@ -183,6 +183,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         .where(
             scores.c.sweep_id == sweep_id,
             scores.c.metric == metrics.c.name,
+            metrics.c.figure.is_(None),  # which is no sum
             scores.c.case_number == cells.c.case_number,
             scores.c.repeat == cells.c.repeat,
             scores.c.combination == cells.c.combination,

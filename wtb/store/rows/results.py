@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.failures import StoredFailure
+from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.measure import Better
 
 
@@ -60,6 +61,7 @@ class ScoreRow:
     combination: int
     value: float | None
     error: str | None
+    observed: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class MetricRow:
     low: float | None
     high: float | None
     on_failure: str | None
+    figure: Figure | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,6 +252,7 @@ class NewScore(TypedDict):
     combination: int
     value: float | None
     error: str | None
+    observed: str | None
 
 
 class NewMetric(StoredMeasure):

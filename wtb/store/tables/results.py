@@ -38,6 +38,7 @@ scores = sa.Table(
     sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("value", sa.Double),
     sa.Column("error", sa.Text),
+    sa.Column("observed", sa.Text, comment="what the cell tells of a figure over all cells of a row"),
 )
 
 metrics = sa.Table(
@@ -60,6 +61,7 @@ metrics = sa.Table(
     sa.Column("low", sa.Double, comment="the ends of the scale that was declared"),
     sa.Column("high", sa.Double),
     sa.Column("on_failure", sa.String(32), comment="the score of a failed cell, or left_out; else the sweep says it"),
+    sa.Column("figure", sa.String(32), comment="over all cells of a row, which scores are parts of"),
     sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
 )
 

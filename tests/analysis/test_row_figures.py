@@ -1,0 +1,233 @@
+"""Figures over all cells of a row: their values beside scikit-learn's, and what a matrix says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from sklearn.calibration import calibration_curve
+
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.comparison.row_pairs import compare_two_rows
+from wtb.analysis.matrix.build import build
+from wtb.analysis.running_totals import live
+from wtb.analysis.scores import Scores
+from wtb.analysis.statistics.row_figures import by_case, contributions
+from wtb.authoring.edges import END
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
+from wtb.store.read import tallies
+from wtb.store.read.queries import find_sweep
+
+Make = Callable[..., Any]
+KINDS = ("refund", "delay", "praise")
+
+
+def drawn(figure: Figure, cells: int = 400, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    if figure in OF_CLASSES:
+        truth = rng.choice(4, cells, p=[0.4, 0.3, 0.2, 0.1])
+        return truth, np.where(rng.random(cells) < 0.7, truth, rng.integers(0, 4, cells)).astype(float)
+    truth = (rng.random(cells) < 0.4).astype(int)
+    scores = np.round(np.clip(rng.normal(0.3 + 0.3 * truth, 0.2), 0, 1), 2)  # so that some are equal
+    return truth, scores if figure in OF_SCORES else (scores > 0.5).astype(float)
+
+
+def unbiased_calibration(truth: Any, scores: Any) -> float:
+    """The mean squared calibration error of scikit-learn's bins, less what chance adds to each."""
+    rates, said = calibration_curve(truth, scores, n_bins=10)
+    place = np.minimum((scores * 10 - 1e-9).astype(int), 9)
+    cells = np.array([(place == one).sum() for one in np.unique(place)])
+    squares = np.array([((scores - truth)[place == one] ** 2).sum() for one in np.unique(place)])
+    products = ((cells * (said - rates)) ** 2 - squares) / np.maximum(cells - 1, 1)
+    return float(products.sum() / len(truth))
+
+
+REFERENCES: dict[Figure, Callable[[Any, Any], float]] = {
+    "macro_f1": lambda truth, found: metrics.f1_score(truth, found, average="macro"),
+    "balanced_accuracy": metrics.balanced_accuracy_score,
+    "cohen_kappa": metrics.cohen_kappa_score,
+    "class_f1": metrics.f1_score,
+    "class_precision": metrics.precision_score,
+    "class_recall": metrics.recall_score,
+    "auc": metrics.roc_auc_score,
+    "calibration_error": unbiased_calibration,
+}
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_the_mean_of_contributions_is_what_scikit_learn_gives(figure: Figure) -> None:
+    truth, found = drawn(figure)
+    if figure == "calibration_error":
+        found = np.clip(found + 0.005, 0, 1)  # so that no score is where two bins meet
+    values = contributions(figure, truth, found, np.arange(len(truth)))
+    assert values.mean() == pytest.approx(REFERENCES[figure](truth, found), abs=1e-12)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_contributions_tell_how_a_figure_changes_where_a_case_is_left_out(figure: Figure) -> None:
+    truth, found = drawn(figure, 2_000)
+    cases = np.arange(len(truth))
+    values = contributions(figure, truth, found, cases)
+    without = [contributions(figure, truth[cases != one], found[cases != one], cases[1:]).mean() for one in range(20)]
+    left_out = np.array([values.mean() - (values[one] - values.mean()) / (len(truth) - 1) for one in range(20)])
+    assert np.array(without) == pytest.approx(left_out, abs=3e-6)
+    assert np.ptp(without) > 5e-5
+
+
+def test_the_mean_over_cases_is_the_figure_where_some_have_more_cells() -> None:
+    truth, found = drawn("macro_f1")
+    cases = np.minimum(np.arange(len(truth)) // 3, 100)
+    values = contributions("macro_f1", truth, found, cases)
+    _, means, counts = by_case(values, cases)
+    assert means.mean() == pytest.approx(values.mean(), abs=1e-12)
+    assert counts.sum() == len(truth)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_nothing_is_known_where_nothing_tells(figure: Figure) -> None:
+    truth, found = np.zeros(5, dtype=int), np.zeros(5)
+    values = contributions(figure, truth, found, np.arange(5))
+    defined = figure in ("macro_f1", "balanced_accuracy", "calibration_error")
+    assert np.isfinite(values).all() == defined
+
+
+def test_what_no_case_expects_is_wrong_and_no_class_of_its_own() -> None:
+    truth, found = np.array([0, 0, 1, 1]), np.array([0.0, 7.0, 1.0, -1.0])
+    expected = metrics.f1_score(truth, found, average="macro", labels=[0, 1])
+    assert contributions("macro_f1", truth, found, np.arange(4)).mean() == pytest.approx(expected)
+
+
+def workflow(fails: Callable[[str, int], bool] = lambda variant, x: False, every: int = 3) -> Workflow:
+    made = Workflow("tickets")
+
+    def classify(state: dict[str, Any], *, name: str = "plain") -> dict[str, Any]:
+        x = state["x"]
+        if fails(name, x):
+            raise ValueError("too hard")
+        wrong = x % (every if name == "plain" else 10) == 0
+        return {"kind": KINDS[(x + wrong) % 3], "p": 0.5 + (0.4 if x % 3 == 0 else -0.4) * (0.2 if wrong else 1)}
+
+    node = made.node(classify)
+    node.variant("better", name="better")
+    made.entry(node)
+    made.edge(node, END)
+    return made
+
+
+CASES = [{"id": str(x), "input": {"x": x}, "expected": {"kind": KINDS[x % 3], "p": x % 3 == 0}} for x in range(60)]
+EVALUATE = [
+    {"macro_f1": {"field": "kind"}},
+    {"class_recall": {"field": "kind", "positive": "refund"}},
+    {"auc": {"field": "p"}},
+    {"brier": {"field": "p"}},
+]
+
+
+def test_a_matrix_has_figures_over_rows_with_intervals_and_paired_differences(run_sweep: Make) -> None:
+    bench = run_sweep(workflow(), CASES, {"classify": "all"}, evaluate=EVALUATE, baseline={"classify": "default"})
+    matrix = build(*_of(bench))
+    truth = [x % 3 for x in range(60)]
+    for row, every in zip(matrix["rows"], (3, 10), strict=True):
+        found = [(x + (x % every == 0)) % 3 for x in range(60)]
+        figures = row["metrics"]["macro_f1"]
+        assert figures["mean"] == pytest.approx(metrics.f1_score(truth, found, average="macro"))
+        assert (figures["n"], figures["bounds"]) == (60, None)
+        low, high = figures["ci"]
+        assert low < figures["mean"] < high
+        recall = metrics.recall_score(truth, found, labels=[0], average=None)[0]
+        assert row["metrics"]["class_recall"]["mean"] == pytest.approx(recall)
+    better = matrix["rows"][1]["metrics"]["macro_f1"]
+    assert better["delta"] == pytest.approx(better["mean"] - matrix["rows"][0]["metrics"]["macro_f1"]["mean"])
+    assert better["p_adjusted"] < 0.05
+    assert matrix["best"]["macro_f1"]["clear"]
+    figures = {name: one.get("figure") for name, one in matrix["metrics"].items()}
+    assert figures == {"macro_f1": "macro_f1", "class_recall": "class_recall", "auc": "auc", "brier": None}
+
+
+def test_repeats_are_cells_of_their_case(run_sweep: Make) -> None:
+    once, twice = (
+        build(*_of(run_sweep(workflow(), CASES, {"classify": "all"}, evaluate=EVALUATE, repeats=repeats)))
+        for repeats in (1, 2)
+    )
+    for name in ("macro_f1", "auc"):
+        for row, other in zip(once["rows"], twice["rows"], strict=True):
+            assert row["metrics"][name]["ci"] == pytest.approx(other["metrics"][name]["ci"])
+            assert other["metrics"][name]["n"] == 60
+
+
+@pytest.mark.parametrize(("on_failure", "n"), [(None, 60), ("left_out", 54)])
+def test_a_failed_cell_is_wrong_or_left_out(run_sweep: Make, on_failure: str | None, n: int) -> None:
+    made = workflow(lambda variant, x: variant == "better" and x % 10 == 0)
+    bench = run_sweep(made, CASES, {"classify": "all"}, evaluate=EVALUATE, on_failure=on_failure)
+    matrix = build(*_of(bench))
+    cells = [x for x in range(60) if on_failure is None or x % 10]
+    found = [x % 3 if x % 10 else 9 for x in cells]
+    figure = matrix["rows"][1]["metrics"]["macro_f1"]
+    truth = [x % 3 for x in cells]
+    assert figure["mean"] == pytest.approx(metrics.f1_score(truth, found, average="macro", labels=[0, 1, 2]))
+    assert figure["n"] == n
+    if on_failure is None:
+        scores = [(0.9 if x % 3 == 0 else 0.1) if x % 10 else (-9 if x % 3 == 0 else 9) for x in cells]
+        auc = metrics.roc_auc_score([x % 3 == 0 for x in cells], scores)
+        assert matrix["rows"][1]["metrics"]["auc"]["mean"] == pytest.approx(auc)
+        assert "6 failed cells count as wrong by macro_f1, class_recall and auc" in matrix["warnings"]
+
+
+def test_nobody_averages_what_cells_tell_of_a_figure(run_sweep: Make) -> None:
+    bench = run_sweep(workflow(), CASES, {"classify": "all"}, evaluate=EVALUATE)
+    database, sweep = _of(bench)
+    tallies.tally(database, sweep.id)
+    assert {name for row in live(database, sweep)["rows"] for name in row["metrics"]} == {"brier"}
+    assert {row.metric for row in tallies.tally_rows(database, sweep.id)} == {"brier"}
+    matrix, scored = build(database, sweep), Scores(database, sweep)
+    for name in ("macro_f1", "class_recall", "auc"):
+        means = [row["metrics"][name]["mean"] for row in matrix["rows"]]
+        assert scored.table(name).scores.mean(axis=1).tolist() == pytest.approx(means)
+        repeats = scored.by_repeat(name)
+        assert [repeats[repeats[:, 0] == row, 3].mean() for row in (0, 1)] == pytest.approx(means)
+        pair = compare_two_rows(database, sweep, 1, 0, name, limit=3)
+        assert pair["delta"] == pytest.approx(means[1] - means[0])
+        if name == "macro_f1":
+            right = sum(x % 3 == 0 and x % 10 > 0 for x in range(60))
+            assert (pair["wins"], pair["losses"], pair["ties"]) == (right, 4, 60 - right - 4)
+
+
+def test_two_sweeps_are_compared_by_the_figures_of_their_rows(run_sweep: Make) -> None:
+    before, after = (run_sweep(workflow(every=every), CASES, {}, evaluate=EVALUATE) for every in (10, 3))
+    means = [build(*_of(one))["rows"][0]["metrics"]["macro_f1"]["mean"] for one in (before, after)]
+    found = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))
+    row = found["rows"][0]["metrics"]["macro_f1"]
+    assert (row["delta"], row["verdict"]) == (pytest.approx(means[1] - means[0]), "worse")
+    listed = {cell["case"]: (cell["before"], cell["after"]) for cell in found["cells"] if cell["metric"] == "macro_f1"}
+    assert listed["3"] == (1, 0)  # whether the case is right
+    assert not {"0", "1", "2"} & listed.keys()  # which are as right as they were
+
+
+def _of(bench: Any) -> Any:
+    return bench.database, find_sweep(bench.database, bench.row.id)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ({"macro_f1": {"field": "a", "at_least": 0.5}}, "expected a gate, such as macro_f1 > 0.8"),
+        ({"auc": {"field": "a", "on_failure": 0.5}}, "a cell that fails is wrong, or left_out"),
+        ({"all_of": [{"auc": {"field": "a"}}]}, "'auc' is a figure over all cells of a row, which no cell has"),
+        ({"weighted_mean": [{"auc": {"field": "a"}}]}, "'auc' is a figure over all cells of a row, which no cell has"),
+        ({"class_f1": {"field": "a"}}, "needs the option 'positive'"),
+        ({"auc": {"field": "a", "positive": [1]}}, "'positive' is [1]; expected the class that is positive"),
+    ],
+)
+def test_what_only_a_score_of_a_cell_can_have_is_refused(written: Any, says: str) -> None:
+    from wtb.planning.sweep_spec import read_evaluators
+
+    (ref,) = read_evaluators([written])
+    with pytest.raises(InputError) as error:
+        make_evaluator(ref.name, ref.options, str)
+    assert says in str(error.value)

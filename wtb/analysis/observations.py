@@ -1,0 +1,109 @@
+"""What cells tell of figures over all cells of a row, and what each of them contributes to these."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.row_figures import NO_CLASS, by_case, contributions, failed_score
+from wtb.core.scoring.figures import OF_CLASSES, OF_SCORES, Figure, Label, read_observed
+from wtb.store.database import Database
+from wtb.store.read import aggregates
+
+_MOST_KEPT = 10_000  # texts, which most cells have in common
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Cells in no order, 24 bytes each.
+
+    Attributes:
+        place: combination, case and repeat of each.
+        truth, found: as for `contributions`.
+    """
+
+    place: NDArray[np.int32]
+    truth: NDArray[np.int32]
+    found: Floats
+
+    def part(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
+        """Return some of the cells."""
+        return Observations(self.place[kept], self.truth[kept], self.found[kept])
+
+    def with_failed(self, figure: Figure, failed: NDArray[np.int64]) -> Observations:
+        """Return these and cells that failed: they are wrong. Of cases of which no cell says what is expected, none."""
+        cases, first = np.unique(self.place[:, 1], return_index=True)
+        where = np.searchsorted(cases, failed[:, 1])
+        known = np.isin(failed[:, 1], cases)
+        truth = self.truth[first[where[known]]]
+        return Observations(
+            np.vstack([self.place, failed[known].astype(np.int32)]),
+            np.concatenate([self.truth, truth]),
+            np.concatenate([self.found, failed_score(figure, truth)]),
+        )
+
+    def contributions(self, figure: Figure) -> Floats:
+        """(combination, case, repeat, what the cell contributes to its row), but of rows that have no such figure."""
+        found = [np.empty((0, 4))]
+        for row in self._rows():
+            values = contributions(figure, row.truth, row.found, row.place[:, 1])
+            if np.isfinite(values).all():
+                found.append(np.column_stack([row.place, values]))
+        return np.vstack(found)
+
+    def _rows(self) -> Iterable[Observations]:
+        order = np.argsort(self.place[:, 0], kind="stable")
+        starts = np.unique(self.place[order, 0], return_index=True)[1]
+        return (self.part(part) for part in np.split(order, starts[1:]) if len(part))
+
+
+def observations(database: Database, sweep_id: str, metric: str, figure: Figure, *, edited: bool) -> Observations:
+    """What the cells of a sweep tell of a figure. Classes are numbered as they come, `positive` ones are 1."""
+    place, truth, found = array("i"), array("i"), array("d")
+    numbers = _Numbers(figure)
+    for part in aggregates.observed_scores(database, sweep_id, metric, edited=edited):
+        for combination, case, repeat, value, text in part:
+            expected, had = numbers.read(text)
+            place.extend((combination, case, repeat))
+            truth.append(expected)
+            found.append(value if figure in OF_SCORES else had)
+    columns = np.array(place, dtype=np.int32).reshape(-1, 3)
+    return Observations(columns, np.array(truth, dtype=np.int32), np.array(found))
+
+
+class _Numbers:
+    """The numbers of the classes of a figure."""
+
+    def __init__(self, figure: Figure) -> None:
+        self._known: dict[Label, int] = {None: NO_CLASS}
+        self._is_numbered = figure not in OF_CLASSES
+        self._read: dict[str, tuple[int, int]] = {}
+
+    def read(self, text: str) -> tuple[int, int]:
+        """What was expected of a cell, and what it found."""
+        if text not in self._read:
+            if len(self._read) > _MOST_KEPT:
+                self._read.clear()
+            expected, found = read_observed(text)
+            self._read[text] = self._number(expected), self._number(found)
+        return self._read[text]
+
+    def _number(self, label: Label) -> int:
+        if self._is_numbered:
+            return int(label == 1)
+        return self._known.setdefault(label, len(self._known))
+
+
+def case_means(cells: Floats) -> Floats:
+    """(combination, case, contribution, cells) of `Observations.contributions`."""
+    found = [np.empty((0, 4))]
+    for number in np.unique(cells[:, 0]):
+        row = cells[cells[:, 0] == number]
+        cases, values, counts = by_case(row[:, 3], row[:, 1].astype(np.int64))
+        found.append(np.column_stack([np.full(len(cases), number), cases, values, counts]))
+    return np.vstack(found)

@@ -1,0 +1,178 @@
+"""Figures over all cells of a row, such as F1 or AUC, which are no mean of anything that single cells have.
+
+Each is linearised around its own value: a cell contributes the figure and its influence on it (Hampel 1974). The mean
+of the contributions is the figure itself, so that what holds for means holds for it in the limit of many cases:
+intervals, paired differences, clusters. For AUC they are the components of DeLong et al. (1988).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.intervals import Floats
+from wtb.core.scoring.figures import Figure
+
+Labels = NDArray[np.signedinteger[Any]]
+NO_CLASS = -1  # of a cell that found none
+BINS = 10  # of equal width, from 0 to 1
+
+
+def contributions(figure: Figure, truth: Labels, found: Floats, cases: Labels) -> Floats:
+    """What each cell of a row contributes to a figure; their mean is the figure.
+
+    Args:
+        figure: One of `wtb.core.scoring.figures`.
+        truth: The class that is expected of each cell; of figures of scores, whether it is positive (1) or not (0).
+        found: The class that each has, NO_CLASS where it has none; of figures of scores, the score.
+        cases: The case of each.
+
+    Returns:
+        One a cell; NaN where the figure is not defined, such as AUC where all cells are positive.
+    """
+    return _calibration_error(truth, found, cases) if figure == "calibration_error" else _FIGURES[figure](truth, found)
+
+
+def by_case(values: Floats, cases: Labels) -> tuple[Labels, Floats, Labels]:
+    """The cases of a row, what each contributes with all of its cells, and how many these are.
+
+    The mean over cases is the mean over cells, also where some cases have more of them.
+    """
+    numbers, place, counts = np.unique(cases, return_inverse=True, return_counts=True)
+    middle = values.mean() if len(values) else np.nan
+    sums = np.bincount(place, values - middle, minlength=len(numbers))
+    return numbers, np.asarray(middle + sums * len(numbers) / max(1, len(values))), counts
+
+
+def failed_score(figure: Figure, truth: Labels) -> Floats:
+    """What was found by cells that failed: no class, or the score that is worst for what is expected of them."""
+    if figure == "auc":
+        return np.where(truth == 1, -np.inf, np.inf)
+    if figure == "calibration_error":
+        return np.asarray(1.0 - truth)
+    return np.full(len(truth), float(NO_CLASS))
+
+
+class _Counts:
+    """Of each class that is expected of some cell: the shares of cells that are of it, are said to be, and are both."""
+
+    def __init__(self, truth: Labels, found: Floats) -> None:
+        self.classes, self.own = np.unique(truth, return_inverse=True)
+        place = np.searchsorted(self.classes, found)
+        known = np.minimum(place, len(self.classes) - 1)
+        self.said = np.where(self.classes[known] == found, known, NO_CLASS)  # NO_CLASS, too, of what nobody expects
+        self.right = self.own == self.said
+        cells, size = len(truth), len(self.classes)
+        self.expected = np.bincount(self.own, minlength=size) / cells
+        self.claimed = np.bincount(self.said[self.said >= 0], minlength=size) / cells
+        self.both = np.bincount(self.own[self.right], minlength=size) / cells
+
+    def of_own(self, figures: Floats) -> Floats:
+        """A figure of the class that is expected of each cell."""
+        return figures[self.own]
+
+    def of_said(self, figures: Floats) -> Floats:
+        """A figure of the class that each cell is said to be of, 0 of one that nobody expects."""
+        return np.where(self.said >= 0, figures[self.said], 0.0)
+
+
+def _macro_f1(truth: Labels, found: Floats) -> Floats:
+    counts = _Counts(truth, found)
+    total = counts.expected + counts.claimed
+    f1 = 2 * counts.both / total
+    gained = np.where(counts.right, counts.of_own(2 / total), 0.0)
+    influence = gained - counts.of_own(f1 / total) - counts.of_said(f1 / total)
+    return np.asarray(f1.mean() + influence / len(f1))
+
+
+def _balanced_accuracy(truth: Labels, found: Floats) -> Floats:
+    counts = _Counts(truth, found)
+    recall = counts.both / counts.expected
+    influence = counts.of_own(1 / counts.expected) * (counts.right - counts.of_own(recall))
+    return np.asarray(recall.mean() + influence / len(recall))
+
+
+def _cohen_kappa(truth: Labels, found: Floats) -> Floats:
+    counts = _Counts(truth, found)
+    agree, chance = counts.both.sum(), counts.expected @ counts.claimed
+    if chance >= 1:
+        return np.full(len(truth), np.nan)
+    more_chance = counts.of_own(counts.claimed) + counts.of_said(counts.expected) - 2 * chance
+    influence = (counts.right - agree) / (1 - chance) - (1 - agree) * more_chance / (1 - chance) ** 2
+    return np.asarray(1 - (1 - agree) / (1 - chance) + influence)
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Contributions to a ratio of two means."""
+    below = denominator.mean()
+    if below == 0:
+        return np.full(len(numerator), np.nan)
+    ratio = numerator.mean() / below
+    return np.asarray(ratio + (numerator - ratio * denominator) / below)
+
+
+def _class_f1(truth: Labels, found: Floats) -> Floats:
+    expected, claimed = truth == 1, found == 1
+    return _ratio(2.0 * (expected & claimed), expected.astype(float) + claimed)
+
+
+def _class_precision(truth: Labels, found: Floats) -> Floats:
+    expected, claimed = truth == 1, found == 1
+    return _ratio((expected & claimed).astype(float), claimed.astype(float))
+
+
+def _class_recall(truth: Labels, found: Floats) -> Floats:
+    expected, claimed = truth == 1, found == 1
+    return _ratio((expected & claimed).astype(float), expected.astype(float))
+
+
+def _auc(truth: Labels, found: Floats) -> Floats:
+    positive = truth == 1
+    share = positive.mean() if len(truth) else 0.0
+    if share in (0.0, 1.0):
+        return np.full(len(truth), np.nan)
+    above, below = found[positive], found[~positive]
+    won = np.empty(len(truth))  # how often a cell is on the right side of one of the other kind; a tie is half
+    won[positive] = _below(above, below)
+    won[~positive] = 1 - _below(below, above)
+    auc = won[positive].mean()
+    return np.asarray(auc + (won - auc) * np.where(positive, 1 / share, 1 / (1 - share)))
+
+
+def _below(scores: Floats, others: Floats) -> Floats:
+    """Which share of others is below each score, those that are equal counting half."""
+    ordered = np.sort(others)
+    sides = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    return np.asarray(sides / (2 * len(others)))
+
+
+def _calibration_error(truth: Labels, found: Floats, cases: Labels) -> Floats:
+    """Contributions to the mean squared calibration error in bins, without what chance adds to it.
+
+    Squared gaps between mean scores and rates are too large by chance, the more so the fewer cells there are. Products
+    of the gaps of two cells are not, where these are of two cases (as in Kumar, Liang & Ma 2019).
+    """
+    gaps = found - truth
+    place = np.minimum((found * BINS).astype(np.int64), BINS - 1)
+    _, own = np.unique(np.column_stack([place, cases]), axis=0, return_inverse=True)
+    own = own.ravel()
+    others, count = (
+        np.bincount(place, values, BINS)[place] - np.bincount(own, values)[own] for values in (gaps, np.ones(len(gaps)))
+    )
+    products = gaps * np.where(count > 0, others / np.maximum(count, 1), 0.0)
+    of_bin = np.bincount(place, products, BINS) / np.maximum(np.bincount(place, minlength=BINS), 1)
+    return np.asarray(2 * products - of_bin[place])
+
+
+_FIGURES: Mapping[Figure, Callable[[Any, Any], Floats]] = {
+    "macro_f1": _macro_f1,
+    "balanced_accuracy": _balanced_accuracy,
+    "cohen_kappa": _cohen_kappa,
+    "class_f1": _class_f1,
+    "class_precision": _class_precision,
+    "class_recall": _class_recall,
+    "auc": _auc,
+}
