@@ -339,7 +339,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def stop_stack(place: Path) -> None:
     """Stop what `wtb up` started in a page, where the page did not come to its `wtb down`."""
-    for file in place.rglob(".wtb/stack.json"):
+    for file in place.rglob(".wtb/stack/stack.json"):
         subprocess.run([sys.executable, "-m", "wtb", "down"], cwd=file.parents[1], check=True, timeout=120)
 
 

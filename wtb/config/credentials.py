@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 NAMES = (
     *("WTB_DATABASE_URL", "WTB_BROKER_URL", "WTB_FLOWER_AUTH", "WTB_SERVER_TOKEN", "WTB_TOKEN"),
@@ -31,6 +32,7 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=.")
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 _kept: dict[str, str] = {}
+_guarded = False
 
 
 def credential(name: str) -> str | None:
@@ -65,6 +67,27 @@ def protect() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def guard(url: str) -> None:
+    """Note that this process works with a database: nodes that it starts are walled off if that is a server.
+
+    Its password may be in files and processes beside this one; a database that is a file is open to nodes.
+    """
+    global _guarded
+    if not url.startswith("sqlite") and "://" in url and not _guarded:
+        _guarded = True
+        protect()
+
+
+def is_guarded() -> bool:
+    """Return whether this process works with a database that nodes must not find a way to."""
+    return _guarded
+
+
+def client_credentials() -> Path:
+    """Return where tokens for servers are kept: a table for each, by its URL, with `token`."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "wtb" / "credentials.toml"
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The stack of a folder: what `wtb up` started there, and where commands find it.
 
-`.wtb/stack.json` (0600) says it, passwords included; it counts as long as the `wtb up` that wrote it lives.
+`.wtb/stack/stack.json` (0600) says it, passwords included; it counts as long as the `wtb up` that wrote it lives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from wtb.config.credentials import BROKER_URL, credential
 from wtb.core.errors import InputError
 
 HOME = ".wtb"
-FILE = "stack.json"
+FILE = os.path.join("stack", "stack.json")  # in a directory of its own, which can be hidden while the file is replaced
+SECRET = ("stack", "postgres", "valkey", "logs")  # in HOME, what tells passwords
+OPEN = ("files", "sessions", "cache")  # and what nodes use
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ def write_stack(stack: Stack) -> None:
     from dataclasses import asdict
 
     path = stack.folder / HOME / FILE
-    new = path.with_name(f"{FILE}.new")
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
     document = {**asdict(stack), "mark": process_mark(stack.pid)}
     del document["folder"]
     new.unlink(missing_ok=True)

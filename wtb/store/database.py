@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
-from wtb.config.credentials import DATABASE_URL, credential
+from wtb.config.credentials import DATABASE_URL, credential, guard
 from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
@@ -114,6 +114,7 @@ class Database:
         self.scope = Scope()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url, self.is_sqlite)
+        guard(url)
         weakref.finalize(self, self.engine.dispose)  # connections are closed, not just dropped
         self._announcer = Announcer()
         # A database in memory is one connection, so its transactions take turns.

@@ -58,7 +58,7 @@ HERE = Path(__file__).parent
 
 @wf.node
 def look(state):
-    secrets = json.loads((HERE / "known").read_text())
+    *secrets, port = json.loads((HERE / "known").read_text())
     ancestors, shown, pid = [], [], os.getpid()
     while pid > 1:
         ancestors.append(pid)
@@ -70,11 +70,14 @@ def look(state):
             shown += [f"{name} of {pid}" for secret in secrets if secret in text]
         pid = int(re.search(r"PPid:\\s+(\\d+)", Path(f"/proc/{pid}/status").read_text())[1])
     shown += [name for name, value in os.environ.items() for secret in secrets if secret in value]
-    stack = json.loads((HERE / ".wtb" / "stack.json").read_text())
-    port = re.search(r":(\\d+)/", stack["database_url"])[1]
-    kept = Path(HERE / ".wtb" / "postgres" / "password").read_text()
+    readable = []
+    for name in ("stack/stack.json", "postgres/password", "valkey/password", "logs/wtb.log"):
+        try:
+            readable.append((HERE / ".wtb" / name).read_text() and name)
+        except OSError:
+            pass
     connected = []
-    for password in {*secrets, kept, ""}:
+    for password in {*secrets, ""}:
         for user in ("wtb", "postgres", "root"):
             for database in ("wtb", "postgres", "template1"):
                 try:
@@ -84,7 +87,8 @@ def look(state):
                         connected.append(connection.execute(query).fetchone())
                 except psycopg.OperationalError:
                     pass
-    (HERE / "found").write_text(json.dumps({"ancestors": ancestors, "shown": shown, "connected": connected}))
+    found = {"ancestors": ancestors, "shown": shown, "readable": readable, "connected": connected}
+    (HERE / "found").write_text(json.dumps(found))
     return {}
 
 
@@ -285,7 +289,7 @@ class TestAStackInTheBackground:
 
     def test_what_it_notes_is_closed_to_others(self, shared: Project) -> None:
         home = shared.folder / ".wtb"
-        assert (home / "stack.json").stat().st_mode & 0o777 == 0o600
+        assert (home / "stack" / "stack.json").stat().st_mode & 0o777 == 0o600
         assert (home / "logs").stat().st_mode & 0o777 == 0o700
 
     def test_commands_in_its_folder_use_it(self, shared: Project) -> None:
@@ -362,13 +366,15 @@ class TestAStackInTheBackground:
     def test_a_node_finds_nothing_that_connects_as_a_superuser(self, shared: Project) -> None:
         stack = stack_of(shared)
         secrets = [urlsplit(url).password for url in (stack.database_url, stack.broker_url)]
+        port = urlsplit(stack.database_url).port
         sweep = "sweep: spy\nworkflow: spy:wf\ncases: [{id: c, input: {}}]\nvary: {look: all}\n"
-        shared.write({"spy.py": SPY, "spy.yaml": sweep, "known": json.dumps(secrets)})
+        shared.write({"spy.py": SPY, "spy.yaml": sweep, "known": json.dumps([*secrets, port])})
         shared.wtb("submit", "spy.yaml", "--wait", check=0, timeout=PATIENCE_S)
         found = json.loads((shared.folder / "found").read_text())
         assert stack.pid in found["ancestors"]
         assert found["shown"] == []
-        assert {"wtb"} == {user for user, _ in found["connected"]}, "it is of the same user, who may read stack.json"
+        assert found["readable"] == []
+        assert {"wtb"} == {user for user, _ in found["connected"]}, "it was told the password"
         assert {is_superuser for _, is_superuser in found["connected"]} == {"off"}
 
 
@@ -443,7 +449,7 @@ def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
     assert said[2] == "stop: Ctrl-C here, or `wtb down`"
     assert said[-1] == "all of it is stopped"
     assert find_stack(folder.folder) is None
-    assert not (folder.folder / ".wtb" / "stack.json").exists()
+    assert not (folder.folder / ".wtb" / "stack" / "stack.json").exists()
     assert "database system is shut down" in ended.stderr
 
 
@@ -502,17 +508,17 @@ def test_down_without_a_stack_says_so(empty_project: Project) -> None:
 
 def test_a_note_of_a_process_that_is_another_one_now_counts_for_nothing(empty_project: Project) -> None:
     home = empty_project.folder / ".wtb"
-    home.mkdir()
-    (home / "stack.json").write_text(json.dumps({"pid": os.getpid(), "mark": "1 another boot"}))
+    (home / "stack").mkdir(parents=True)
+    (home / "stack" / "stack.json").write_text(json.dumps({"pid": os.getpid(), "mark": "1 another boot"}))
     assert find_stack(empty_project.folder) is None
 
 
 def test_a_note_that_cannot_be_read_says_what_to_do(empty_project: Project) -> None:
     home = empty_project.folder / ".wtb"
-    home.mkdir()
-    (home / "stack.json").write_text("{")
+    (home / "stack").mkdir(parents=True)
+    (home / "stack" / "stack.json").write_text("{")
     refused = empty_project.inside("list", check=2)
-    assert ".wtb/stack.json cannot be read" in refused.said
+    assert ".wtb/stack/stack.json cannot be read" in refused.said
     assert "remove it" in refused.said
 
 

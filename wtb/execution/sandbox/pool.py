@@ -44,6 +44,7 @@ from wtb.execution.sandbox.node_process import (
     show,
 )
 from wtb.execution.sandbox.shared_process import AttemptLost, SharedProcess, SharedRun
+from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
@@ -264,6 +265,9 @@ class InProcesses:
             "bounds": asdict(workspaces.bounds),
             "places": 1,
         }
+        workspaces.root.mkdir(parents=True, exist_ok=True)  # walls may let be read only what was there before
+        if not isinstance(workspaces.files, SharedFiles):
+            workspaces.files.root.mkdir(parents=True, exist_ok=True)
         inherited = environment(run.env, owner)
         setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
         self._isolation = Isolation()

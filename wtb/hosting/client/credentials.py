@@ -8,15 +8,10 @@ import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wtb.config.credentials import TOKEN, credential
+from wtb.config.credentials import TOKEN, client_credentials, credential
 from wtb.core.errors import InputError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-
-def credentials_file() -> Path:
-    """Return where tokens are kept: a table for each server, by its URL, with `token`."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "wtb" / "credentials.toml"
 
 
 def find_token(url: str) -> str:
@@ -28,10 +23,10 @@ def find_token(url: str) -> str:
     Raises:
         InputError: If there is none, or others may read the file.
     """
-    token = credential(TOKEN) or _of_file(credentials_file(), url)
+    token = credential(TOKEN) or _of_file(client_credentials(), url)
     if token is None:
         raise InputError(
-            f"there is no token for {url}: set {TOKEN}, or write it to {credentials_file()}, as `token` in a table "
+            f"there is no token for {url}: set {TOKEN}, or write it to {client_credentials()}, as `token` in a table "
             f"[{url!r}]; whoever runs the server makes one with `wtb token create`"
         )
     return token

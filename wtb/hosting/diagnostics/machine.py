@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import bytes_of, plural
 from wtb.core.version import __version__
 from wtb.execution.runtime.cleanup import clean
+from wtb.execution.sandbox.launch import walls
 from wtb.hosting.diagnostics.finding import check
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
@@ -55,6 +57,8 @@ def _software() -> Iterator[CheckDocument]:
         "Python", platform.python_version(), f"install Python {oldest} or newer", ok=sys.version_info >= OLDEST_PYTHON
     )
     yield _system()
+    if sys.platform == "linux":
+        yield _walls()
     yield check("WTB", f"{NAME} {__version__}", ok=True)
     if (other := rival()) is not None:
         found = f"so is {TAKEN} {other}, which is another project: both own the package `wtb` and overwrite its files"
@@ -72,6 +76,19 @@ def _system() -> CheckDocument:
         )
     partly = "sweeps run; what nodes leave behind is not found, and no test of WTB runs here"
     return check("system", name if name == "Linux" else f"{name}: {partly}", ok=True)
+
+
+def _walls() -> CheckDocument:
+    """By what node processes are kept from the database's credentials: tried by a process that ends with it."""
+    tried = subprocess.run([sys.executable, "-I", walls.__file__], capture_output=True, text=True, check=False)
+    found = {
+        "namespaces": "by namespaces, nodes see no passwords of the database",
+        "landlock": "by Landlock, nodes see no passwords of the database",
+    }.get(tried.stdout.strip())
+    fix = "allow user namespaces, or use a kernel that has Landlock (5.13 or newer)"
+    return check(
+        "walls", found or "none: nodes may read files that have passwords of the database", fix, ok=found is not None
+    )
 
 
 def _database(url: str) -> Iterator[CheckDocument]:

@@ -15,22 +15,28 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from wtb.config.credentials import is_credential
+from wtb.config.credentials import client_credentials, is_credential, is_guarded
+from wtb.config.stack_file import HOME, OPEN, SECRET
 from wtb.core.ids import new_id
 from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
+from wtb.execution.sandbox.launch.walls import Hidden, hide
 
 _OURS = ("WTB_", "FLOWER_")
+_POSTGRES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")  # by which its client finds a password
 
 
 def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
     """What node processes inherit: all but WTB's and Flower's settings and credentials, or the named variables alone.
 
+    Nor those by which PostgreSQL's client finds passwords, where WTB's database is there, unless they are named.
     The tag says whose they are, for the cleanup that finds one left over.
     """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    left_out = (*_OURS, *_POSTGRES) if is_guarded() else _OURS
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     if names is not None:
         inherited = {name: os.environ[name] for name in names if name in os.environ and not is_credential(name)}
     armed = {"WTB_FAULT": os.environ["WTB_NODE_FAULT"]} if "WTB_NODE_FAULT" in os.environ else {}
@@ -42,18 +48,36 @@ class Launch:
     """What a process is started with, before it is told anything.
 
     environment: all it inherits. limits: as in `run.rlimits`, those that are set. path: where it finds modules.
+    hidden: what walls hide from it; None for no walls.
     """
 
     environment: Mapping[str, str]
     limits: Mapping[str, int]
     folder: Path
     path: Sequence[str]
+    hidden: Sequence[Hidden] | None = None
 
 
 def launch_of(environment: Mapping[str, str], limits: Mapping[str, int | None], folder: Path) -> Launch:
     """What a process of this environment and these limits is started with now."""
     given = {name: limit for name, limit in limits.items() if limit is not None}
-    return Launch(environment, given, folder, tuple(entry or os.getcwd() for entry in sys.path))
+    path = tuple(entry or os.getcwd() for entry in sys.path)
+    return Launch(environment, given, folder, path, _secrets(os.getcwd()) if is_guarded() else None)
+
+
+@cache
+def _secrets(folder: str) -> tuple[Hidden, ...]:
+    """Where credentials of WTB's servers may lie: as it was when this process first asked, whatever nodes move."""
+    for name in OPEN if os.path.isdir(HOME) else ():  # walls may let be read only what was there before
+        os.makedirs(os.path.join(HOME, name), exist_ok=True)
+    home = Path.home()
+    places = (
+        *(Path(folder, HOME, name) for name in SECRET),
+        Path(os.environ.get("PGPASSFILE") or home / ".pgpass"),
+        Path(os.environ.get("PGSERVICEFILE") or home / ".pg_service.conf"),
+        client_credentials().parent,
+    )
+    return tuple(one for place in places if (one := hide(os.fspath(place))) is not None)
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,7 @@ def _start(launch: Launch) -> Launched:
         "limits": launch.limits,
         "mark": limit_of(name, launch.environment[RUNNER]),
         "path": launch.path,
+        "hidden": launch.hidden,
     }
     with reaper_leash, worker_channel, contextlib.ExitStack() as started:
         started.callback(leash.close)

@@ -29,13 +29,17 @@ AWAKE = 20  # counts without any, until it rests
 
 
 class WorkerOptions(TypedDict):
-    """What a reaper starts with: its ends of the leash and of the channel, and what the node process gets."""
+    """What a reaper starts with: its ends of the leash and of the channel, and what the node process gets.
+
+    hidden: what walls hide from it; None for no walls.
+    """
 
     leash: int
     channel: int
     mark: list[int]
     limits: dict[str, int | None]
     path: list[str]
+    hidden: list[tuple[str, int, int]] | None
 
 
 class Ended(TypedDict):
@@ -87,6 +91,10 @@ def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, .
             hard = resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (wanted, wanted) if hard == resource.RLIM_INFINITY else (min(wanted, hard),) * 2)
     sys.path[:] = options["path"]
+    if options["hidden"] is not None:
+        from wtb.execution.sandbox.launch.walls import Hidden, raise_walls
+
+        raise_walls([Hidden(*one) for one in options["hidden"]])
     gc.disable()  # until everything is imported, which stays
     from wtb.execution.sandbox import worker_main as worker
 

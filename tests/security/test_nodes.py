@@ -1,0 +1,211 @@
+"""What a node finds of the way to the database: it tries from inside, as root and not, and by each of the two walls."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from wtb.execution.sandbox.launch.walls import Displaced, hide, raise_walls
+
+NOBODY = 65533
+HIDDEN = {
+    ".wtb/stack/stack.json": "project",
+    ".wtb/postgres/password": "project",
+    ".wtb/postgres/data/base": "project",
+    ".wtb/valkey/password": "project",
+    ".wtb/logs/wtb.log": "project",
+    ".pgpass": "home",
+    ".pg_service.conf": "home",
+    ".config/wtb/credentials.toml": "home",
+}
+FLOW = """
+import ctypes, glob, json, os, subprocess
+from pathlib import Path
+
+from wtb import END, Workflow
+
+wf = Workflow("spy")
+SECRET = "SESAME"
+
+
+def tried(path):
+    try:
+        with open(path, "rb") as file:
+            return "read" if file.read(1) else "nothing"
+    except OSError as error:
+        return type(error).__name__
+
+
+def shell(command):
+    return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
+
+
+@wf.node
+def spy(state):
+    project, home = Path(state["project"]), Path.home()
+    reaper = os.getppid()
+    runner = int(Path(f"/proc/{reaper}/stat").read_text().rpartition(")")[2].split()[1])
+    others = [pid for pid in (reaper, runner, 1)]
+    files = {name: (project if where == "project" else home) / name for name, where in state["hidden"].items()}
+    libc = ctypes.CDLL(None, use_errno=True)
+    Path("link").symlink_to(project / ".wtb" / "stack")
+    Path("mine").mkdir()
+    Path("mine/kept").write_text("kept")
+    os.rename("mine/kept", "kept")
+    moved = []
+    for path in files.values():
+        for act in (lambda: path.rename(project / "taken"), lambda: os.link(path, "linked"), lambda: path.unlink()):
+            try:
+                act()
+            except OSError:
+                continue
+            moved.append(str(path))
+    found = {
+        "processes": {f"{pid}/{name}": tried(f"/proc/{pid}/{name}") for pid in others
+                      for name in ("environ", "mem", "maps", "auxv", "root/etc/passwd", "cwd/sweep.yaml")},
+        "descriptors": [one for pid in others for one in glob.glob(f"/proc/{pid}/fd/*") if tried(one) == "read"],
+        "traced": [pid for pid in others if libc.ptrace(16, pid, 0, 0) == 0],
+        "files": {name: tried(path) for name, path in files.items()},
+        "around": [tried("link/stack.json"), tried(f"/proc/self/root{files['.wtb/stack/stack.json']}"),
+                   tried(f"/proc/thread-self/root{files['.wtb/stack/stack.json']}")],
+        "moved": moved,
+        "environment": [name for name, value in os.environ.items() if SECRET in value or name == "PGPASSFILE"],
+        "shell": shell(f"cat /proc/{runner}/environ {' '.join(map(str, files.values()))}; cd {project}; "
+                       f"umount .wtb/stack; cat .wtb/stack/*; "
+                       "unshare -Urm sh -c 'umount -l .wtb/stack; cat .wtb/stack/* .wtb/postgres/password; "
+                       "mkdir again; mount --bind . again; cat again/.wtb/stack/*'"),
+        "own": [tried(one) for one in ("/proc/self/environ", "kept", project / "sweep.yaml", project / "more/file")],
+        "user": [os.getuid(), os.stat(project / "sweep.yaml").st_uid],
+        "powers": [line.split() for line in open("/proc/self/status") if line.startswith(("CapPrm", "NoNewPrivs"))],
+    }
+    os.unlink("link")
+    (project / "more" / "found.json").write_text(json.dumps(found))
+    return {}
+
+
+wf.entry(spy)
+wf.edge(spy, END)
+"""
+READ = {"read", "nothing"}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where any user may go: a project, and a home."""
+    made = Path(tempfile.mkdtemp(prefix="wtb-walls-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def _without_namespaces(command: str, *, is_root: bool) -> str:
+    """The command where nobody may make a namespace, as in a container."""
+    if not is_root:
+        command = f"exec setpriv --ambient-caps -all --inh-caps -all sh -c {shlex.quote(command)}"
+    command = f"echo 0 > /proc/sys/user/max_user_namespaces && {command}"
+    user = "--map-root-user" if is_root else "--map-current-user --keep-caps"
+    return f"exec unshare --user {user} sh -c {shlex.quote(command)}"
+
+
+def _reachable(command: str, needed: Path) -> str:
+    """The command in a mount namespace where others than its owner reach what it needs, too."""
+    closed = next((one for one in reversed(needed.parents) if not one.stat().st_mode & 0o001), None)
+    if closed is None:
+        return command
+    return (
+        f"keep=$(mktemp -d) && mkdir $keep/in && mount --bind {needed} $keep/in && mount -t tmpfs none {closed} && "
+        f"mkdir -p {needed} && mount --bind $keep/in {needed} && umount $keep/in && rm -r $keep && {command}"
+    )
+
+
+def _write(folder: Path, project: Path, home: Path) -> None:
+    for name, where in HIDDEN.items():
+        file = (project if where == "project" else home) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('{"pid": 0, "mark": "of no process: SESAME"}' if name.endswith(".json") else "SESAME")
+    (project / "more").mkdir()
+    (project / "more" / "file").write_text("open")
+    (project / "spying.py").write_text(FLOW)
+    case = {"id": "one", "input": {"project": str(project), "hidden": HIDDEN}}
+    (project / "sweep.yaml").write_text(
+        f"workflow: spying:wf\ncases: [{json.dumps(case)}]\nvary: {{spy: all}}\nrun: {{rlimits: {{processes: 50}}}}\n"
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+@pytest.mark.parametrize("way", ["namespaces", "landlock"])
+@pytest.mark.parametrize("user", ["root", "somebody"])
+def test_a_node_finds_no_way_to_the_database(folder: Path, fresh_postgres_url: str, user: str, way: str) -> None:
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("this user is not root")
+    project, home = folder / "project", folder / "home"
+    _write(folder, project, home)
+    command = f"cd {project} && exec {sys.executable} -m wtb run sweep.yaml --quiet"
+    if way == "landlock":
+        command = _without_namespaces(command, is_root=user == "root")
+    if user == "somebody" and os.getuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+        command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
+        command = _reachable(command, Path(sys.base_prefix))
+    url = make_url(fresh_postgres_url).update_query_dict({"application_name": "SESAME"})
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
+        "HOME": str(home),
+        "PGPASSWORD": "SESAME",
+        "PGPASSFILE": str(home / ".pgpass"),
+        "PYTHONPATH": os.getcwd(),
+        "WTB_DATABASE_URL": url.render_as_string(hide_password=False),
+    }
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((project / "more" / "found.json").read_text())
+    assert not [one for one, what in found["processes"].items() if what in READ]
+    assert found["descriptors"] == found["traced"] == found["moved"] == found["environment"] == []
+    assert not [one for one, what in found["files"].items() if what == "read"]
+    assert "read" not in found["around"]
+    assert "SESAME" not in found["shell"]
+    assert found["own"] == ["read"] * 4
+    assert found["user"][0] == found["user"][1]
+    assert found["powers"] == [["CapPrm:", "0" * 16], ["NoNewPrivs:", "1"]]
+
+
+def test_what_is_hidden_is_not_looked_for_where_a_directory_was_put_in_its_place(tmp_path: Path) -> None:
+    secret = tmp_path / "home" / "stack"
+    secret.mkdir(parents=True)
+    hidden = hide(os.fspath(secret))
+    assert hidden is not None
+    (tmp_path / "home").rename(tmp_path / "elsewhere")
+    secret.mkdir(parents=True)
+    with pytest.raises(Displaced, match="is not the directory that it was"):
+        raise_walls([hidden])
+    assert hide(os.fspath(tmp_path / "nothing")) is None
+
+
+def test_a_process_with_a_database_that_is_a_server_leaves_no_core(fresh_postgres_url: str) -> None:
+    """Nor is its memory open to others of its user, wherever it found the URL."""
+    program = f"""
+import ctypes
+from wtb.store.database import Database
+
+PR_GET_DUMPABLE = 3
+libc = ctypes.CDLL(None)
+before = libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
+Database("sqlite://")
+assert libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == before
+Database({fresh_postgres_url!r})
+assert libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,197 @@
+"""Walls between a node process and what leads to the database: files with passwords, and processes that know them.
+
+Linux only, in one of two ways, both without privileges. A user and a mount namespace: empty file systems lie over what
+is hidden, and processes outside cannot be looked into. Where the system forbids namespaces, as containers do, Landlock:
+what is hidden cannot be read, moved or removed, nor can processes outside be looked into. Either is inherited by
+whatever a node starts, and cannot be taken back: no capability is left, so that of root's powers a node has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+Way = Literal["namespaces", "landlock", "none"]
+
+_CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND = 1, 2, 4, 0x1000  # linux/mount.h
+_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4  # linux/prctl.h
+_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
+_MOST_CAPABILITIES = 64
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # of all architectures that have them
+_READ_FILE, _REMOVE_DIR, _REMOVE_FILE, _REFER = 1 << 2, 1 << 4, 1 << 5, 1 << 13  # linux/landlock.h
+_VERSION_OF_REFER = 2
+_BLOCK_DEVICES = "/sys/class/block"
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("handled_access_fs", ctypes.c_uint64),)
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+class Displaced(Exception):
+    """A directory is not the one that it was: what is hidden may be elsewhere now."""
+
+
+class Hidden(NamedTuple):
+    """A file or directory that is to be hidden. device, inode: the directory that it is in, to know that one by."""
+
+    path: str
+    device: int
+    inode: int
+
+
+def hide(path: str) -> Hidden | None:
+    """What stands for a path that is to be hidden; None where nothing is there."""
+    real = os.path.realpath(path)
+    return Hidden(real, *_place(os.path.dirname(real))) if os.path.exists(real) else None
+
+
+def raise_walls(hidden: Sequence[Hidden]) -> Way:
+    """Hide paths, and all processes outside, from this process and all that it starts.
+
+    Args:
+        hidden: What is to be hidden.
+
+    Returns:
+        How; "none" where the system has no way.
+
+    Raises:
+        Displaced: Where a directory with something that is to be hidden was put elsewhere.
+    """
+    if sys.platform != "linux":
+        return "none"
+    for path, *known in hidden:
+        if _place(os.path.dirname(path)) != known:
+            raise Displaced(f"{os.path.dirname(path)} is not the directory that it was")
+    libc = ctypes.CDLL(None, use_errno=True)
+    everything = [*(one for one, _, _ in hidden), *(_block_devices() if os.geteuid() == 0 else ())]
+    with contextlib.suppress(OSError):
+        _enter_namespaces(libc)
+        for path in everything:
+            _cover(libc, path)
+        _give_up_capabilities(libc)
+        return "namespaces"
+    try:
+        ruleset = _ruleset(libc, everything)
+    except OSError:
+        return "none"
+    try:
+        _give_up_capabilities(libc)
+        _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    except OSError:
+        return "none"
+    finally:
+        os.close(ruleset)
+    return "landlock"
+
+
+def _place(folder: str) -> list[int]:
+    """Device and inode of a directory; nothing where there is none."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return []
+    return [found.st_dev, found.st_ino]
+
+
+def _checked(result: int) -> int:
+    """The result of a call. Raises OSError where it says that it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _block_devices() -> Iterator[str]:
+    """Disks as root may read them, whatever lies over their files."""
+    with contextlib.suppress(OSError):
+        yield from (path for name in os.listdir(_BLOCK_DEVICES) if os.path.exists(path := f"/dev/{name}"))
+
+
+def _enter_namespaces(libc: ctypes.CDLL) -> None:
+    user, group = os.geteuid(), os.getegid()
+    _checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _cover(libc: ctypes.CDLL, path: str) -> None:
+    """Lay what is empty over a path: of these namespaces alone, since mounts that are inherited pass nothing up."""
+    target = os.fsencode(path)
+    if os.path.isdir(path):
+        flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV
+        _checked(libc.mount(b"none", target, b"tmpfs", flags, b"mode=000,size=4k"))
+    elif os.path.exists(path):
+        _checked(libc.mount(b"/dev/null", target, None, _MS_BIND, None))
+
+
+def _give_up_capabilities(libc: ctypes.CDLL) -> None:
+    """Leave nothing by which a mount could be taken away, for this process and whatever it starts."""
+    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    for number in range(_MOST_CAPABILITIES):
+        if libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:  # it may not, or there are no more
+            break
+    libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _checked(libc.capset(header, nothing))
+
+
+def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str]) -> int:
+    """A descriptor of rules by which everything may be read that is not hidden, and was there before."""
+    if platform.machine() == "alpha":  # where other numbers stand for these calls
+        raise OSError
+    version = _checked(libc.syscall(_CREATE_RULESET, None, 0, 1))
+    refer = _REFER if version >= _VERSION_OF_REFER else 0  # else nothing could be moved between directories
+    access = _READ_FILE | _REMOVE_DIR | _REMOVE_FILE | refer  # what is moved may be read where it is then
+    attributes = _Ruleset(access)
+    ruleset = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
+    try:
+        for path, is_directory in _beside(hidden):
+            with contextlib.suppress(OSError):  # it is gone
+                _allow(libc, ruleset, path, access if is_directory else _READ_FILE)
+    except OSError:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        rule = _PathBeneath(access, descriptor)
+        _checked(libc.syscall(_ADD_RULE, ruleset, 1, ctypes.byref(rule), 0))
+    finally:
+        os.close(descriptor)
+
+
+def _beside(hidden: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """What lies beside the hidden paths and the directories that lead to them, and whether it is a directory."""
+    above: set[str] = set()
+    for path in hidden:
+        while (parent := os.path.dirname(path)) != path:
+            above.add(parent)
+            path = parent
+    if not above:
+        yield "/", True
+    for folder in above:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            beside = (one for one in entries if one.path not in above and one.path not in hidden)
+            yield from ((one.path, one.is_dir(follow_symlinks=False)) for one in beside if not one.is_symlink())
+
+
+if __name__ == "__main__":  # what `wtb doctor` asks
+    print(raise_walls(()))
