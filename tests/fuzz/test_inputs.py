@@ -49,6 +49,7 @@ FULL: dict[str, Any] = {
     "best": {"maximize": "total", "subject_to": "latency.mean < 100"},
     "gates": ["total.mean >= 0 and not latency.mean > 100"],
     "margin": {"total": 0.5},
+    "agreement": {"total": "by hand", "latency": "by hand"},
     "limits": {"cell_timeout": "20s", "node_runs": 1000, "usd": 100, "tokens": 10_000, "nodes": {"A": {"usd": 50}}},
     "run": {
         "pool": "thread",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
@@ -37,6 +38,7 @@ def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[G
     holds is null where it cannot be told, and `because` says why. Gates on a baseline have the `verdict`, too.
     """
     gates: list[GateDocument] = []
+    trust = _trust(database, sweep)
     cells = matrix["cells"]
     for text in sweep.spec.get("gates", ()):
         name = baseline_of(text)
@@ -45,8 +47,47 @@ def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[G
         if still_open:
             those = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
             gate = {"holds": None, "values": gate["values"], "because": f"{those} no outcome yet"}
-        gates.append({"gate": text, **gate})
+        gates.append({"gate": text, **_as_trusted(gate, text, trust, matrix)})
     return gates
+
+
+_Trust = Callable[[str], tuple[bool, str]]
+
+
+def _trust(database: Database, sweep: SweepRow) -> Mapping[str, _Trust]:
+    """What says, by metric, whether gates may rest on it: of those whose agreement with people the sweep states."""
+    stated = sweep.spec.get("agreement") or {}
+    if not stated:
+        return {}
+    from wtb.analysis.judges.trust import why_not  # with numpy
+
+    @cache
+    def told(metric: str) -> tuple[bool, str]:
+        return why_not(database, sweep, metric)
+
+    return dict.fromkeys(stated, told)
+
+
+def _as_trusted(gate: GateVerdict, text: str, trust: Mapping[str, _Trust], matrix: MatrixDocument) -> GateVerdict:
+    """A gate with whether what it rests on may decide it."""
+    if baseline_of(text) is not None:
+        metrics = set(matrix["metrics"])  # any of them may be what got worse
+    else:
+        metrics = {_metric_of(name, matrix["metrics"]) for name in parse_condition(text).names}
+    told = [trust[metric](metric) for metric in sorted(metrics & trust.keys())]
+    if not told:
+        return gate
+    because = "; ".join(why for _, why in told)
+    if all(is_shown for is_shown, _ in told):
+        return {**gate, "because": f"{gate['because']}; {because}" if gate["because"] else because}
+    return {"holds": None, "values": gate["values"], "because": because}
+
+
+def _metric_of(name: Name, known: Collection[str]) -> str:
+    """The metric that a name is a figure of; the name itself where it is of none."""
+    parts = name.parts[1:] if name.parts[0] == "baseline" else name.parts
+    path = ".".join(parts)
+    return max((one for one in known if path == one or path.startswith(f"{one}.")), key=len, default=path)
 
 
 def all_hold(gates: Iterable[GateDocument], *, strict: bool = False) -> bool:

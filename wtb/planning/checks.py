@@ -154,6 +154,7 @@ def check_figures(bound: Bound) -> None:
         )
     found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
     found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
+    found += [(("agreement", metric), unknown_metric(metric, evaluators)) for metric in spec.agreement]
     if spec.primary is not None:
         found.append((("primary",), unknown_metric(spec.primary, evaluators)))
     found.append((("best", "indifferent"), _indifference_problem(spec, bound.evaluators)))

@@ -56,6 +56,7 @@ from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
 from wtb.core.scoring.failure_scores import KINDS
+from wtb.core.scoring.judgement import BY_HAND
 from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
 from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
@@ -131,6 +132,13 @@ def _gate(item: object) -> object:
         name = baseline_of(item)
         return condition(item) if name is None else f"{NO_WORSE_THAN}: {name_of(name)}"
     raise expected(f"a comparison such as 'ndcg.mean >= 0.25', or '{NO_WORSE_THAN}: NAME' of a baseline")
+
+
+def _agreement(value: object) -> object:
+    """How far scores have to agree with people before gates rest on them."""
+    if value == BY_HAND or (isinstance(value, int | float) and not isinstance(value, bool) and -1 <= value <= 1):
+        return value
+    raise expected(f"an agreement from -1 to 1, or '{BY_HAND}'")
 
 
 def _distinct(refs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -291,6 +299,7 @@ class SweepSpec(Strict):
     best: Best | None = None
     gates: Annotated[tuple[_Gate, ...], BeforeValidator(bounded)] = ()
     margin: dict[Name, Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]] = {}
+    agreement: dict[Name, Annotated[float | str, BeforeValidator(_agreement)]] = {}
     holdout: Annotated[float, Field(strict=True, gt=0, lt=1)] | None = None
     stop: Literal["when_known"] | None = Field(default=None, description="when_known")
     notify: Annotated[tuple[_Notify, ...], BeforeValidator(bounded)] = ()

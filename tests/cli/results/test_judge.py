@@ -282,3 +282,49 @@ def test_only_what_was_drawn_can_be_labelled_and_an_erased_case_takes_its_labels
 def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
     args = ("label", "nightly", "--rater", "ana", "--field", "y")
     assert "no 'y' in the final state" in judged.inside(*args, check=2).said
+
+
+def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by_hand(weekly: Project) -> None:
+    def gate(agreement: str, code: int) -> dict[str, Any]:
+        more = f'gates: ["helpful.mean >= 0.1", "failed == 0"]\nagreement: {{helpful: {agreement}}}\n'
+        weekly.write({"gated.yaml": (weekly.folder / "weekly.yaml").read_text("utf-8") + more})
+        found = json.loads(weekly.inside("run", "gated.yaml", "-q", "-f", "json", check=code).stdout)["gates"]
+        assert (found[1]["holds"], found[1]["because"]) == (True, ""), "it does not rest on the judge"
+        one: dict[str, Any] = found[0]
+        return one
+
+    text = (weekly.folder / "weekly.yaml").read_text("utf-8")  # a judge that no other test labels
+    weekly.write({"weekly.yaml": text.replace('["judged:helpful"]', '[{"judged:helpful": {timeout: 31s}}]')})
+    unknown = gate("0.4", 1)
+    assert (unknown["holds"], unknown["values"]["helpful.mean"] > 0.1) == (None, True)
+    assert unknown["because"].startswith("nobody has labelled anything for helpful")
+    assert gate("by hand", 0) == unknown | {
+        "holds": True, "because": "helpful decides by hand, however far it agrees with people",
+    }  # fmt: skip
+    for agree, at_least, code, words in (
+        (True, "0.75", 0, "helpful agrees with people: 1.000 (0.775 to 1.000)"),  # 1 - 3 / 30 / (2 * 1 / 3 * 2 / 3)
+        (True, "0.78", 1, "helpful is not shown to agree with people as far as 0.78: 1.000 (0.775"),
+        (False, "0.1", 1, "helpful is not shown to agree with people as far as 0.1"),
+    ):
+        weekly.inside("run", "weekly.yaml", "-q", check=0)
+        labels = HEADER + "".join(
+            f"c{number},default,ana,{float((number % 3 != 0) == (agree or number % 2 == 0))}\n" for number in range(30)
+        )
+        weekly.write({"given.csv": labels})
+        weekly.inside("label", "weekly", "--import", "given.csv", check=0)
+        found = gate(at_least, code)
+        assert found["because"].startswith(words)
+        assert found["because"].endswith("30 labels of weekly"), "of an earlier sweep with the same judge"
+        assert found["holds"] is (True if code == 0 else None)
+    said = weekly.inside("run", "gated.yaml", "-q", check=1).stdout
+    assert "GATE FAILED: helpful.mean >= 0.1" in said
+    assert "unknown, because" in said
+
+
+@pytest.mark.parametrize(("given", "words"), [("7", "expected an agreement"), ("true", "expected an agreement")])
+def test_an_agreement_that_is_none_is_refused(weekly: Project, given: str, words: str) -> None:
+    text = (weekly.folder / "weekly.yaml").read_text("utf-8")
+    weekly.write({"wrong.yaml": f"{text}agreement: {{helpful: {given}}}\n"})
+    assert words in weekly.inside("run", "wrong.yaml", "-q", check=2).said
+    weekly.write({"wrong.yaml": f"{text}agreement: {{helpfull: 0.4}}\n"})
+    assert "no evaluator gives 'helpfull'; did you mean 'helpful'?" in weekly.inside("run", "wrong.yaml", check=2).said

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 MOST_CALLS, CALLS_AT_ONCE = 10_000, 8  # to compare rows, unless something else is said
 MET: Mapping[str, str] = {"0": "does not meet the criteria", "1": "meets the criteria"}  # where there is no rubric
+BY_HAND = "by hand"  # a metric decides gates, however far it agrees with people
 CASES_DRAWN = 100  # for people to label, unless something else is said
 
 

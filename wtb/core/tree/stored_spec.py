@@ -97,6 +97,7 @@ class StoredSpec(TypedDict, total=False):
     best: Best | None
     gates: list[str]
     margin: dict[str, float]
+    agreement: NotRequired[dict[str, float | str]]
     holdout: float | None
     stop: Literal["when_known"] | None
     mcp: dict[str, Json]

@@ -299,7 +299,7 @@ def _write_files(out: Writing, files: FileStore, snapshots: set[str]) -> int:
 def _spec(stored_spec: StoredSpec, kind: str, choices: Mapping[str, str]) -> dict[str, JsonValue]:
     """The sweep as it was submitted, for this combination alone, without what says where that was."""
     spec = as_written(stored_spec)
-    for key in ("session", "notify", "gates", "best", "exclude", "baseline", "margin"):
+    for key in ("session", "notify", "gates", "best", "exclude", "baseline", "margin", "agreement"):
         spec.pop(key, None)
     spec["limits"] = {"cell_timeout": (spec.get("limits") or {}).get("cell_timeout")}  # the others are of all cells
     run = dict(spec.get("run") or {})

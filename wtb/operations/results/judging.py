@@ -7,13 +7,13 @@ from pathlib import Path
 
 from wtb.analysis.judges import check
 from wtb.analysis.judges.check import JudgeCheck
+from wtb.analysis.judges.trust import stored_labels
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.results.label_files import read_labels
-from wtb.operations.results.labelling import stored_labels
 from wtb.store.read import evidence, queries
 
 

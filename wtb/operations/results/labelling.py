@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from wtb.analysis.judges.check import Asked, Label, LabelItem, LabelledCell, LabelQueue
+from wtb.analysis.judges.trust import judge_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
@@ -25,9 +25,8 @@ from wtb.operations.context import Context
 from wtb.operations.inspection.cells import cell_documents
 from wtb.operations.results.label_files import GivenLabel, read_labels
 from wtb.store.control.labels import NewLabel, label_rows, write_labels
-from wtb.store.database import Database
 from wtb.store.read import evidence, queries
-from wtb.store.rows.sweeps import CaseRow, SweepRow
+from wtb.store.rows.sweeps import CaseRow
 
 RATER = 255  # characters
 
@@ -257,22 +256,6 @@ def list_labels(context: Context, ref: str, *, metric: str | None = None) -> lis
     ]
 
 
-def stored_labels(database: Database, sweep_id: str, metric: str) -> list[Label]:
-    """The labels that a sweep has for a metric."""
-    return [
-        Label(
-            one.combination,
-            one.case_number,
-            one.repeat,
-            one.rater,
-            one.value,
-            drawn=one.asked != "disagreement",
-            probability=one.probability,
-        )
-        for one in label_rows(database, sweep_id, metric)
-    ]
-
-
 def problem_of(label: float, levels: Sequence[float], ends: tuple[float, float] | None) -> str | None:
     """What is expected of a label that is none, in words; None for one that is."""
     low, high = ends or (-math.inf, math.inf)
@@ -302,7 +285,7 @@ class _Asking:
         self._scores = Scores(self._database, self.sweep)
         self.metric = self._scores.chosen_metric(self.given_metric)
         self.ends = self._scores.measures[self.metric].scale
-        self.judge = _judge(self.sweep, self.metric)
+        _, self.judge = judge_of(self.sweep, self.metric)
         rubric = self.judge.get("rubric") or (MET if self.judge.get("criteria") else {})
         self.rubric = {str(level): str(text) for level, text in rubric.items()}
         self.levels = [float(level) for level in self.rubric]
@@ -349,13 +332,6 @@ def _id_of(case: CaseRow, answer: str) -> str:
 
 def _place(label: Label) -> _Place:
     return label.combination, label.case, label.repeat
-
-
-def _judge(sweep: SweepRow, metric: str) -> Mapping[str, Any]:
-    """The options of the evaluator that gives a metric."""
-    found: Any = sweep.spec.get("evaluate") or {}
-    pairs = found.items() if isinstance(found, Mapping) else (pair for one in found for pair in dict(one).items())
-    return next((options or {} for name, options in pairs if metric in (name, (options or {}).get("name"))), {})
 
 
 def _disagreed(labels: Sequence[Label]) -> set[_Place]:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
+from wtb.store.access.scope import in_scope
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.rows.results import LabelRow
-from wtb.store.tables.schema import labels
+from wtb.store.tables.schema import is_visible, labels, sweeps
 
 _KEY = ("case_number", "repeat", "combination", "rater")
 
@@ -35,6 +36,13 @@ def label_rows(database: Database, sweep_id: str, metric: str | None = None) -> 
     if metric is not None:
         query = query.where(labels.c.metric == metric)
     return database.records(LabelRow, query.order_by(labels.c.metric, *(labels.c[name] for name in _KEY)))
+
+
+def labelled_sweeps(database: Database, project: str, metric: str, limit: int = 20) -> list[str]:
+    """The ids of sweeps of a project that have labels for a metric, the newest first."""
+    labelled = sa.exists().where(labels.c.sweep_id == sweeps.c.id, labels.c.metric == metric)
+    query = sa.select(sweeps.c.id).where(sweeps.c.project == project, is_visible, *in_scope(database, sweeps), labelled)
+    return database.scalars(query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(limit))
 
 
 def write_labels(database: Database, sweep_id: str, metric: str, given: Sequence[NewLabel]) -> None:
