@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-import psutil
 import sqlalchemy as sa
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure
-from benchmarks.harness.workers import WorkerStack, empty_stack, tree_cpu_s
+from benchmarks.harness.workers import WorkerStack, empty_stack, server_of, tree_cpu_s
 from benchmarks.workloads.chain import STEPS
 from benchmarks.workloads.importable import MANY
 from wtb.planning.prepare import prepare
@@ -150,7 +149,7 @@ def _submit(stack: WorkerStack, name: str, cases: int, *, queued: bool = False) 
 
 def _run(stack: WorkerStack, found: Measured, sweep_id: str) -> None:
     """Run it to its end; half way the workers are killed, and a third of the way people look at it."""
-    database, server = stack.database, _server(stack.database)
+    database, server = stack.database, server_of(stack.database)
     stack.start("wtb", "scheduler")
     workers = [stack.start("wtb", "worker", "--concurrency", str(SLOTS)) for _ in range(WORKERS)]
     before, server_s, begun = _counters(database), tree_cpu_s(server), time.monotonic()
@@ -248,12 +247,6 @@ def _counters(database: Database) -> tuple[int, int, int, int]:
 def _sample(stack: WorkerStack, most: dict[str, float]) -> None:
     for kind, megabytes in stack.memory().items():
         most[kind] = max(most.get(kind, 0.0), megabytes)
-
-
-def _server(database: Database) -> int:
-    """The process of the server."""
-    ((backend,),) = database.tuples(sa.text("SELECT pg_backend_pid()"))
-    return psutil.Process(backend).ppid()
 
 
 class _Probe:

@@ -18,6 +18,7 @@ from secrets import token_hex
 from typing import Any
 
 import psutil
+import sqlalchemy as sa
 
 from benchmarks.harness.environment import Environment
 from wtb.hosting.servers.valkey import ValkeyServer
@@ -149,6 +150,12 @@ class WorkerStack:
             process.send_signal(signal.SIGTERM)
         for process in self._processes:
             process.wait(60)
+
+
+def server_of(database: Database) -> int:
+    """The process of PostgreSQL."""
+    ((backend,),) = database.tuples(sa.text("SELECT pg_backend_pid()"))
+    return psutil.Process(backend).ppid()
 
 
 def tree_cpu_s(pid: int) -> float:

@@ -29,12 +29,14 @@ QUICKER = 700
 AGAIN = """
 (() => {
   const kept = new Map(), real = fetch.bind(window), later = setTimeout.bind(window);
-  const events = new TextEncoder().encode('id: 1\\ndata: {"id": "1", "kind": "cell.succeeded"}\\n\\n');
   window.again = 0;
   window.setTimeout = (run, ms = 0, ...rest) => later(run, ms / QUICKER, ...rest);
   window.fetch = async (url, given) => {
     const path = String(url);
-    if (path.includes("/events")) {
+    if (path.includes("/stream?")) {
+      const { name } = JSON.parse(new URL(path, location).searchParams.get("subscribe"));
+      const message = { subscription: name, message: { version: 1, id: "1-1", type: "events", events: [] } };
+      const events = new TextEncoder().encode(`id: ${name}:1-1\\ndata: ${JSON.stringify(message)}\\n\\n`);
       const pull = (to) => new Promise((done) => later(done, 1)).then(() => to.enqueue(events));
       const stream = new ReadableStream({ pull });
       given?.signal?.addEventListener("abort", () => stream.cancel().catch(() => 0));

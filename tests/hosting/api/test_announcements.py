@@ -20,7 +20,7 @@ from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.postgres import role_url
 from wtb.operations.context import Context
-from wtb.operations.inspection.log import Selection, select_events
+from wtb.operations.inspection.log import Selection, events_after, select_events
 from wtb.store import log
 from wtb.store.announcements import Announcements
 from wtb.store.database import Database
@@ -171,7 +171,7 @@ def test_what_can_be_read_only_when_another_transaction_has_ended_is_waited_for(
 def test_a_log_that_is_slow_to_read_holds_up_no_other(
     sweep: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, released, read = make_sweep(sweep.database, tmp_path, "other"), threading.Event(), streams.events_after
+    other, released, read = make_sweep(sweep.database, tmp_path, "other"), threading.Event(), events_after
 
     def slow(context: Context, wanted: Selection, *given: Any, **more: Any) -> Any:
         if wanted.sweep == other.sweep_id:

@@ -352,7 +352,7 @@ def server(tmp_path: Path, prepared_url: str) -> Iterator[Server]:
 
 def test_a_follower_of_a_server_that_is_killed_misses_nothing_and_sees_nothing_twice(server: Server) -> None:
     """And no matter when: each time it continues with the id of the last message."""
-    project, kills = server.project, 40 if os.environ.get("TEST_ALL") else 5
+    project, kills = server.project, 100 if os.environ.get("TEST_ALL") else 5
     project.inside("run", "sweep.yaml", "--limit", "1", check=0)
     sweep = project.inside("list", "--format", "json", check=0).json["sweeps"][0]["id"]
     seen: list[int] = []

@@ -668,6 +668,11 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         theirs.get_by_text("0 / 24").wait_for()
         assert theirs.get_by_role("button", name=re.compile("Pause|Cancel")).count() == 0, "of who may only read"
         theirs.close()
+        with page.expect_request(lambda request: request.url.count("subscribe=") == 2):  # on one connection
+            page.get_by_role("link", name="Log", exact=True).click()
+        page.get_by_role("cell", name="sweep.running", exact=True).wait_for()
+        page.go_back()
+        page.get_by_role("grid").wait_for()
         look_at_more_tabs_than_a_browser_has_connections(page)
         server.kill()
         page.get_by_text("The connection was lost").wait_for()

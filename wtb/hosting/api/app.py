@@ -34,7 +34,7 @@ from wtb.hosting.api.requests.long_running import Asked, LongOperations
 from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
-from wtb.hosting.api.streaming import follow
+from wtb.hosting.api.streaming import follow, several
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import document, is_for_people, page_routes
@@ -122,6 +122,7 @@ def make_app(
     if doors.provider is not None:
         app.include_router(sign_in.provider_router(identities, doors.provider))
     app.include_router(follow.router(context, streams))
+    app.include_router(several.router(context, streams))
     app.include_router(figures.router(context))
     app.include_router(metrics_router(context, lambda: streams.followers))
     app.include_router(operation_routes(long_operations))

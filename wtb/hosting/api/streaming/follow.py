@@ -6,20 +6,17 @@ Source: the HTML standard, "Server-sent events" (event streams and `Last-Event-I
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket
-from starlette.responses import Response, StreamingResponse
-from starlette.websockets import WebSocketDisconnect
+from starlette.responses import Response
 
-from wtb.core.errors import WTBError
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Message, Streams, read_position
+from wtb.hosting.api.streaming.sending import full, send, sent
+from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Streams, read_position
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity
@@ -27,9 +24,6 @@ from wtb.operations.inspection.log import Selection, select_events
 from wtb.operations.registry import Permission
 
 PATH = f"{PREFIX}/sweeps/{{ref}}/events"
-_RECONNECT = b"retry: 1000\n\n"  # after so many milliseconds the client comes again
-_COMMENT = b": nothing new\n\n"
-_SERVICE_RESTART = 1012  # the client may connect again at once
 
 After = Annotated[
     str | None, Query(description="The id of the last message that was seen, or `now`; by default from the beginning.")
@@ -85,10 +79,8 @@ def router(context: Context, streams: Streams) -> APIRouter:
         position = read_position(last_event_id or after)
         selection = await selected(identity, ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
-            return _full()
-        messages = streams.follow(selection, position, max_behind, identity.digest)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
-        return StreamingResponse(_as_events(messages), media_type="text/event-stream", headers=headers)
+            return full()
+        return sent(streams.follow(selection, position, max_behind, identity.digest))
 
     @routes.websocket(PATH)
     async def socket(
@@ -105,11 +97,11 @@ def router(context: Context, streams: Streams) -> APIRouter:
         position = read_position(after)
         selection = await selected(identity, ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
-            await websocket.send_denial_response(_full())
+            await websocket.send_denial_response(full())
             return
         await websocket.accept()
         messages = streams.follow(selection, position, max_behind, identity.digest)
-        sending = asyncio.create_task(_send(websocket, messages))
+        sending = asyncio.create_task(send(websocket, messages))
         try:
             async for _ in websocket.iter_bytes():
                 pass  # nothing that a follower says is of interest, but that it goes
@@ -117,26 +109,3 @@ def router(context: Context, streams: Streams) -> APIRouter:
             sending.cancel()
 
     return routes
-
-
-def _full() -> Problem:
-    detail = f"{MOST_SUBSCRIBERS} streams are open already, which is the limit; try again later"
-    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
-
-
-async def _as_events(messages: AsyncGenerator[Message | None, None]) -> AsyncIterator[bytes]:
-    yield _RECONNECT
-    with suppress(WTBError):  # the database is out of reach: the client comes again, and is told so
-        async with aclosing(messages):
-            async for message in messages:
-                yield _COMMENT if message is None else b"id: %b\ndata: %b\n\n" % (message.id.encode(), message.text)
-
-
-async def _send(websocket: WebSocket, messages: AsyncGenerator[Message | None, None]) -> None:
-    with suppress(WebSocketDisconnect):
-        with suppress(WTBError):  # as above
-            async with aclosing(messages):
-                async for message in messages:
-                    if message is not None:  # pings of the protocol keep the connection
-                        await websocket.send_text(message.text.decode())
-        await websocket.close(_SERVICE_RESTART)

@@ -86,10 +86,11 @@ def read_position(text: str | None) -> LogPosition | None:
 
 
 def _frame(after: LogPosition, page: Page) -> _Frame:
-    return _Frame(after, page.upto, _message("events", page.upto, events=page.events) if page.events else None)
+    return _Frame(after, page.upto, message("events", page.upto, events=page.events) if page.events else None)
 
 
-def _message(kind: str, position: LogPosition, **content: object) -> Message:
+def message(kind: str, position: LogPosition, **content: object) -> Message:
+    """Return a message of a kind that comes with a position in the log."""
     id = "-".join(map(str, position))
     return Message(id, orjson.dumps({"version": FRAME_VERSION, "id": id, "type": kind, **content}, default=str))
 
@@ -183,9 +184,9 @@ class Streams:
             NotFound: If the sweep was deleted.
             WTBError: If the database cannot be read.
         """
-        async with self._tail(selection) as tail, self._owned(owner):
+        async with self._tail(selection) as tail, self.owned(owner):
             position, heard = tail.position if after is None else after, monotonic()
-            while not self._closed and owner not in self._ended:
+            while not self.is_over(owner):
                 if tail.is_deleted:  # who comes again is told so
                     raise NotFound(f"sweep {selection.sweep} was deleted, and its events with it")
                 is_too_far = max_behind is not None and tail.position[1] - position[1] > max_behind
@@ -223,8 +224,18 @@ class Streams:
                 del self._tails[selection]
                 self._readers.pop(selection).cancel()
 
+    async def position(self, selection: Selection) -> LogPosition:
+        """Return the end of a log as far as followers of it have come. Raises WTBError if it cannot be read."""
+        tail = self._tails.get(selection)
+        return tail.position if tail is not None else await run_quickly(last_event, self._context, selection)
+
+    def is_over(self, owner: str | None) -> bool:
+        """Whether streams of somebody are to end: the server does, or they may no longer follow."""
+        return self._closed or owner in self._ended
+
     @asynccontextmanager
-    async def _owned(self, owner: str | None) -> AsyncIterator[None]:
+    async def owned(self, owner: str | None) -> AsyncIterator[None]:
+        """Look inside the block whether somebody may still follow."""
         if owner is None:
             yield
             return
@@ -245,7 +256,7 @@ class Streams:
         """End the streams of those whose tokens are of no more use, and of sweeps that were deleted."""
         while True:
             await asyncio.sleep(_ENDED_S)
-            if not self._tails:
+            if not self._tails and not self._owners:
                 continue
             try:
                 owners, sweeps = set(self._owners), {selection.sweep for selection in self._tails}
@@ -261,7 +272,7 @@ class Streams:
 
     async def _reset(self, selection: Selection, position: LogPosition) -> Message:
         document = await run_quickly(status, self._context, selection.sweep)
-        return _message("reset", position, status=document)
+        return message("reset", position, status=document)
 
     async def _catch_up(self, selection: Selection, after: LogPosition, upto: LogPosition) -> _Frame:
         """Read what comes next, no further than the reader of all has come, where its frames begin."""

@@ -1,53 +1,102 @@
 /**
- * Follow the events of a sweep: nothing is missed and nothing comes twice, however often the connection breaks. A tab
- * that nobody sees holds no connection, since a browser has six for a server over HTTP/1.1, for all of its tabs.
+ * Follow the events of sweeps: nothing is missed and nothing comes twice, however often the connection breaks. All that
+ * a tab follows comes on one connection, since a browser has six for a server over HTTP/1.1, for all of its tabs. A tab
+ * that nobody sees holds none.
  */
 import { request } from "./api.js";
 
 const PAUSES_MS = [500, 1000, 2000, 5000];
 
 /**
- * @typedef {{version: number, id: string, type: "events" | "reset", events?: any[], status?: any}} Message
- * @param {string} ref of the sweep
- * @param {Record<string, unknown>} query
+ * @typedef {{version: number, id: string, type: "events" | "reset" | "subscribed" | "ended", events?: any[], status?: any}} Message
+ * @typedef {{query: Record<string, unknown>, onMessage: (message: Message) => void, onState: (isConnected: boolean) => void, isConnected: boolean | null}} Subscription
+ * @type {Map<string, Subscription>}
+ */
+const subscriptions = new Map();
+let made = 0;
+let isRunning = false;
+let changed = new AbortController(); // what a connection carries is no longer what is wanted
+
+/**
+ * @param {string} sweep
+ * @param {Record<string, unknown>} query which events of it
  * @param {(message: Message) => void} onMessage
  * @param {(isConnected: boolean) => void} onState
  * @returns {() => void} ends it
  */
-export function follow(ref, query, onMessage, onState) {
-  const ending = new AbortController();
-  let last = /** @type {string | null} */ (null);
+export function follow(sweep, query, onMessage, onState) {
+  const name = String(made++);
+  subscriptions.set(name, { query: { ...query, name, sweep }, onMessage, onState, isConnected: null });
+  change();
+  return () => {
+    if (subscriptions.delete(name)) change();
+  };
+}
 
-  async function run() {
-    for (let failed = 0; !ending.signal.aborted; failed++) {
-      await untilHidden(false, ending.signal);
-      const hidden = new AbortController();
-      const ended = new AbortController();
-      untilHidden(true, ended.signal).then(() => hidden.abort());
-      try {
-        const headers = /** @type {Record<string, string>} */ (last === null ? {} : { "Last-Event-ID": last });
-        const path = `/sweeps/${encodeURIComponent(ref)}/events`;
-        const answer = await request("GET", path, { query: last === null ? query : { ...query, after: undefined }, headers, signal: AbortSignal.any([ending.signal, hidden.signal]) });
-        onState(true);
-        failed = 0;
-        for await (const message of messages(/** @type {ReadableStream<Uint8Array>} */ (answer.body))) {
-          last = message.id;
-          onMessage(message);
-        }
-      } catch (error) {
-        const status = /** @type {any} */ (error)?.status;
-        if (ending.signal.aborted || status === 401 || status === 403 || status === 404) return;
-        if (hidden.signal.aborted) continue;
-      } finally {
-        ended.abort();
+function change() {
+  changed.abort();
+  if (!isRunning) run();
+}
+
+async function run() {
+  isRunning = true;
+  for (let failed = 0; await isWanted(); failed++) {
+    changed = new AbortController();
+    await untilHidden(false, changed.signal);
+    const hidden = new AbortController();
+    const ended = new AbortController();
+    untilHidden(true, ended.signal).then(() => hidden.abort());
+    const isOver = AbortSignal.any([changed.signal, hidden.signal]);
+    try {
+      const subscribe = [...subscriptions.values()].map((one) => JSON.stringify(one.query));
+      const answer = await request("GET", "/stream", { query: { subscribe }, signal: isOver });
+      for await (const one of messages(/** @type {ReadableStream<Uint8Array>} */ (answer.body))) {
+        failed = -1;
+        if (isOver.aborted) break;
+        take(one.subscription, one.message);
       }
-      onState(false);
-      await new Promise((done) => setTimeout(done, PAUSES_MS[Math.min(failed, PAUSES_MS.length - 1)]));
+    } catch (error) {
+      const status = /** @type {any} */ (error)?.status;
+      if (status === 401 || status === 403) break;
+    } finally {
+      ended.abort();
     }
+    if (isOver.aborted) {
+      failed = -1;
+      continue;
+    }
+    for (const one of subscriptions.values()) tell(one, false);
+    await pause(PAUSES_MS[Math.min(failed < 0 ? 0 : failed, PAUSES_MS.length - 1)]);
   }
+  isRunning = false;
+}
 
-  run();
-  return () => ending.abort();
+/** Whether anything is wanted; what a page stops and begins to follow in one go is asked for at once. */
+async function isWanted() {
+  await pause(0);
+  return subscriptions.size > 0;
+}
+
+/** @param {string} name @param {Message} message */
+function take(name, message) {
+  const subscription = subscriptions.get(name);
+  if (!subscription) return;
+  if (message.type === "ended") return void subscriptions.delete(name);
+  subscription.query.after = message.id;
+  tell(subscription, true);
+  if (message.type !== "subscribed") subscription.onMessage(message);
+}
+
+/** @param {Subscription} subscription @param {boolean} isConnected */
+function tell(subscription, isConnected) {
+  if (subscription.isConnected === isConnected) return;
+  subscription.isConnected = isConnected;
+  subscription.onState(isConnected);
+}
+
+/** @param {number} milliseconds @returns {Promise<void>} */
+function pause(milliseconds) {
+  return new Promise((done) => setTimeout(done, milliseconds));
 }
 
 /**
@@ -70,7 +119,7 @@ function untilHidden(isHidden, signal) {
   });
 }
 
-/** @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<Message>} */
+/** @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<{subscription: string, message: Message}>} */
 async function* messages(body) {
   const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
   let kept = "";

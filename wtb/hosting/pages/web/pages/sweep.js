@@ -125,7 +125,7 @@ function useLive(ref, isLive, resources) {
     if (!isLive) return;
     let cells = 0;
     let asked = 0;
-    const end = follow(ref, { after: "now", kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, onState);
+    const end = follow(ref, { after: "now", max_behind: 1000, kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, onState);
     /** @param {boolean} isNow */
     function onState(isNow) {
       setConnected(isNow);

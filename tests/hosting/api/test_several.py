@@ -1,0 +1,285 @@
+"""One stream carries what somebody follows of several sweeps, and each of it as exactly as a stream of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from websockets.sync.client import connect
+
+from tests.hosting.api.serving import HEADERS, Server, messages_of
+from tests.support.bench import Bench, make_bench
+from tests.support.project import FLOW, SWEEP, Project
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.api.streaming import streams
+from wtb.hosting.api.streaming.streams import Streams
+from wtb.hosting.api.streaming.subscriptions import MOST, Subscription, Subscriptions, read_subscriptions
+from wtb.operations.context import Context
+from wtb.operations.inspection.log import Selection, select_events
+from wtb.store.database import Database
+from wtb.store.events import add_event, subject
+from wtb.store.housekeeping.deletion import begin_deletion
+from wtb.store.read import queries
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def pair(database: Database, tmp_path: Path) -> tuple[Bench, Bench]:
+    made = Workflow("short")
+    made.node(lambda state: {"a": state["x"]}, name="first")
+    made.entry("first")
+    made.edge("first", END)
+    one, other = (
+        make_bench(database, tmp_path, made, [{"id": "1", "input": {"x": 1}}], sweep=name) for name in ("one", "other")
+    )
+    return one, other
+
+
+def write_event(sweep: Bench, mark: str = "", kind: str = "sweep.note") -> None:
+    with sweep.database.write() as connection:
+        add_event(connection, subject("default", sweep.sweep_id), kind, {"mark": mark})
+
+
+def log_of(sweep: Bench) -> list[int]:
+    return [row["id"] for row in queries.event_rows(sweep.database, sweep.sweep_id)]
+
+
+async def all_of_them(owners: Collection[str]) -> set[str]:
+    return set(owners)
+
+
+class Stream:
+    """A stream, and what came on it: by subscription the ids of events, and all other messages."""
+
+    def __init__(self, database: Database, source: Streams) -> None:
+        async def select(wanted: Subscription) -> Selection:
+            return select_events(Context(database), wanted.sweep, severity=wanted.severity, kinds=wanted.kinds)
+
+        self.carried = Subscriptions(source, select, "somebody")
+        self.events: dict[str, list[int]] = {}
+        self.others: list[tuple[str, Any]] = []
+        self.id = ""
+
+    async def read(self, is_enough: Callable[[], bool], *wanted: Subscription) -> None:
+        """Read until it is enough; who reads again begins anew."""
+        async with aclosing(self.carried.messages(wanted)) as messages:
+            while not is_enough():
+                found = await anext(messages)
+                assert found is not None
+                document = json.loads(found.text)
+                name, message = document["subscription"], document["message"]
+                self.id = found.id
+                if message["type"] == "events":
+                    self.events.setdefault(name, []).extend(event["id"] for event in message["events"])
+                else:
+                    self.others.append((name, message))
+
+    def kinds(self, name: str) -> list[str]:
+        return [message["type"] for one, message in self.others if one == name]
+
+
+@asynccontextmanager
+async def streaming(database: Database) -> AsyncIterator[Callable[[], Stream]]:
+    source = Streams(Context(database), all_of_them)
+    async with source.reading(), asyncio.timeout(PATIENCE_S):
+        yield lambda: Stream(database, source)
+
+
+def test_each_subscription_gets_its_own_log_from_where_it_wants(pair: tuple[Bench, Bench]) -> None:
+    one, other = pair
+    there = len(log_of(one))
+
+    async def follow() -> None:
+        async with streaming(one.database) as make:
+            stream = make()
+            reading = asyncio.create_task(
+                stream.read(
+                    lambda: len(stream.events.get("a", [])) == there + 1 and len(stream.events.get("b", [])) == 2,
+                    Subscription("a", one.sweep_id),
+                    Subscription("b", other.sweep_id, after="now"),
+                )
+            )
+            while len(stream.others) < 2:
+                await asyncio.sleep(0.01)
+            for sweep in (one, other, other):
+                await asyncio.to_thread(write_event, sweep)
+            await reading
+            assert stream.events == {"a": log_of(one), "b": log_of(other)[-2:]}
+            assert sorted(stream.others, key=lambda pair: pair[0])[0][1]["id"] == "-1-0"
+            assert [name for name, message in stream.others if message["type"] == "subscribed"] == ["a", "b"]
+
+    asyncio.run(follow())
+
+
+def test_its_id_continues_all_of_them_exactly(pair: tuple[Bench, Bench]) -> None:
+    one, other = pair
+    wanted = [json.dumps({"name": name, "sweep": sweep.sweep_id}) for name, sweep in (("a", one), ("b", other))]
+
+    async def follow() -> None:
+        async with streaming(one.database) as make:
+            seen: dict[str, list[int]] = {"a": [], "b": []}
+            last = ""
+            for number in range(1, 8):  # each time a stream of its own, as after a connection broke
+                for sweep in pair[: 1 + number % 2]:
+                    await asyncio.to_thread(write_event, sweep)
+                stream = make()
+                before = sum(map(len, seen.values()))
+                there = len(log_of(one)) + len(log_of(other))
+                some = there if number == 7 else before + 1
+
+                def is_enough(stream: Stream = stream, before: int = before, some: int = some) -> bool:
+                    return before + sum(map(len, stream.events.values())) >= some
+
+                await stream.read(is_enough, *read_subscriptions(wanted, last))
+                last = stream.id
+                for name, ids in stream.events.items():
+                    seen[name] += ids
+            assert seen == {"a": log_of(one), "b": log_of(other)}
+
+    asyncio.run(follow())
+
+
+def test_what_somebody_subscribes_to_later_comes_and_what_they_end_does_not(pair: tuple[Bench, Bench]) -> None:
+    one, other = pair
+
+    async def follow() -> None:
+        async with streaming(one.database) as make:
+            stream = make()
+            reading = asyncio.create_task(stream.read(lambda: "c" in stream.events))
+            await stream.carried.take(json.dumps({"subscribe": {"name": "a", "sweep": one.sweep_id, "after": "now"}}))
+            await stream.carried.take(json.dumps({"subscribe": {"name": "b", "sweep": other.sweep_id, "after": "now"}}))
+            while len(stream.others) < 2:
+                await asyncio.sleep(0.01)
+            await stream.carried.take(json.dumps({"unsubscribe": "a"}))
+            await asyncio.to_thread(write_event, one)
+            await asyncio.to_thread(write_event, other)
+            while "b" not in stream.events:
+                await asyncio.sleep(0.01)
+            await stream.carried.take(json.dumps({"subscribe": {"name": "c", "sweep": one.sweep_id}}))
+            await reading
+            assert stream.events == {"b": log_of(other)[-1:], "c": log_of(one)}
+
+    asyncio.run(follow())
+
+
+def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_ENDED_S", 0.01)
+    one, other = pair
+
+    async def follow() -> None:
+        async with streaming(one.database) as make:
+            stream = make()
+            reading = asyncio.create_task(
+                stream.read(
+                    lambda: "b" in stream.events,
+                    Subscription("none", "nothing"),
+                    Subscription("odd", one.sweep_id, after="x"),
+                    Subscription("a", one.sweep_id, after="now"),
+                    Subscription("b", other.sweep_id, after="now"),
+                )
+            )
+            while len(stream.others) < 4:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(begin_deletion, one.database, one.sweep_id)
+            while stream.kinds("a") != ["subscribed", "ended"]:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(write_event, other)
+            await reading
+            problems = {name: message["problem"] for name, message in stream.others if message["type"] == "ended"}
+            assert {name: problem["status"] for name, problem in problems.items()} == {
+                "none": 404,
+                "odd": 400,
+                "a": 404,
+            }
+            assert "was deleted" in problems["a"]["detail"]
+
+    asyncio.run(follow())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "cannot be read"),
+        ("[]", "cannot be read"),
+        ("{}", "expected"),
+        ('{"subscribe": 1}', "cannot be read"),
+        ('{"subscribe": {"name": "a b", "sweep": "x"}}', "name: "),
+        ('{"subscribe": {"name": "a", "sweep": "x", "more": 1}}', "more: "),
+        ('{"subscribe": {"name": "a"}}', "sweep: "),
+        ('{"subscribe": {"name": "a", "sweep": "x", "max_behind": 0}}', "max_behind: "),
+        (json.dumps({"unsubscribe": "x" * 20_000}), "characters"),
+    ],
+)
+def test_who_says_what_is_no_subscription_is_told_so_and_stays(database: Database, text: str, told: str) -> None:
+    async def follow() -> None:
+        async with streaming(database) as make:
+            stream = make()
+            reading = asyncio.create_task(stream.read(lambda: len(stream.others) == 2))
+            await stream.carried.take(text)
+            await stream.carried.take(text)
+            await reading
+            assert told in stream.others[1][1]["problem"]["detail"]
+
+    asyncio.run(follow())
+
+
+def test_a_stream_carries_so_many_and_no_more(pair: tuple[Bench, Bench]) -> None:
+    one, _ = pair
+    texts = [json.dumps({"name": f"n{number}", "sweep": one.sweep_id}) for number in range(MOST + 1)]
+    with pytest.raises(InputError, match=f"{MOST + 1} subscriptions; expected 1 to {MOST}"):
+        read_subscriptions(texts, None)
+    with pytest.raises(InputError, match="two subscriptions are called 'n0'"):
+        read_subscriptions([texts[0], texts[0]], None)
+
+    async def follow() -> None:
+        async with streaming(one.database) as make:
+            stream = make()
+            reading = asyncio.create_task(stream.read(lambda: stream.kinds(f"n{MOST}") == ["ended"]))
+            for text in texts:
+                await stream.carried.take(f'{{"subscribe": {text}}}')
+            await reading
+            assert len(stream.events) == MOST
+
+    asyncio.run(follow())
+
+
+def test_both_doors_carry_the_same(server: Server) -> None:
+    with server.asked(f"/stream?{urlencode({'subscribe': json.dumps({'name': 'x', 'sweep': 'first'})})}") as response:
+        assert response.headers.get_content_type() == "text/event-stream"
+        found = messages_of(response)
+        by_events = [next(found) for _ in range(2)]
+    assert by_events[-1][0] == f"x:{by_events[-1][1]['message']['id']}"
+    url = f"ws://127.0.0.1:{server.port}{PREFIX}/stream"
+    with connect(url, additional_headers=HEADERS) as socket:
+        socket.send(b"\x00")
+        assert json.loads(socket.recv(timeout=PATIENCE_S))["message"]["type"] == "ended"
+        socket.send(json.dumps({"subscribe": {"name": "x", "sweep": "first"}}))
+        assert [json.loads(socket.recv(timeout=PATIENCE_S)) for _ in range(2)] == [message for _, message in by_events]
+
+
+@pytest.mark.parametrize("query", ["", "?subscribe=", "?subscribe=1", "?subscribe={}", "?subscribe=%00"])
+def test_a_request_without_a_subscription_is_refused(server: Server, query: str) -> None:
+    with server.asked(f"/stream{query}") as response:
+        assert (response.status, response.headers.get_content_type()) == (400, "application/problem+json")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    project = Project(tmp_path_factory.mktemp("several"))
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    project.inside("run", "sweep.yaml", check=0)
+    made = Server(project)
+    made.start()
+    yield made
+    made.kill()
+    project.close()
