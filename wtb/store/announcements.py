@@ -37,6 +37,11 @@ class Announcements:
         with self._database.reached():
             connection.execute(f"LISTEN {CHANNEL}")
 
+    def try_out(self) -> None:
+        """Announce something, so that one sees whether it is heard. Raises StoreError if the database is away."""
+        with self._database.write(is_note=True) as connection:
+            connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+
     def fileno(self) -> int:
         """Return the descriptor that can be read when something has come."""
         return int(self._connection.fileno())

@@ -168,6 +168,26 @@ def test_what_can_be_read_only_when_another_transaction_has_ended_is_waited_for(
     asyncio.run(follow())
 
 
+def test_where_no_announcement_comes_one_asks_all_the_time(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a pooler, which gives the connection that listens to others."""
+    monkeypatch.setattr(pace, "_TRIED_S", 0.01)
+    take = Announcements.take
+    monkeypatch.setattr(Announcements, "take", lambda listening: take(listening) and False)
+
+    async def follow() -> None:
+        async with (
+            following(sweep.database) as source,
+            aclosing(source.follow(selection(sweep), None, None)) as messages,
+        ):
+            coming = asyncio.ensure_future(anext(messages))
+            await until(lambda: source.followers > 0)
+            await asyncio.sleep(10 * pace._QUICK_S)
+            await asyncio.to_thread(write_event, sweep)
+            assert (await coming) is not None
+
+    asyncio.run(follow())
+
+
 def test_a_log_that_is_slow_to_read_holds_up_no_other(
     sweep: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

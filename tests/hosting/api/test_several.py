@@ -273,6 +273,18 @@ def test_a_request_without_a_subscription_is_refused(server: Server, query: str)
         assert (response.status, response.headers.get_content_type()) == (400, "application/problem+json")
 
 
+def test_a_sweep_of_another_project_is_not_there(server: Server) -> None:
+    server.project.inside("project", "create", "elsewhere", check=0)
+    token = server.project.inside("token", "create", "theirs", "--project", "elsewhere", check=0).stdout.strip()
+    told = []
+    for ref in ("first", "third"):
+        query = urlencode({"subscribe": json.dumps({"name": "x", "sweep": ref})})
+        with server.asked(f"/stream?{query}", {"Authorization": f"Bearer {token}"}) as response:
+            told.append(next(messages_of(response))[1]["message"]["problem"])
+    assert [problem["status"] for problem in told] == [404, 404]
+    assert told[0]["detail"].replace("first", "third") == told[1]["detail"]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     project = Project(tmp_path_factory.mktemp("several"))

@@ -196,8 +196,8 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
             else:
                 assert status == 403, (route, scope)
                 assert f"may {scope}; this takes the scope {route.needs}" in answer["detail"]
-    status, _ = ask(server, "GET", "/sweeps/first/events", headers[Permission.steer])
-    assert status == 403
+    for path in ("/sweeps/first/events", "/stream?subscribe=1"):
+        assert ask(server, "GET", path, headers[Permission.steer])[0] == 403
     audit = server.project.inside("audit", "list", "--by", "only-read", "--format", "json", check=0).json["audit"]
     refused = {one["operation"]: (one["outcome"], one["token"], one["error"]) for one in audit}
     assert refused.keys() == {route.name for route in ROUTES if route.needs is not Permission.read}
@@ -226,6 +226,7 @@ def test_what_a_revoked_token_has_open_ends_within_seconds_and_others_goes_on(se
     url = f"ws://127.0.0.1:{server.port}{PREFIX}/sweeps/first/events"
     with (
         server.asked("/sweeps/first/events", cut) as stream,
+        connect(f"ws://127.0.0.1:{server.port}{PREFIX}/stream", additional_headers=cut) as of_nothing,
         connect(url, additional_headers=cut) as socket,
         connect(url, additional_headers=kept) as other,
     ):
@@ -234,8 +235,9 @@ def test_what_a_revoked_token_has_open_ends_within_seconds_and_others_goes_on(se
         assert json.loads(socket.recv(timeout=20)) == json.loads(other.recv(timeout=20))
         assert server.project.inside("token", "revoke", "cut", check=0).stdout == "token cut: revoked\n"
         assert list(messages) == [], "it ends"
-        with pytest.raises(ConnectionClosed):
-            socket.recv(timeout=20)
+        for ended in (socket, of_nothing):
+            with pytest.raises(ConnectionClosed):
+                ended.recv(timeout=20)
         with pytest.raises(TimeoutError):
             other.recv(timeout=0.5)
     assert ask(server, "GET", "/sweeps", cut)[0] == 401

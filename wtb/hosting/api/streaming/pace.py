@@ -16,6 +16,7 @@ from wtb.store.log import ANNOUNCED_EVERY_S
 INTERVAL_S = 0.2  # frames come at most five times a second
 _QUIET_S = 5.0  # between two looks while nothing is announced
 _QUICK_S = 2 * ANNOUNCED_EVERY_S  # after something was, for what is not announced since
+_TRIED_S = 5.0  # until what is announced should have come
 _RETRY_S = 1.0  # while the database is out of reach
 _log = logging.getLogger("wtb")
 
@@ -57,8 +58,9 @@ class Pace:
     async def wait(self) -> None:
         """Wait until it is time for the next look."""
         await asyncio.sleep(INTERVAL_S)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._is_quick.wait(), _QUIET_S)
+        if self.is_quiet:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_quick.wait(), _QUIET_S)
 
     async def _listen(self) -> None:
         while True:
@@ -87,16 +89,25 @@ class Pace:
                 lost.set_exception(error)
 
         loop.add_reader(descriptor, hear)
-        slowing = asyncio.create_task(self._slow_down())
+        slowing = asyncio.create_task(self._slow_down(announcements))
         try:
             await asyncio.wait((lost, slowing), return_when=asyncio.FIRST_COMPLETED)
-            (lost if lost.done() else slowing).result()
+            if slowing.done():
+                slowing.result()
+            await lost
         finally:
             slowing.cancel()
             loop.remove_reader(descriptor)
 
-    async def _slow_down(self) -> None:
+    async def _slow_down(self, announcements: Announcements) -> None:
         """Slow down whenever nothing is announced any more, and all that was can be read."""
+        self._quickened.clear()
+        await run_quickly(announcements.try_out)
+        try:
+            await asyncio.wait_for(self._quickened.wait(), _TRIED_S)
+        except TimeoutError:  # as behind a pooler, which gives the connection to others after each transaction
+            _log.warning("streams ask all the time, since what the database announces does not come here")
+            return
         while True:
             self._is_quick.set()
             self._quickened.clear()
