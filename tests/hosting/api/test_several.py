@@ -244,11 +244,13 @@ def test_a_stream_carries_so_many_and_no_more(pair: tuple[Bench, Bench]) -> None
     async def follow() -> None:
         async with streaming(one.database) as make:
             stream = make()
-            reading = asyncio.create_task(stream.read(lambda: stream.kinds(f"n{MOST}") == ["ended"]))
+            reading = asyncio.create_task(
+                stream.read(lambda: stream.kinds(f"n{MOST}") == ["ended"] and len(stream.events) == MOST)
+            )
             for text in texts:
                 await stream.carried.take(f'{{"subscribe": {text}}}')
             await reading
-            assert len(stream.events) == MOST
+            assert stream.events == {f"n{number}": log_of(one) for number in range(MOST)}
 
     asyncio.run(follow())
 
