@@ -672,7 +672,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
             page.get_by_role("link", name="Log", exact=True).click()
         page.get_by_role("cell", name="sweep.running", exact=True).wait_for()
         page.go_back()
-        page.get_by_role("grid").wait_for()
+        page.get_by_role("log").wait_for(state="hidden")
         look_at_more_tabs_than_a_browser_has_connections(page)
         server.kill()
         page.get_by_text("The connection was lost").wait_for()
