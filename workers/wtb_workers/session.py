@@ -227,8 +227,9 @@ class WorkerSession:
         free = self._asking + len(self._slots)
         began = time.monotonic()
         slot = self._slot(number)
-        with CLAIMS.timed():
+        with CLAIMS.timed() as claim:
             rows = queue.claim_for(self.database, slot, LEASE_S, wanted=wanted, refused=refused, free=free)
+            claim.execution = rows[0].id if rows else None
         if not rows:
             self._works_on.pop(number, None)
             self._nothing_at = began if rows is None else self._nothing_at

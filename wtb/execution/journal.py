@@ -173,7 +173,7 @@ class Journal:
         """Write a batch, again as long as `waits` says so. Returns the executions that lost their lease."""
         while True:
             try:
-                with FLUSHES.timed():
+                with FLUSHES.timed(next(iter(batch.leases), None)):
                     return self._write(batch)
             except StoreError as error:
                 if not self._waits(error):

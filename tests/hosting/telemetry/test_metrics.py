@@ -29,8 +29,11 @@ from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Talli
 from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.erase import erase
+from wtb.operations.telemetry.building import make_spans
 from wtb.store.database import Database
+from wtb.store.read.queries import find_sweep
 from wtb.store.tables.schema import attempts, cases, cells, executions, node_runs, sweeps
+from wtb.store.telemetry.attempts import execution_ids
 
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
 TOKEN = "a-token-of-the-tests-own"
@@ -158,6 +161,34 @@ def test_a_journal_counts_its_flushes(context: Context, tmp_path: Path) -> None:
     before = sum(FLUSHES.read().counts)
     Tenant(context, tmp_path, "acme")
     assert sum(FLUSHES.read().counts) > before
+
+
+def test_buckets_have_the_trace_of_what_they_counted_last(context: Context, tmp_path: Path) -> None:
+    Tenant(context, tmp_path, "acme")
+    asked = "application/openmetrics-text; version=1.0.0"
+    body, _ = exposition([ProcessMetrics(database=context.database)], asked)
+    within = r'wtb_flush_seconds_bucket\{le="[^"]+"\} \d+(?:\.0)? # \{trace_id="([0-9a-f]{32})"\}'
+    named = set(re.findall(within, body.decode()))
+    known = {
+        span.trace_id
+        for (id,) in context.database.tuples(sa.select(sweeps.c.id))
+        for span in make_spans(context.database, find_sweep(context.database, id), execution_ids(context.database, id))
+    }
+    assert named
+    assert named <= known
+    plain, _ = exposition([ProcessMetrics(database=context.database)], "text/plain")
+    assert b"trace_id" not in plain
+    assert b"trace_id" not in exposition([ProcessMetrics()], asked)[0]
+
+
+def test_a_bucket_keeps_the_last_one_that_is_known() -> None:
+    histogram = Histogram()
+    for execution in ("first", "second", None):
+        histogram.observe(0.0, execution)
+    assert {n: one.execution for n, one in histogram.read().exemplars.items()} == {0: "second"}
+    with histogram.timed() as timed:
+        timed.execution = "third"
+    assert "third" in {one.execution for one in histogram.read().exemplars.values()}
 
 
 def test_a_histogram_counts_each_duration_in_its_bucket() -> None:

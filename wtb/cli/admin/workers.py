@@ -83,7 +83,7 @@ def worker(
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
     instance = Worker(host, slots, names)
     if place is not None:
-        _serve_metrics(place)
+        _serve_metrics(place, postgres(db))
     say(f"worker {host}: {slots} slots, queues {queues}; database {database.shown_url}")
     raise typer.Exit(serve(app, instance))
 
@@ -139,7 +139,7 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     if place is not None:
-        _serve_metrics(place, database)
+        _serve_metrics(place, database, whole=True)
     say(f"scheduler: every {every:g} s; database {database.shown_url}")
     traces = None
     if settings is not None:
@@ -154,14 +154,14 @@ def _place(metrics: str | None) -> Place | None:
     return None if metrics is None else parse_place(metrics)
 
 
-def _serve_metrics(place: Place, database: Database | None = None) -> None:
-    """Serve the metrics of this process, and those of a database."""
+def _serve_metrics(place: Place, database: Database, *, whole: bool = False) -> None:
+    """Serve the metrics of this process. whole: those of the database, too."""
     from prometheus_client.registry import Collector
 
     from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
 
-    collectors: list[Collector] = [ProcessMetrics()]
-    if database is not None:
+    collectors: list[Collector] = [ProcessMetrics(database=database)]
+    if whole:
         collectors.append(DatabaseMetrics(database, Tallies()))
     exporter = Exporter(place, lambda accept: exposition(collectors, accept))
     say(f"metrics: http://{place.shown}:{exporter.port}/metrics")

@@ -16,13 +16,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
+from wtb.core.errors import StoreError
 from wtb.core.telemetry.latencies import BOUNDS_S, CLAIMS, FLUSHES, Histogram
+from wtb.core.telemetry.trace_ids import trace_id_of
 from wtb.core.version import __version__
 from wtb.store.database import Database
 from wtb.store.read.activity import Counts, SweepState, count, queues, sweep_states
 from wtb.store.rows.control import ExporterRow
 from wtb.store.runs.workers import worker_rows
+from wtb.store.telemetry.attempts import roots
 from wtb.store.telemetry.positions import collectors
 
 AT_A_TIME = 200  # sweeps that one query counts
@@ -120,13 +124,15 @@ class DatabaseMetrics(Collector):
 class ProcessMetrics(Collector):
     """The metrics of this process."""
 
-    def __init__(self, subscribers: Callable[[], int] | None = None) -> None:
+    def __init__(self, subscribers: Callable[[], int] | None = None, database: Database | None = None) -> None:
         """Make it.
 
         Args:
             subscribers: Says how many streams are followed, where there are any.
+            database: Where the executions are that its transactions were about.
         """
         self._subscribers = subscribers
+        self._database = database
 
     def collect(self) -> Iterator[Metric]:
         """Read the memory of this process, and yield its metrics."""
@@ -134,9 +140,33 @@ class ProcessMetrics(Collector):
         built.add_metric([__version__], 1)
         yield built
         for name, (words, histogram) in _HISTOGRAMS.items():
-            yield _histogram(name, words, histogram)
+            yield self._histogram(name, words, histogram)
         if self._subscribers is not None:
             yield _single("wtb_stream_subscribers", "Streams that are followed.", self._subscribers())
+
+    def _histogram(self, name: str, words: str, histogram: Histogram) -> Metric:
+        """Return a histogram as Prometheus has them: each bucket counts what is within its bound, and all below."""
+        read, within = histogram.read(), 0
+        traces = self._traces([one.execution for one in read.exemplars.values()])
+        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+        for number, (bound, counted) in enumerate(zip((*map(str, BOUNDS_S), "+Inf"), read.counts, strict=True)):
+            within += counted
+            last = read.exemplars.get(number)
+            if last is not None and last.execution in traces:
+                exemplar = Exemplar({"trace_id": traces[last.execution]}, last.seconds, last.at)
+                buckets.append((bound, within, exemplar))
+            else:
+                buckets.append((bound, within))
+        return HistogramMetricFamily(name, words, buckets=buckets, sum_value=read.total_s)
+
+    def _traces(self, executions: Sequence[str]) -> Mapping[str, str]:
+        """Return the traces of executions that are there. Without a database there are none, and the rest is told."""
+        if self._database is None or not executions:
+            return {}
+        try:
+            return {id: trace_id_of(*root) for id, root in roots(self._database, executions).items()}
+        except StoreError:
+            return {}
 
 
 def exposition(collectors: Iterable[Collector], accept: str) -> tuple[bytes, str]:
@@ -194,13 +224,3 @@ def _exports(known: Sequence[ExporterRow]) -> Iterator[Metric]:
     yield _single(
         "wtb_export_failing_seconds", "For how long a collector has taken nothing.", max(failing, default=0.0)
     )
-
-
-def _histogram(name: str, words: str, histogram: Histogram) -> Metric:
-    """Return a histogram as Prometheus has them: each bucket counts what is within its bound, and all below."""
-    read, within = histogram.read(), 0
-    buckets: list[tuple[str, float]] = []
-    for bound, number in zip((*map(str, BOUNDS_S), "+Inf"), read.counts, strict=True):
-        within += number
-        buckets.append((bound, within))
-    return HistogramMetricFamily(name, words, buckets=buckets, sum_value=read.total_s)

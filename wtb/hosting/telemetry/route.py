@@ -37,7 +37,7 @@ def metrics_router(context: Context, subscribers: Callable[[], int]) -> APIRoute
 
     from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
 
-    tallies, process = Tallies(), ProcessMetrics(subscribers)
+    tallies, process = Tallies(), ProcessMetrics(subscribers, context.database)
 
     @routes.get(METRICS, summary="Show metrics as Prometheus reads them.")
     def metrics(request: Request) -> Response:

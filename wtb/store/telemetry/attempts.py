@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, calls, cases, cells, executions, invocations, node_runs, scores
+from wtb.store.tables.schema import attempts, calls, cases, cells, executions, invocations, node_runs, scores, sweeps
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,22 @@ def traced_executions(database: Database, ids: Collection[str]) -> list[TracedEx
         .order_by(executions.c.id)
     )
     return database.records(TracedExecution, query)
+
+
+def roots(database: Database, ids: Collection[str]) -> dict[str, tuple[str, int, int, int | None]]:
+    """Return what tells the traces of executions: sweep, number of the case, repeat, and combination if none is shared.
+
+    Args:
+        database: The database.
+        ids: Of executions; those that are gone are left out.
+    """
+    columns = (executions.c[name] for name in ("id", "sweep_id", "case_number", "repeat", "combinations"))
+    query = sa.select(*columns, sweeps.c.spec).join(sweeps, sweeps.c.id == executions.c.sweep_id)
+    found = {}
+    for id, sweep_id, case_number, repeat, combinations, spec in database.tuples(query.where(executions.c.id.in_(ids))):
+        alone = combinations[0] if combinations and not spec["run"]["share"] else None
+        found[id] = (sweep_id, case_number, repeat, alone)
+    return found
 
 
 def accepted_attempts(database: Database, ids: Collection[str]) -> list[tuple[str, str, int]]:
