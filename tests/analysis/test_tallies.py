@@ -33,7 +33,9 @@ from wtb.store.control.rescore import write_scores
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention
+from wtb.store.log import log_rows
 from wtb.store.process_identity import ProcessIdentity
+from wtb.store.read import tallies
 from wtb.store.read.queries import find_sweep
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
 from wtb.store.rows.executions import ExecutionRow
@@ -132,11 +134,14 @@ class Cells:
         place = {"sweep_id": self.sweep_id, "case_number": row["case_number"], "repeat": row["repeat"]}
         said = {"session_id": self.session_id, "sweep_id": self.sweep_id, "execution_id": row["id"], "at": 1.0}
         names = [] if value is None else ["first", "second"]
+        change = {"status": status, "owner_id": None, "lease_until": None, "reason": None, "finished_at": 1.0}
+        ends = {"ended_transaction": None, "ended_event": len(row["combinations"])}  # the row says that it completed
+        failed = [{**said, "kind": "execution.failed", "severity": "info", "data": {}}]
         batch = Batch()
         batch.add(
             row["id"],
             row["token"],
-            change={"status": status, "owner_id": None, "lease_until": None, "reason": None, "finished_at": 1.0},
+            change=change if value is None else change | ends,
             outcomes=[
                 {**place, "combination": number, "status": cell, "execution_id": row["id"], "usd": 0.5}
                 for number in row["combinations"]
@@ -151,7 +156,7 @@ class Cells:
                     for name in names
                     for number in row["combinations"]
                 ],
-                "events": [{**said, "kind": f"execution.{status}", "severity": "info", "data": {}}],
+                "events": failed if value is None else [],
             },
         )
         return batch
@@ -241,6 +246,31 @@ def test_new_scores_take_the_place_of_those_that_were_counted(apart: Make) -> No
     sweep.rescore(2.5, 5)
     sweep.check()
     assert sum(row["total"] for row in tallied(sweep.database, sweep.sweep_id)) == 18 + 13 + 5 * 2.5
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_parts_of_any_size_count_each_cell_once(apart: Make, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(tallies, "PART_S", 0.0)
+    monkeypatch.setattr(tallies, "_LEAST", size)
+    sweep = apart()
+    sweep.finish(1.0, 10)
+    sweep.check()
+    sweep.finish(2.0, 8)
+    sweep.rescore(2.5, 5)
+    sweep.check()
+    retry(sweep.database, sweep.sweep_id, ("succeeded",))
+    sweep.finish(3.0, 18)
+    parts: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        parts.extend(["part"] * ("INSERT INTO tallies" in statement))
+
+    sa.event.listen(sweep.database.engine, "before_cursor_execute", note)
+    sweep.check()
+    sa.event.remove(sweep.database.engine, "before_cursor_execute", note)
+
+    assert [(row["n"], row["total"]) for row in tallied(sweep.database, sweep.sweep_id)] == [(6, 18.0)] * 6
+    assert len(parts) >= 18 / size
 
 
 def plan_of_tally(database: Database, sweep_id: str) -> str:
@@ -373,13 +403,10 @@ def test_what_commits_before_an_older_transaction_waits_for_it_and_nothing_is_mi
     old.commit()
     old.close()
     with sweep.database.read() as connection:
-        written = connection.execute(
-            sa.select(events.c.transaction, events.c.execution_id)
-            .where(events.c.kind == "execution.completed")
-            .order_by(events.c.id)
-        ).all()
-    assert [row.execution_id for row in written] == [*(row["id"] for row in young), late["id"]]
-    assert written[-1].transaction == number < min(row.transaction for row in written[:-1])
+        ends = log_rows(connection, sweep.sweep_id, kinds=["execution.completed"])
+        written = sorted(ends, key=lambda row: row["id"])
+    assert [row["execution_id"] for row in written] == [*(row["id"] for row in young), late["id"]]
+    assert written[-1]["transaction"] == number < min(row["transaction"] for row in written[:-1])
     sweep.check()
     assert sum(row["total"] for row in tallied(sweep.database, sweep.sweep_id)) == 2 * 2 * 1.0 + 4.0
 

@@ -7,6 +7,7 @@ makes its kept matrix invalid, and nobody has to remember to throw it away.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -32,6 +33,9 @@ RESCORED = (
     "case.erased",
 )  # scores that were counted may have gone
 
+PART_S = 0.1  # that a transaction which counts is to take
+_LEAST = 500  # events of one
+
 _ENDS = (executions, executions.c.ended_transaction, executions.c.ended_event)
 _SOURCES = ((events, events.c.transaction, events.c.id), _ENDS)  # of events by which scores come and go
 _Source = tuple[sa.Table, sa.Column[Any], sa.Column[Any]]
@@ -43,26 +47,33 @@ def tally(database: Database, sweep_id: str) -> bool:
     """Add the scores of what finished since the last time, each exactly once. Returns whether there was anything new.
 
     Where somebody else is tallying this sweep it returns at once. On PostgreSQL events younger than the oldest
-    running transaction wait for the next time. After a retry, a rollback or a rescoring all is counted anew.
+    running transaction wait for the next time. After a retry, a rollback or a rescoring all is counted anew. What
+    there is to count goes in transactions of about `PART_S`: who follows a log waits for the end of each.
     """
-    if not _is_behind(database, sweep_id):  # so that nothing is locked or written for a sweep at rest
+    with database.read() as connection:
+        goal, place = _last_event(connection, sweep_id, settled=True), _counted(connection, sweep_id) or START
+    if goal is None or goal <= place:  # so that nothing is locked or written for a sweep at rest
         return False
-    with database.write(long=True) as connection:
-        since = _lock(connection, sweep_id)
-        if since is None:
-            return False
-        until = _last_event(connection, sweep_id, settled=True)
-        if until is None or until <= since:
-            return False
-        if since != START and _has_rescored(connection, sweep_id, since, until):
-            connection.execute(tallies.delete().where(tallies.c.sweep_id == sweep_id))
-            since = START
-        _add(connection, sweep_id, since, until)
-        moved = {"transaction": until[0], "event_id": until[1], "tallied_at": now()}
-        connection.execute(
-            matrices.update().where(matrices.c.sweep_id == sweep_id).values(**moved, document=None, frozen_at=None)
-        )
-    return True
+    size, counted, has_begun_anew = _LEAST, False, False
+    while True:
+        started = time.monotonic()
+        with database.write(long=True) as connection:
+            since = _lock(connection, sweep_id)
+            if since is None or since >= goal:
+                return counted
+            if not has_begun_anew and since != START and _has_rescored(connection, sweep_id, since, goal):
+                connection.execute(tallies.delete().where(tallies.c.sweep_id == sweep_id))
+                since = START
+            has_begun_anew = has_begun_anew or since == START
+            until = _part(connection, sweep_id, since, goal, size)
+            _add(connection, sweep_id, since, until)
+            moved = {"transaction": until[0], "event_id": until[1], "tallied_at": now()}
+            connection.execute(
+                matrices.update().where(matrices.c.sweep_id == sweep_id).values(**moved, document=None, frozen_at=None)
+            )
+        counted = True
+        took = max(time.monotonic() - started, 1e-6)
+        size = max(_LEAST, min(2 * size, round(size * PART_S / took)))
 
 
 def tally_rows(database: Database, sweep_id: str) -> list[TallyRow]:
@@ -106,12 +117,6 @@ def _whole(query: sa.Select[Any], sweep_id: str) -> sa.Select[Any]:
     last = _last(sweep_id).subquery()
     same = sa.and_(matrices.c.transaction == last.c.transaction, matrices.c.event_id == last.c.id)
     return query.join(last, same).where(matrices.c.sweep_id == sweep_id)
-
-
-def _is_behind(database: Database, sweep_id: str) -> bool:
-    with database.read() as connection:
-        last = _last_event(connection, sweep_id, settled=True)
-        return last is not None and last > (_counted(connection, sweep_id) or START)
 
 
 def _counted(connection: sa.Connection, sweep_id: str, *, lock: bool = False) -> Place | None:
@@ -162,6 +167,17 @@ def _between(source: _Source, sweep_id: str, since: Place, until: Place) -> sa.C
         return sa.and_(mine, transaction == until[0], id > since[1], id <= until[1])
     place = sa.tuple_(transaction, id)
     return sa.and_(mine, place > _literal(since), place <= _literal(until))
+
+
+def _part(connection: sa.Connection, sweep_id: str, since: Place, goal: Place, size: int) -> Place:
+    """Up to where about so many events are counted: where that is not the goal, more are left after it."""
+    ends = [goal]
+    for source in _SOURCES:
+        _, transaction, id = source
+        query = sa.select(transaction, id).where(_between(source, sweep_id, since, goal))
+        row = connection.execute(query.order_by(transaction, id).offset(size - 1).limit(1)).first()
+        ends += [] if row is None else [(row[0], row[1])]
+    return min(ends)
 
 
 def _has_rescored(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -> bool:
