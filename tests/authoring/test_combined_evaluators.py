@@ -72,7 +72,9 @@ def test_a_threshold_holds_for_scores_of_functions_of_your_own() -> None:
     def errors(case: Any, result: Any) -> Any:
         return {"a": 3, "b": 7}
 
-    surroundings: Any = type("Here", (), {"own_process": True, "call": lambda self, fn, *args, timeout: fn(*args)})()
+    surroundings: Any = type(
+        "Here", (), {"own_process": True, "judgements": None, "call": lambda self, fn, *args, timeout: fn(*args)}
+    )()
     task = EvaluationTask("case", (), {}, None, {}, (), Totals())
     scores = evaluate(task, [made({"m:errors": {"at_most": 5}}, errors)], surroundings)
     assert [(one.metric, one.value, one.measure.better) for one in scores] == [

@@ -19,6 +19,7 @@ class Here:
     """As much of a process for user code as an evaluator needs."""
 
     own_process = True
+    judgements = None
 
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)

@@ -6,6 +6,7 @@ No model and no person judges here: the level of each answer is written in the s
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
@@ -129,7 +130,8 @@ def priced(server: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]
 
 
 RUBRIC = {1: "does not answer", 2: "answers in part", 3: "answers"}
-HERE: Any = type("Here", (), {"own_process": True, "call": lambda self, fn, *args, timeout: fn(*args)})()
+_HERE = {"own_process": True, "judgements": None, "call": lambda self, fn, *args, timeout: fn(*args)}
+HERE: Any = type("Here", (), _HERE)()
 MODEL, CLAUDE = "gpt-4o-mini", "claude-sonnet-4-5"
 
 
@@ -280,9 +282,25 @@ def test_judging_ends_before_its_deadline_with_what_is_there(priced: list[dict[s
     scores(made(), "good")  # whatever is loaded once is
     Judging.failing[:] = ["wait"]
     found = scores(made(samples=3, timeout=1.5), "good")
-    assert (found["judge"].value, found["judge.failed"].value) == (3, pytest.approx(2 / 3))
-    assert found["judge.usd"].value == pytest.approx(0.00021)
-    assert len(priced) == 2, "the third was not asked"
+    assert (found["judge"].value, found["judge.failed"].value) == (3, pytest.approx(1 / 3))
+    assert found["judge.usd"].value == pytest.approx(2 * 0.00021)
+    assert len(priced) == 3, "the first was known, and the third waits for no other"
+
+
+def test_samples_are_asked_for_at_the_same_time(priced: list[dict[str, Any]]) -> None:
+    Judging.failing[:] = ["together"] * 3
+    found = scores(made(samples=3), "good")
+    assert (found["judge.failed"].value, len(priced)) == (0, 3)
+
+
+def test_what_is_to_be_fresh_is_asked_whatever_was_replied_before(
+    priced: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEMENTS_FOLDER", str(tmp_path))
+    for _ in range(2):
+        scores(made(fresh=True), "good")
+    scores(made(), "good")
+    assert len(priced) == 2, "its reply is kept for those who take one"
 
 
 @pytest.mark.parametrize("refusal", [400, 413, 422, "choices"])
@@ -389,9 +407,9 @@ wf.edge(answer, END)
 
 
 def test_a_sweep_is_judged_and_judged_again_without_running_it(
-    server: Any, project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    server: Any, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JUDGEMENTS_FOLDER", str(tmp_path_factory.mktemp("judgements")))
+    monkeypatch.delenv("JUDGEMENTS_FOLDER", raising=False)  # replies are kept beside files
     url, asked = server
     options = {"field": "a", "model": MODEL, "url": f"{url}/v1", "name": "helpful"}
     spec = {
@@ -413,3 +431,15 @@ def test_a_sweep_is_judged_and_judged_again_without_running_it(
     project.write({"again.yaml": json.dumps({**spec, "evaluate": [{"judge": {**options, "criteria": "It is kind."}}]})})
     project.inside("score", "nightly", "--file", "again.yaml", check=0)
     assert "It is kind." in asked[-1]["messages"][0]["content"]
+    asked_before = len(asked)
+    project.inside("score", "nightly", "--file", "sweep.yaml", check=0)
+    assert len(asked) == asked_before + 3, "what had no usable reply"
+    (kept,) = [path for path in project.folder.rglob("judgements") if path.is_dir()]
+    assert {path.name[:2] for path in kept.iterdir()} == {path.parent.name for path in kept.glob("*/*")}
+    old = next(kept.glob("*/*"))
+    os.utime(old, (0, 0))
+    project.inside("gc", check=0)
+    assert not old.exists()
+    assert len(list(kept.glob("*/*"))) > 0, "what was used lately stays"
+    project.inside("erase", "a", "--yes", check=0)
+    assert not list(kept.glob("*/*")), "whose each was is not known"

@@ -29,6 +29,10 @@ class Surroundings(Protocol):
     @property
     def own_process(self) -> bool: ...
 
+    @property
+    def judgements(self) -> Path | None:
+        """Where replies of judges are kept; None where they are not."""
+
     def record(self, on_event: OnEvent | None = None) -> Record:
         """The record of an attempt; `on_event` is called with each thing that it reports, as it happens."""
 

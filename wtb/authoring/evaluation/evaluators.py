@@ -130,6 +130,7 @@ class CellResult:
         node_runs: How many node runs it took.
         error: Why it failed, if it did.
         workspace_of: Opens its workspace; WTB gives it.
+        judgements: Where replies of judges are kept; WTB gives it.
 
     Example:
         >>> from wtb.testing import CellResult
@@ -146,6 +147,7 @@ class CellResult:
     node_runs: int = 0
     error: str | None = None
     workspace_of: Callable[[], Path] | None = field(default=None, repr=False)
+    judgements: Path | None = field(default=None, repr=False)
 
     @cached_property
     def workspace(self) -> Path:
@@ -304,6 +306,7 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
         task.totals.tokens_out,
         task.totals.node_runs,
         workspace_of=workspace,
+        judgements=surroundings.judgements,
     )
     try:
         with regex_search.within(scorer.timeout):

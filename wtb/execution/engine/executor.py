@@ -24,6 +24,7 @@ from wtb.core.values import Values
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes, begin, engine_of, join
 from wtb.execution.engine.resource_usage import interval, sampler
 from wtb.execution.engine.warmup import warm_up
+from wtb.store.files.judgements import folder_of
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 
@@ -97,6 +98,10 @@ class Surroundings:
         self.workspaces = workspaces
         self._lock = threading.Lock()
         self._made: list[Any] = []
+
+    @property
+    def judgements(self) -> Path | None:
+        return folder_of(self.workspaces.files)
 
     def record(self, on_event: OnEvent | None = None) -> Record:
         return Record(on_event=on_event)

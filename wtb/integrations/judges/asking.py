@@ -1,7 +1,7 @@
 """Asking a model for a judgement: the structured reply of an OpenAI-style or Anthropic-style endpoint.
 
 The same question is asked once in a process, and once in all that share a folder (`kept`): its reply is kept, by
-everything that was sent.
+everything that was sent, unless it is to be fresh.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from wtb.authoring.context.attempt_record import CaseView
@@ -46,7 +47,10 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Question:
-    """All that is sent. sample: its number among questions that are alike. deadline: on the monotonic clock."""
+    """All that is sent. sample: its number among questions that are alike. deadline: on the monotonic clock.
+
+    fresh: it is asked whatever was replied to it before. place: where replies are kept, unless the environment says it.
+    """
 
     endpoint: Endpoint
     model: str
@@ -55,6 +59,8 @@ class Question:
     temperature: float | None
     sample: int
     deadline: float = field(compare=False)
+    fresh: bool = False
+    place: Path | None = field(default=None, compare=False)
 
     @property
     def digest(self) -> str:
@@ -87,7 +93,7 @@ def ask(question: Question) -> Judgement:
         if question.left_s <= 0:
             break
         try:
-            return replied(question)
+            return (replied.__wrapped__ if question.fresh else replied)(question)
         except errors as error:
             problem = f"{type(error).__name__}: {error}"
             wait_s = _wait_s(question.endpoint.provider, error, pause_s)
@@ -110,7 +116,8 @@ def _wait_s(provider: Provider, error: Any, pause_s: float) -> float:
 @lru_cache(_MOST_KEPT)
 def replied(question: Question) -> Judgement:
     """Ask once, and keep the judgement. What the client raises where no reply came is raised, and is not kept."""
-    if (known := kept.find(question.digest)) is not None:
+    place = kept.folder() or question.place
+    if not question.fresh and (known := kept.find(question.digest, place)) is not None:
         return known
     context = Context(CaseView(""), node="judge", variant="")  # only to see what the call costs
     with surrounding(context):
@@ -121,7 +128,7 @@ def replied(question: Question) -> Judgement:
     usd = context.record.usd
     is_known = question.endpoint.url is None and usd > 0  # no server need have the prices of another
     judgement = Judgement(score, problem, usd if is_known else None)
-    kept.keep(question.digest, judgement)
+    kept.keep(question.digest, judgement, place)
     return judgement
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from statistics import fmean
 from typing import Any, TypedDict
@@ -15,7 +16,7 @@ from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, Scored
 from wtb.authoring.evaluation.fields import field_of
 from wtb.authoring.evaluation.library.combining import ASSERT
 from wtb.core.errors import InputError, describe, did_you_mean
-from wtb.core.scoring.judgement import Judgement
+from wtb.core.scoring.judgement import CALLS_AT_ONCE, Judgement
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, OnFailure, Scale
 from wtb.core.serialization.codec import encode
@@ -54,6 +55,7 @@ def judge(
     provider: Provider = "openai",
     url: str | None = None,
     key: str | None = None,
+    fresh: bool = False,
     timeout: float = EVALUATION_S,
     better: Better = "higher",
 ) -> dict[str, float | Unscored]:
@@ -72,6 +74,7 @@ def judge(
         provider: The protocol: `openai` or `anthropic`.
         url: Of another server that speaks it.
         key: The environment variable that holds the key; without it, the provider's own, and none for a `url`.
+        fresh: Ask whatever was replied to the same question before.
         timeout: Seconds that all of it may take; it asks nothing more shortly before.
         better: Which levels are better, `higher` or `lower`; for `declare`.
 
@@ -91,9 +94,14 @@ def judge(
             return dict.fromkeys(("", _FAILED, _USD), Unscored("the case has no reference"))
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
-    judgements = [
-        [ask(Question(endpoint, one, asked, text, temperature, n, deadline)) for n in range(samples)] for one in models
+    questions = [
+        Question(endpoint, one, asked, text, temperature, n, deadline, fresh, result.judgements)
+        for one in models
+        for n in range(samples)
     ]
+    with ThreadPoolExecutor(min(len(questions), CALLS_AT_ONCE)) as threads:
+        replies = list(threads.map(ask, questions))
+    judgements = [replies[start : start + samples] for start in range(0, len(replies), samples)]
     return {**_figures(judgements), **_costs(judgements)}
 
 
@@ -143,6 +151,7 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
     for option, kind, expected in (
         ("field", str, "the name of a key of the state"),
         ("reference", bool, "true or false"),
+        ("fresh", bool, "true or false"),
         ("url", str, _AN_ADDRESS),
         ("key", str, _A_VARIABLE),
     ):

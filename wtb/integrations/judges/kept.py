@@ -1,4 +1,5 @@
-"""Replies of judges that are kept by what was asked, in a folder that processes and sweeps share.
+"""Replies of judges that are kept by what was asked, in a folder that processes and sweeps share: beside stored files,
+or where the environment says.
 
 Files have scores and prices only: nothing of cases and answers, of which the names are digests.
 """
@@ -9,6 +10,7 @@ import json
 import math
 import os
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from wtb.core.errors import InputError, describe
 from wtb.core.scoring.judgement import Judgement
 
 FOLDER = "JUDGEMENTS_FOLDER"
+_USED_S = 86_400.0  # until its time of use is written again
 
 
 def folder() -> Path | None:
@@ -32,21 +35,22 @@ def folder() -> Path | None:
     return Path(named)
 
 
-def find(digest: str) -> Judgement | None:
+def find(digest: str, place: Path | None) -> Judgement | None:
     """What was kept; None where nothing was, or nothing that can be read."""
-    place = folder()
     if place is None:
         return None
+    path = place / digest[:2] / digest
     try:
-        score, usd = json.loads((place / digest[:2] / digest).read_bytes())
+        score, usd = json.loads(path.read_bytes())
+        if path.stat().st_mtime < time.time() - _USED_S:
+            os.utime(path)  # it is in use: what is not goes with a garbage collection
         return Judgement(_number(score), usd=None if usd is None else _number(usd))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def keep(digest: str, judgement: Judgement) -> None:
+def keep(digest: str, judgement: Judgement, place: Path | None) -> None:
     """Write down a judgement; it is not lost where that fails, and a warning says so."""
-    place = folder()
     if place is None or judgement.score is None:
         return
     try:

@@ -12,6 +12,7 @@ from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
 from wtb.store.access.expiry import count_copies, erase_copies
+from wtb.store.files.judgements import remove_unused
 from wtb.store.housekeeping import erasure
 from wtb.store.housekeeping.erasure import FoundCase, Named
 from wtb.store.read.queries import find_sweep
@@ -85,6 +86,7 @@ def erase(
 ) -> Erased:
     """Erase a case: its input, all that ran for it, what that left, and its figures, for good.
 
+    Replies of judges that are kept go, whatever they were asked about: they are asked again.
     Of the case its id and number stay in each sweep, with who erased it and when. Values and files that another case,
     sweep or session has as well stay there. Uploads of its projects, and answers that are kept for requests that are
     sent again, go with it: they are copies, and what is in them is not known.
@@ -112,6 +114,7 @@ def erase(
     for number, one in enumerate(preview.found, 1):
         named = named.with_(erasure.erase_rows(context.database, one, by=storable(context.by, 255), reason=why))
         report(f"erased from {number:,} of {len(preview.found):,} sweeps")
+    remove_unused(files, older_than_s=0)  # digests of what judges were asked about, of which case is not known
     erase_copies(context.database, _projects(preview.found), _GONE)
     values = erasure.remove_named_values(context.database, named)
     removed = erasure.remove_named_files(context.database, files, named, since)

@@ -23,6 +23,7 @@ from wtb.operations.housekeeping import orphan_files
 from wtb.store.access.expiry import Copies, count_expired, remove_expired
 from wtb.store.access.projects import retentions
 from wtb.store.database import Database
+from wtb.store.files.judgements import remove_unused
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
 from wtb.store.files.store import FileStore
@@ -250,6 +251,7 @@ class _Collection:
             for count, size in orphan_files.remove_orphans(self._database, self._files, seen, before):
                 self.add("files", count, size)
                 self._report(f"{self.removed['files'].count:,} stored files removed")
+        remove_unused(self._files)
         self._files.remove_leftovers(max(LEAST_GRACE_S, self._policy.files))
 
     def imagine(self) -> None:
