@@ -7,8 +7,6 @@ map is opened, and what has only a text must come to be seen. `**Name**: `value`
 from __future__ import annotations
 
 import re
-import time
-from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 _ACTED_ON = re.compile(r"\*\*(.+?)\*\*(?:: `([^`]+)`)?")
 PATIENCE_MS = 60_000
-OPENED_MS = 500  # for the address of a page to change
 FIGURES_MS = 8_000  # until those of the last outcome are there
 
 
@@ -66,20 +63,10 @@ def _press(page: Page, name: str) -> None:
     )
     visible = [kind.filter(visible=True) for kind in kinds]
     reduce(lambda one, other: one.or_(other), visible).first.wait_for()
+    page.get_by_text("Loading").filter(visible=True).first.wait_for(state="hidden")  # a heading comes before its grid
     found = next(kind.first for kind in visible if kind.count())
     if found.get_attribute("role") == "grid":
-        _open(page, found)
+        found.press("Enter")
+        page.wait_for_url("**/executions/*")
     else:
         found.click()
-
-
-def _open(page: Page, grid: Locator) -> None:
-    """Open the first cell of a heat map, which takes a key once it knows what is behind its cells."""
-    from playwright.sync_api import TimeoutError
-
-    ends = time.monotonic() + PATIENCE_MS / 1000
-    while "/executions/" not in page.url:
-        assert time.monotonic() < ends, f"no cell opens at {page.url}"
-        with suppress(TimeoutError):  # it has just gone
-            grid.press("Enter", timeout=OPENED_MS)
-        page.wait_for_timeout(OPENED_MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from tests.support.project import Project
 from wtb.display.matrix.sentences import answers
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 HOSTILE = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 GATED = """
@@ -222,6 +222,64 @@ def test_every_cell_can_be_reached_by_keyboard_and_opens_its_execution(site: Sit
     assert page.url.endswith(expected)
 
 
+def test_a_pointer_that_crosses_the_cells_leaves_the_cursor_of_the_keyboard_where_it_was(
+    site: Site, finished: Project
+) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}?sort=number")
+    grid = page.get_by_role("grid")
+    grid.focus()
+    page.keyboard.press("ArrowRight")
+    grid.hover(position={"x": 5, "y": 40})
+    page.mouse.move(1, 1)
+    assert f"{HOSTILE}1" in grid.get_by_role("gridcell").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/executions/*")
+
+
+def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(site: Site, finished: Project) -> None:
+    page = site.open("/")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"/columns\?metric="), hold)
+    page.goto(f"{site.url}/sweeps/{sweeps(finished)[0]}")
+    grid = page.get_by_role("grid")
+    grid.focus()
+    page.keyboard.press("ArrowRight")
+    assert "no score" in grid.get_by_role("gridcell").inner_text()
+    while not held:
+        page.wait_for_timeout(10)
+    held[0].continue_()
+    grid.get_by_role("gridcell").get_by_text("right 0").wait_for()
+    assert f"{HOSTILE}1" in grid.get_by_role("gridcell").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/executions/*")
+
+
+def test_an_answer_that_takes_longer_than_the_next_question_is_shown(site: Site, finished: Project) -> None:
+    page = site.open("/")
+    page.get_by_role("heading", name="Sweeps").wait_for()
+    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/resource.js")
+    assert page.evaluate(SLOW_ANSWERS, module) == {"asked": 2, "shown": "answer 2"}
+
+
+def test_rows_are_grouped_by_the_variants_of_a_node(site: Site, finished: Project) -> None:
+    page = site.open(f"/sweeps/{sweeps(finished)[0]}")
+    page.get_by_label("Sort").select_option("grouped by answer")
+    page.wait_for_url("**sort=node%3Aanswer")
+    page.reload()
+    names = page.locator("main table").first.locator("tbody tr td:nth-child(2)")
+    names.first.wait_for()
+    assert sorted((shown := names.all_inner_texts())[:3]) != sorted(shown[3:])
+    assert [len(set(shown[:3])), len(set(shown[3:]))] == [1, 1]
+    page.get_by_role("grid").focus()
+    page.keyboard.press("Home")
+    assert f"answer={shown[0]}" in page.get_by_role("gridcell").inner_text().replace(" ", "")
+    site.check_readable(page)
+
+
 def test_two_cells_chosen_by_key_or_by_click_are_compared(site: Site, finished: Project) -> None:
     sweep = sweeps(finished)[0]
     asked = "SELECT execution_id FROM cells JOIN cases ON cases.sweep_id = cells.sweep_id AND number = case_number "
@@ -270,6 +328,24 @@ def test_wide_screens_are_used(site: Site, finished: Project) -> None:
     assert cells["x"] + cells["width"] > 3700
     take_picture(page)
 
+
+# Of a resource that is asked for twenty times while its first answer is on its way.
+SLOW_ANSWERS = """
+async (path) => {
+  const { useResource } = await import(path);
+  const { html, render } = await import(path.replace("resource.js", "html.js"));
+  const place = document.createElement("p"), pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  let asked = 0, reload;
+  const ask = async () => { const number = ++asked; await pause(100); return `answer ${number}`; };
+  const One = () => { const found = useResource(ask, []); reload = found.reload; return html`<b>${found.data}</b>`; };
+  render(html`<${One} />`, place);
+  while (!asked) await pause(1);
+  for (let turn = 0; turn < 20; turn++) { reload(); await pause(1); }
+  while (!place.textContent.includes("2")) await pause(5);
+  await pause(150);
+  return { asked, shown: place.textContent };
+}
+"""
 
 MARKS = """
 async (path) => {
@@ -519,6 +595,10 @@ def test_one_zooms_into_a_part_of_the_tree_and_its_address_holds_that(site: Site
     items = page.get_by_role("treeitem")
     items.first.wait_for()
     assert items.count() == 3 + 6
+    items.last.press("Enter")
+    page.get_by_text("1 of 6 combinations").wait_for()
+    page.keyboard.press("0")
+    page.get_by_text("1 of 6 combinations").wait_for(state="hidden")
     page.get_by_role("treeitem", name="read=broken").press("Enter")
     page.get_by_text("2 of 6 combinations").wait_for()
     assert items.count() == 1 + 2
@@ -532,15 +612,70 @@ def test_one_zooms_into_a_part_of_the_tree_and_its_address_holds_that(site: Site
 PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere")
 
 
-@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
-def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished: Project, dark: bool) -> None:
-    sweep = sweeps(finished)[0]
-    ((execution,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
+def every_page(finished: Project) -> list[str]:
+    """The address of each page, and of each tab of a sweep's."""
+    sweep, other = sweeps(finished)
+    ((failed,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'failed' LIMIT 1")
+    ((fine,),) = finished.query("SELECT execution_id FROM cells WHERE status = 'succeeded' LIMIT 1")
     tabs = [f"/sweeps/{sweep}?tab={tab}" for tab in ("matrix", "effects", "tree", "failures", "log", "run")]
-    page = site.open(PLACES[0], dark=dark)
-    for path in (*PLACES, *tabs, f"/executions/{execution}", "/compare/{}/{}".format(*sweeps(finished))):
+    compared = [f"/executions/{failed}/diff/{fine}", f"/sweeps/{sweep}/compare", f"/compare/{sweep}/{other}"]
+    return [*PLACES, *tabs, f"/executions/{failed}", *compared]
+
+
+LOOKS = [
+    pytest.param({}, id="light"),
+    pytest.param({"dark": True}, id="dark", marks=pytest.mark.slow),
+    pytest.param({"width": 360}, id="telephone", marks=pytest.mark.slow),
+    pytest.param({"width": 360, "dark": True}, id="dark-telephone", marks=pytest.mark.slow),
+    pytest.param({"reads": True}, id="viewer", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_nothing_is_in_the_way_of_those_who_read_otherwise(site: Site, finished: Project, look: dict[str, Any]) -> None:
+    token, how = TOKEN, {key: value for key, value in look.items() if key != "reads"}
+    if "reads" in look:
+        token = finished.inside("token", "create", "viewer", "--scope", "read", check=0).stdout.strip()
+    stranger = site.open(PLACES[0], token=None, **how)
+    stranger.get_by_role("heading", name="Sign in").wait_for()
+    site.check_readable(stranger)
+    page = site.open(PLACES[0], token=token, **how)
+    for path in every_page(finished):
         site.go(page, path)
         site.check_readable(page)
+
+
+def hold(_: Route) -> None:
+    """Answer nothing yet."""
+
+
+def fail(route: Route) -> None:
+    route.fulfill(status=500, content_type="application/problem+json", body=json.dumps({"detail": HOSTILE}))
+
+
+def cut(route: Route) -> None:
+    route.abort()
+
+
+@pytest.mark.parametrize(
+    ("answer", "role"),
+    [
+        pytest.param(hold, "status", id="loading", marks=pytest.mark.slow),
+        pytest.param(fail, "alert", id="failed", marks=pytest.mark.slow),
+        pytest.param(cut, "status", id="offline", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_each_page_says_in_a_way_that_can_be_read_that_it_loads_failed_or_is_offline(
+    site: Site, finished: Project, answer: Callable[[Route], None], role: Any, dark: bool
+) -> None:
+    page = site.open(PLACES[-1], dark=dark)
+    page.route(re.compile("/api/v1/(?!sign-in)"), answer)
+    for path in every_page(finished):
+        if path != "/nowhere":
+            page.goto(site.url + path)
+            page.locator("main").get_by_role(role).first.wait_for()
+            site.check_readable(page)
 
 
 def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Site, finished: Project) -> None:
@@ -663,6 +798,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         page = site.open("/sweeps/sweep")
         page.get_by_text("0 / 24").wait_for()
         page.get_by_role("button", name="Pause").wait_for()
+        site.check_readable(page)
         reader = project.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
         theirs = site.open("/sweeps/sweep", token=reader)
         theirs.get_by_text("0 / 24").wait_for()
@@ -676,6 +812,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
         look_at_more_tabs_than_a_browser_has_connections(page)
         server.kill()
         page.get_by_text("The connection was lost").wait_for()
+        site.check_readable(page)
         server.start()
         page.get_by_text("The connection was lost").wait_for(state="hidden")
         gate.touch()
@@ -688,6 +825,40 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
     page.keyboard.press("Enter")
     page.get_by_role("link", name="repeat 1").click()
     page.wait_for_url("**/executions/*")
+    site.close()
+    server.kill()
+    project.close()
+
+
+def test_outcomes_are_drawn_as_events_tell_them_without_asking_for_all_cells(tmp_path: Path, browser: Browser) -> None:
+    project = Project(tmp_path / "told")
+    gate = tmp_path / "gate"
+    flow = GATED.format(gate=gate).replace(f'Path("{gate}")', f"Path(f\"{gate}-{{state['x']}}\")")
+    project.write(
+        {
+            "gated.py": flow,
+            "cases.jsonl": "\n".join(json.dumps({"id": f"c{n}", "input": {"x": n}}) for n in range(3)),
+            "sweep.yaml": 'workflow: gated:wf\ncases: cases.jsonl\nvary: {wait: [default]}\nevaluate: ["gated:total"]\n'
+            "run: {concurrency: 3, pool: thread}\n",
+        }
+    )
+    server = Server(project)
+    with project.start("run", "sweep.yaml", "--quiet") as running:
+        tmp_path.joinpath("gate-0").touch()
+        project.until(lambda: project.query("SELECT 1 FROM cells WHERE status = 'succeeded'"), "one has ended")
+        server.start()
+        site = Site(server, browser)
+        page = site.open("/sweeps/sweep")
+        grid = page.get_by_role("grid")
+        grid.focus()
+        page.keyboard.press("Home")
+        grid.get_by_role("gridcell").get_by_text("total 0").wait_for()
+        page.route("**/columns*", lambda route: route.abort())
+        page.keyboard.press("ArrowRight")
+        tmp_path.joinpath("gate-1").touch()
+        grid.get_by_role("gridcell").get_by_text("succeeded, total 1").wait_for()
+        tmp_path.joinpath("gate-2").touch()
+        running.wait(check=0)
     site.close()
     server.kill()
     project.close()

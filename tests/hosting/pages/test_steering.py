@@ -57,6 +57,15 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     for box in nodes.get_by_role("checkbox").all():
         box.check()
     page.get_by_role("group", name="Evaluators").get_by_role("checkbox").first.check()
+    pick = page.get_by_label("Add a built-in evaluator")
+    for name in ("tokens", "regex", "nodes_visited"):
+        pick.select_option(name)
+    page.get_by_role("button", name="Remove tokens").click()
+    regex, visited = (page.get_by_role("group", name=name, exact=True) for name in ("regex", "nodes_visited"))
+    regex.get_by_label("field").fill("x")
+    regex.get_by_label("pattern").fill("[0-9]")
+    visited.get_by_label("nodes").fill("A, B")
+    visited.get_by_label("order").select_option("in_order")
     page.get_by_label("Cases, each").fill("not JSON")
     page.get_by_role("button", name="Plan").click()
     page.get_by_role("alert").get_by_text("cases, line 1").wait_for()
@@ -70,7 +79,12 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     page.wait_for_url("**/sweeps/*")
     sweep = page.url.rsplit("/", 1)[1]
     sending.cluster.wait_completed(sweep)
-    assert sending.wtb("show", sweep, "--format", "json").json["cells"]["succeeded"] == CELLS / 2
+    shown = sending.wtb("show", sweep, "--format", "json").json
+    assert shown["cells"]["succeeded"] == CELLS / 2
+    assert shown["definition"]["evaluate"][1:] == [
+        {"regex": {"field": "x", "pattern": "[0-9]"}},
+        {"nodes_visited": {"nodes": ["A", "B"], "order": "in_order"}},
+    ]
 
 
 def test_questions_are_answered_in_the_inbox_by_two_keys_each(sending: Sending, site: Site) -> None:
@@ -166,6 +180,7 @@ def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: 
     sending.cluster.wait_completed(sent["sweep"])
     rows = sending.wtb("matrix", sent["sweep"], "--format", "json").json["rows"]
     assert [row["combination"].get("C") for row in rows] == ["default", "v2"]
+    page.locator("tr", has_text="exploratory").get_by_text("1 left out").wait_for()
 
 
 def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sending: Sending, site: Site) -> None:

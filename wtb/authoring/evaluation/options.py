@@ -11,6 +11,8 @@ from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.library.safety import KINDS
 from wtb.core.errors import InputError, did_you_mean
 
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+
 
 @dataclass(frozen=True)
 class Option:
@@ -37,6 +39,19 @@ class Option:
         if self.of_names:
             return self._has_names(value)
         return not self.choices or value in self.choices
+
+    def schema(self) -> dict[str, Any]:
+        """Return what it may be as a JSON Schema."""
+        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
+        types = [_JSON_TYPES[one] for one in kinds if one in _JSON_TYPES]
+        items: dict[str, Any] = {"type": "string", "enum": list(self.choices)} if self.choices else {"type": "string"}
+        return {
+            "type": types[0] if len(types) == 1 else types,
+            "description": self.expected,
+            **({"minimum": self.least} if self.least is not None else {}),
+            **({"items": items, "minItems": 1} if self.of_names else {}),
+            **({"enum": list(self.choices)} if self.choices and not self.of_names else {}),
+        }
 
     def _has_names(self, names: Any) -> bool:
         every = all(isinstance(one, str) and (not self.choices or one in self.choices) for one in names)
@@ -72,6 +87,25 @@ _OPTIONS: Mapping[str, Option] = {
     "kinds": _names(", ".join(KINDS), *KINDS),
     "word_order": Option(int, "a whole number of at least 0", least=0),
 }
+
+_CHECKED_BY_OTHERS: Mapping[str, Option] = {  # by libraries that know what they are
+    "schema": Option(dict, "a JSON Schema"),
+    "dialect": Option(str, "a dialect that sqlglot knows"),
+}
+
+
+def options_schema(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of a built-in evaluator that combines no others, as the JSON Schema of an object."""
+    parameters = [one for one in inspect.signature(fn).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    rules = {**_OPTIONS, **_CHECKED_BY_OTHERS}
+    return {
+        "type": "object",
+        "properties": {
+            one.name: rules[one.name].schema() | ({} if one.default is one.empty else {"default": one.default})
+            for one in parameters
+        },
+        "required": [one.name for one in parameters if one.default is one.empty],
+    }
 
 
 def takes(fn: Callable[..., Any], option: str) -> bool:

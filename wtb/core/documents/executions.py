@@ -92,9 +92,11 @@ class NodeRunDocument(TaskDocument):
 
 
 class PathStep(NodeRunDocument):
-    """A node run with its step."""
+    """A node run with its step; once it has ended, with the checkpoint that it wrote and the one before that."""
 
     step: int
+    checkpoint: NotRequired[str]
+    before: NotRequired[str | None]
 
 
 class AttemptDocument(TypedDict):
@@ -159,10 +161,26 @@ class ExecutionCell(TypedDict):
     error: str | None
 
 
+class LeftLine(TypedDict):
+    """A line that a rollback left."""
+
+    from_id: str
+    to_id: str
+    head_id: str | None
+    status: str
+    nodes: list[str]
+    superseded: list[str]
+    by: str
+    reason: str | None
+    at: str
+    redone_at: str | None
+
+
 class ExecutionDocument(TypedDict):
-    """An execution with its cells, path, attempts and state."""
+    """An execution with its cells, path, attempts and state, and the lines that rollbacks left, the last first."""
 
     execution: ExecutionHeading
+    left: NotRequired[list[LeftLine]]
     cells: list[ExecutionCell]
     scores: dict[str, float | str | None]  # of a fork, which owns no cell
     path: list[ShownStep]

@@ -7,7 +7,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Combination
-from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, NodeRunDocument, TotalsDocument
+from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, LeftLine, NodeRunDocument, TotalsDocument
 from wtb.core.documents.sweeps import SweepReason
 
 
@@ -45,21 +45,6 @@ class BoundaryDocument(TypedDict):
     exit: str | None
     status: str
     duration_s: float | None
-
-
-class LeftLine(TypedDict):
-    """A line that a rollback left."""
-
-    from_id: str
-    to_id: str
-    head_id: str | None
-    status: str
-    nodes: list[str]
-    superseded: list[str]
-    by: str
-    reason: str | None
-    at: str
-    redone_at: str | None
 
 
 class HistoryDocument(TypedDict):

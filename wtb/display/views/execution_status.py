@@ -51,7 +51,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
     every = queries.choices(database, sweep.id)
     is_held_up = sweep.status == "paused" and row.status == "pending"  # by what holds up its sweep, such as a limit
     more = raising(limit_of(sweep.reason), sweep)[0] if is_held_up else ""
-    head = queries.line(database, row.head_id)[-1] if row.head_id else None
+    head = queries.checkpoint(database, row.head_id) if row.head_id else None
     change = executions.last_change(database, row.id)
     asked = executions.questions_of(database, row.id)
     questions: list[OpenQuestion] = [

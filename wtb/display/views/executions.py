@@ -29,13 +29,14 @@ if TYPE_CHECKING:
         ExecutionDocument,
         ExecutionHeading,
         InvocationDocument,
+        LeftLine,
         NodeRunDocument,
         PathStep,
         ShownStep,
         TaskDocument,
         TotalsDocument,
     )
-    from wtb.core.documents.lineage import BoundaryDocument, DecisionDocument, HistoryDocument, LeftLine
+    from wtb.core.documents.lineage import BoundaryDocument, DecisionDocument, HistoryDocument
     from wtb.core.documents.sweeps import SweepOfExecution
 
 
@@ -154,11 +155,15 @@ def _run(row: NodeRunRow, tasks: int) -> NodeRunDocument:
 
 def path(found: Trace) -> list[PathStep]:
     """The node runs in the order in which they ran, each with its step; those that have not ended come last."""
-    done: list[PathStep] = [{"step": one.step, **run} for one in found.line for run in _writers(found, one)]
+    done = [
+        cast("PathStep", {"step": one.step, "checkpoint": one.id, "before": one.parent, **run})
+        for one in found.line
+        for run in _writers(found, one)
+    ]
     if found.head is None:
         return done
     count, step = found.head.position.fan_out, found.head.step + 1
-    left: list[PathStep] = [{"step": step, **_run(run, count.get(run.node, 1))} for run in found.unfinished]
+    left = [cast("PathStep", {"step": step, **_run(run, count.get(run.node, 1))}) for run in found.unfinished]
     return done + left
 
 
@@ -218,6 +223,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         _add_calls(database, made, ids)
     return {
         "execution": cast("ExecutionHeading", own_trace.about),
+        "left": _left(database, row),
         "cells": _cells(database, row),
         "scores": lineage.scores_told(database, row.id) if row.origin == "manual" else {},
         "path": made,

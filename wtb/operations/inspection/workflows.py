@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import orjson
 
+from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
+from wtb.authoring.evaluation.options import options_schema
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.workflows.publications import (
     PublicationDocument,
@@ -25,12 +27,17 @@ def list_published(context: Context) -> PublicationsDocument:
         context: Where.
 
     Returns:
-        A document for each, by name.
+        A document for each, by name, and one for each built-in evaluator, with its options.
     """
     rows = list_publications(context.database)
     return {
         "workflows": [_document(row) for row in rows if row.kind == "workflow"],
         "evaluators": [_document(row) for row in rows if row.kind == "evaluator"],
+        "built_in": [
+            {"name": name, "options": options_schema(function)}
+            for name, function in BUILT_IN.items()
+            if name not in COMBINING
+        ],
     }
 
 

@@ -225,6 +225,12 @@ def as_checkpoint(row: CheckpointRow) -> Checkpoint:
     )
 
 
+def checkpoint(database: Database, id: str) -> Checkpoint:
+    """Return a checkpoint that there is."""
+    (row,) = database.records(CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == id))
+    return as_checkpoint(row)
+
+
 def line(database: Database, head_id: str) -> list[Checkpoint]:
     """The checkpoints from the root to a head, oldest first."""
     step = sa.select(checkpoints, sa.literal(0).label("back")).where(checkpoints.c.id == head_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -127,8 +127,16 @@ class PublishedWorkflowDocument(PublicationDocument):
     description: WorkflowDescription | None
 
 
+class BuiltInDocument(TypedDict):
+    """A built-in evaluator; its options as the JSON Schema of an object."""
+
+    name: str
+    options: dict[str, Any]
+
+
 class PublicationsDocument(TypedDict):
-    """The workflows and evaluators that workers publish."""
+    """The workflows and evaluators that workers publish, and the built-in evaluators that combine no others."""
 
     workflows: list[PublicationDocument]
     evaluators: list[PublicationDocument]
+    built_in: NotRequired[list[BuiltInDocument]]

@@ -21,6 +21,30 @@ export async function getColumns(ref, metric, signal) {
   return decode(await answer.arrayBuffer());
 }
 
+/**
+ * Cells with the outcomes that events tell of, so that they need not be asked for.
+ * @param {Columns} columns @param {any[]} events
+ * @returns {{columns: Columns, isWhole: boolean}} isWhole: whether nothing was told of cells but their outcomes
+ */
+export function withOutcomes(columns, events) {
+  const { cases, combinations, repeats, statuses, metric } = columns;
+  const numbers = new Map(cases.map((id, number) => [id, number]));
+  const [status, score] = [columns.status.slice(), columns.score.slice()];
+  let isWhole = true;
+  for (const { kind, data } of events) {
+    if (kind.startsWith("sweep.")) continue;
+    const [place, column] = [statuses.indexOf(kind.replace("cell.", "")), numbers.get(data?.case)];
+    if (place < 0 || column === undefined || !combinations[data.combination] || !(data.repeat < repeats)) isWhole = false;
+    else {
+      const index = (data.combination * cases.length + column) * repeats + data.repeat;
+      const value = metric === null ? null : data.scores?.[metric];
+      status[index] = place;
+      score[index] = typeof value === "number" ? value : NaN;
+    }
+  }
+  return { columns: { ...columns, status, score }, isWhole };
+}
+
 /** @param {ArrayBuffer} buffer @returns {Columns} */
 export function decode(buffer) {
   const size = new DataView(buffer).getUint32(0, true);

@@ -5,25 +5,45 @@ import { words } from "./words.js";
 
 const TRY_AGAIN_MS = 2_000; // a server that did not answer
 
+/** @typedef {{isAnswered: boolean, isAskedAgain: boolean}} Asking */
+
 /**
  * Ask for something when it is first needed and whenever `keys` change.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} ask
  * @param {unknown[]} keys
  * @param {number | null} [everyMs] ask again after so long, while the page is seen
- * @returns {{data: T | undefined, error: unknown, reload: () => void}} what was known before stays until there is more
+ * @returns {{data: T | undefined, error: unknown, reload: () => void, change: (change: (data: T) => T) => void}} what was known before stays
+ *     until there is more; `change` makes something of it without asking
  */
 export function useResource(ask, keys, everyMs = null) {
   const [found, setFound] = useState(/** @type {{data?: T, error?: unknown}} */ ({}));
   const [asked, setAsked] = useState(0);
   const latest = useRef(ask);
   latest.current = ask;
+  const current = useRef(/** @type {Asking} */ ({ isAnswered: true, isAskedAgain: false }));
+  /** Ask again: once what is asked already was answered, so that a slow answer is waited for however often this is called. */
+  function reload() {
+    if (current.current.isAnswered) setAsked((count) => count + 1);
+    else current.current.isAskedAgain = true;
+  }
+  /** @param {(data: T) => T} make */
+  const change = (make) => setFound((before) => (before.data === undefined ? before : { ...before, data: make(before.data) }));
   useEffect(() => setFound({}), keys);
   useEffect(() => {
     const ending = new AbortController();
+    const asking = /** @type {Asking} */ ({ isAnswered: false, isAskedAgain: false });
+    current.current = asking;
+    /** @param {(before: {data?: T}) => {data?: T, error?: unknown}} change */
+    function answer(change) {
+      if (ending.signal.aborted) return;
+      asking.isAnswered = true;
+      setFound(change);
+      if (asking.isAskedAgain) setAsked((count) => count + 1);
+    }
     latest.current(ending.signal).then(
-      (data) => ending.signal.aborted || setFound({ data }),
-      (error) => ending.signal.aborted || setFound((before) => ({ ...before, error })),
+      (data) => answer(() => ({ data })),
+      (error) => answer((before) => ({ ...before, error })),
     );
     return () => ending.abort();
   }, [...keys, asked]);
@@ -34,10 +54,10 @@ export function useResource(ask, keys, everyMs = null) {
   }, [found]);
   useEffect(() => {
     if (everyMs === null) return;
-    const timer = setInterval(() => document.hidden || setAsked((count) => count + 1), everyMs);
+    const timer = setInterval(() => document.hidden || reload(), everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);
-  return { data: found.data, error: found.error, reload: () => setAsked((count) => count + 1) };
+  return { data: found.data, error: found.error, reload, change };
 }
 
 /** What stands in place of something that is not known yet, or never will be. @param {any} props */

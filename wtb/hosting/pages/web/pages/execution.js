@@ -27,7 +27,7 @@ export function ExecutionPage({ parts: [ref] }) {
   const [isLive, setLive] = useState(false);
   const standing = useResource((signal) => get(`${path}/status`, {}, signal), [ref], isLive ? ASK_AGAIN_MS : null);
   const at = place(standing.data);
-  const resource = useResource((signal) => Promise.all([get(path, { calls: true }, signal), get(`${path}/history`, {}, signal)]), [ref]);
+  const resource = useResource((signal) => get(path, { calls: true }, signal), [ref]);
   const seen = useRef(at);
   useEffect(() => {
     if (seen.current && at !== seen.current) resource.reload();
@@ -40,7 +40,7 @@ export function ExecutionPage({ parts: [ref] }) {
     standing.reload();
     resource.reload();
   };
-  const [found, history] = resource.data;
+  const found = resource.data;
   const { execution, cells, state } = found;
   return html`<${Heading} found=${found} standing=${standing.data} path=${path} reload=${reload} />
     ${standing.error ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
@@ -50,7 +50,7 @@ export function ExecutionPage({ parts: [ref] }) {
     <${OtherCells} execution=${execution} />
     <${Lineage} id=${execution.id} />
     <${Printed} nodes=${standing.data.nodes} />
-    <div class="halves"><div><${Steps} found=${found} history=${history} reload=${reload} /></div><div>
+    <div class="halves"><div><${Steps} found=${found} reload=${reload} /></div><div>
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
     ${execution.head ? html`<${Files} checkpoint=${execution.head} />` : null}</div></div>`;
@@ -96,28 +96,27 @@ function Questions({ asked, path, reload }) {
 }
 
 /** @param {any} props */
-function Steps({ found: { execution, path, state }, history, reload }) {
+function Steps({ found: { execution, path, state, left: lines }, reload }) {
   const [shown, setShown] = useState(SHOWN);
   const { perform, problem, isBusy } = useAction(reload);
   const ends = useMemo(() => span(path), [path]);
-  const checkpoints = useMemo(() => new Map(history.checkpoints.map((/** @type {any} */ one) => [one.step, one])), [history]);
   const parts = [0, ...Array.from({ length: Math.ceil((shown - SHOWN) / NEXT) }, (_, number) => SHOWN + number * NEXT)];
   const origin = { id: execution.id, sweep: execution.sweep, path, state, reload };
-  const left = history.left.at(-1);
+  const left = lines.find((/** @type {any} */ one) => !one.redone_at); // by the last rollback that can be undone
   const undo = () => perform(() => post(`/executions/${segment(execution.id)}/undo-rollback`));
   return html`<h2>${words.execution.steps}</h2>
     ${path.length ? null : html`<p class="quiet">${words.execution.noSteps}</p>`}
-    ${left && !left.redone_at ? html`<p class="notice">${words.execution.left(left.nodes.join(", "), left.by)} ${may("steer") ? html`<button disabled=${isBusy} onClick=${undo}>${words.steering.undoRollback}</button>` : null}</p>` : null}
+    ${left ? html`<p class="notice">${words.execution.left(left.nodes.join(", "), left.by)} ${may("steer") ? html`<button disabled=${isBusy} onClick=${undo}>${words.steering.undoRollback}</button>` : null}</p>` : null}
     <${Refused} problem=${problem} />
-    <ol class="steps">${parts.map((from) => html`<${Part} key=${from} path=${path} from=${from} to=${from ? from + NEXT : SHOWN} ends=${ends} checkpoints=${checkpoints} origin=${origin} />`)}</ol>
+    <ol class="steps">${parts.map((from) => html`<${Part} key=${from} path=${path} from=${from} to=${from ? from + NEXT : SHOWN} ends=${ends} origin=${origin} />`)}</ol>
     ${path.length > shown ? html`<button onClick=${() => setShown(shown + NEXT)}>${words.execution.next(Math.min(NEXT, path.length - shown), path.length - shown)}</button>` : null}`;
 }
 
 /** Some of the steps, which are drawn again only where there is more to know. @param {any} props */
-function Part({ path, from, to, ends, checkpoints, origin }) {
+function Part({ path, from, to, ends, origin }) {
   return useMemo(
-    () => path.slice(from, to).map((/** @type {any} */ step) => html`<${Step} key=${step.node_run} step=${step} ends=${ends} checkpoint=${checkpoints.get(step.step)} origin=${origin} />`),
-    [path, checkpoints],
+    () => path.slice(from, to).map((/** @type {any} */ step) => html`<${Step} key=${step.node_run} step=${step} ends=${ends} origin=${origin} />`),
+    [path],
   );
 }
 

@@ -5,9 +5,10 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { BuiltInFields, declared } from "../views/built_in.js";
 import { PlanView } from "../views/plan.js";
 
-/** What is filled in. @typedef {{sweep: string, cases: string, vary: Record<string, string[]>, evaluate: string[], builtIn: string, repeats: string, limit: string}} Form */
+/** What is filled in. @typedef {{sweep: string, cases: string, vary: Record<string, string[]>, evaluate: string[], picked: import("../views/built_in.js").Picked[], others: string, repeats: string, limit: string}} Form */
 
 export function SubmitPage() {
   const published = useResource((signal) => get("/workflows", {}, signal), []);
@@ -20,23 +21,25 @@ export function SubmitPage() {
     ${names.length
       ? html`<div class="bar"><label>${words.submit.workflow}
             <select value=${workflow} onChange=${(/** @type {any} */ event) => look({ workflow: event.target.value })}>${names.map((/** @type {string} */ name) => html`<option>${name}</option>`)}</select></label></div>
-          <${OfWorkflow} key=${workflow} name=${workflow} evaluators=${published.data.evaluators.filter((/** @type {any} */ one) => !one.error)} />`
+          <${OfWorkflow} key=${workflow} name=${workflow} evaluators=${published.data.evaluators.filter((/** @type {any} */ one) => !one.error)} builtIn=${published.data.built_in ?? []} />`
       : null}`;
 }
 
-/** @param {{name: string, evaluators: any[]}} props */
-function OfWorkflow({ name, evaluators }) {
+/** @typedef {import("../views/built_in.js").BuiltIn} BuiltIn */
+
+/** @param {{name: string, evaluators: any[], builtIn: BuiltIn[]}} props */
+function OfWorkflow({ name, evaluators, builtIn }) {
   const found = useResource((signal) => get(`/workflows/${segment(name)}`, {}, signal), [name]);
   const description = found.data?.description;
   if (!description) return html`<${Waiting} resource=${found} />`;
-  return html`<${Fields} workflow=${name} description=${description} evaluators=${evaluators} />`;
+  return html`<${Fields} workflow=${name} description=${description} evaluators=${evaluators} builtIn=${builtIn} />`;
 }
 
-/** @param {{workflow: string, description: any, evaluators: any[]}} props */
-function Fields({ workflow, description, evaluators }) {
+/** @param {{workflow: string, description: any, evaluators: any[], builtIn: BuiltIn[]}} props */
+function Fields({ workflow, description, evaluators, builtIn }) {
   const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
   const varied = several.length ? several : description.graph.nodes.slice(0, 1); // a sweep has a row at least
-  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: exampleOf(description), vary: Object.fromEntries(varied.map((/** @type {any} */ node) => [node.name, [node.default]])), evaluate: [], builtIn: "", repeats: "1", limit: "" })));
+  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: exampleOf(description), vary: Object.fromEntries(varied.map((/** @type {any} */ node) => [node.name, [node.default]])), evaluate: [], picked: [], others: "", repeats: "1", limit: "" })));
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => setPlan(null), [form]); // what is submitted is what was planned
@@ -46,7 +49,7 @@ function Fields({ workflow, description, evaluators }) {
   async function attempt(send) {
     try {
       setProblem("");
-      await send(keysOf(workflow, form));
+      await send(keysOf(workflow, form, builtIn));
     } catch (error) {
       setProblem(/** @type {Error} */ (error).message);
     }
@@ -57,7 +60,8 @@ function Fields({ workflow, description, evaluators }) {
     <label>${words.submit.name}<input value=${form.sweep} required onInput=${(/** @type {any} */ event) => change({ sweep: event.target.value })} /></label>
     ${varied.map((/** @type {any} */ node) => html`<${Choices} title=${node.name} names=${node.variants.map((/** @type {any} */ one) => one.name)} chosen=${form.vary[node.name]} onChange=${(/** @type {string[]} */ chosen) => change({ vary: { ...form.vary, [node.name]: chosen } })} />`)}
     ${evaluators.length ? html`<${Choices} title=${words.submit.evaluators} names=${evaluators.map((one) => one.name)} chosen=${form.evaluate} onChange=${(/** @type {string[]} */ evaluate) => change({ evaluate })} />` : null}
-    <label>${words.submit.builtIn}<textarea rows="2" class="mono" spellcheck=${false} value=${form.builtIn} onInput=${(/** @type {any} */ event) => change({ builtIn: event.target.value })}></textarea></label>
+    <${BuiltInFields} builtIn=${builtIn} picked=${form.picked} keys=${Object.keys(description.state.keys)} onChange=${(/** @type {Form["picked"]} */ picked) => change({ picked })} />
+    <label>${words.submit.others}<textarea rows="2" class="mono" spellcheck=${false} value=${form.others} onInput=${(/** @type {any} */ event) => change({ others: event.target.value })}></textarea></label>
     <label>${words.submit.cases}<textarea rows="8" class="mono" spellcheck=${false} required value=${form.cases} onInput=${(/** @type {any} */ event) => change({ cases: event.target.value })}></textarea></label>
     <label>${words.submit.file}<input type="file" accept=".jsonl" onChange=${async (/** @type {any} */ event) => { const [file] = event.target.files; if (file) change({ cases: await file.text() }); }} /></label>
     <div class="bar"><label>${words.submit.repeats}<input type="number" min="1" required value=${form.repeats} onInput=${(/** @type {any} */ event) => change({ repeats: event.target.value })} /></label>
@@ -88,11 +92,11 @@ function parsed(text, explain) {
   }
 }
 
-/** The form by the keys of a sweep file. @param {string} workflow @param {Form} form */
-export function keysOf(workflow, form) {
+/** The form by the keys of a sweep file. @param {string} workflow @param {Form} form @param {BuiltIn[]} builtIn */
+function keysOf(workflow, form, builtIn) {
   const lines = form.cases.split("\n").filter((line) => line.trim());
   const cases = lines.map((line, place) => parsed(line, (problem) => words.submit.wrongCase(place + 1, problem)));
-  const evaluate = [...form.evaluate, ...evaluatorsOf(form.builtIn)];
+  const evaluate = [...form.evaluate, ...declared(builtIn, form.picked), ...evaluatorsOf(form.others)];
   const vary = Object.fromEntries(Object.entries(form.vary).filter(([, chosen]) => chosen.length));
   return {
     sweep: form.sweep,

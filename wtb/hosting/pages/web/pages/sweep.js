@@ -1,6 +1,6 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
-import { get, may, segment } from "../lib/api.js";
-import { getColumns } from "../lib/columns.js";
+import { get, may, Problem, segment } from "../lib/api.js";
+import { getColumns, withOutcomes } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
@@ -10,9 +10,9 @@ import { words } from "../lib/words.js";
 import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
 import { Effects, Pairs } from "../views/effects.js";
-import { HeatMap } from "../views/heat_map.js";
+import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
-import { MatrixTable, rowsByEvidence } from "../views/matrix_table.js";
+import { MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Progress, Status } from "../views/status.js";
@@ -22,8 +22,8 @@ import { WhatWasRun } from "../views/what_was_run.js";
 const TABS = /** @type {const} */ (["matrix", "effects", "tree", "failures", "log", "run"]);
 const OF_REPORT = ["effects", "tree", "run"]; // tabs that show what a report has
 const ENDED = ["completed", "failed", "cancelled"];
-const CELLS_MS = 700; // between two looks at the cells while they change
-const FIGURES_MS = 5_000; // between two of the figures, which cost a server more
+const STATUS_MS = 700; // between two looks at how far it is, and at cells where events do not tell their outcomes
+const FIGURES_MS = 5_000; // between two of the figures, which cost a server more, and of all cells
 
 /** @param {{parts: string[]}} props */
 export function SweepPage({ parts: [ref] }) {
@@ -33,10 +33,18 @@ export function SweepPage({ parts: [ref] }) {
   const matrix = figures.data?.matrix;
   const isWrong = matrix && metric && !(metric in matrix.metrics); // an address of before a metric was renamed
   const shown = (isWrong ? null : metric) ?? matrix?.primary ?? null;
-  const columns = useResource((signal) => getColumns(ref, shown, signal), [ref, shown]);
+  const told = useRef(/** @type {any[]} */ ([])); // since cells were asked for, which may not have it yet
+  const columns = useResource(async (signal) => {
+    const meanwhile = /** @type {any[]} */ ([]);
+    told.current = meanwhile;
+    return withOutcomes(await getColumns(ref, shown, signal), meanwhile).columns;
+  }, [ref]);
+  useEffect(() => {
+    if (columns.data && columns.data.metric !== shown) columns.reload(); // cells stay, and with them the focus, until there are others
+  }, [columns.data, shown]);
   const sweep = status.data?.sweep;
   const isLive = sweep !== undefined && !ENDED.includes(sweep.status);
-  const isConnected = useLive(ref, isLive, { status, figures, columns });
+  const isConnected = useLive(ref, isLive, { status, figures, columns, told });
 
   useEffect(() => {
     if (sweep) document.title = `${sweep.name} · WTB`;
@@ -86,22 +94,25 @@ function Figures({ sweep, matrix, columns, metric }) {
   const { sort = "evidence", differ = "", row, case: cell } = address.value.query;
   const [problem, setProblem] = useState("");
   const [isChoosing, setChoosing] = useState(false);
-  const order = sort === "evidence" ? rowsByEvidence(matrix, metric) : matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index);
+  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+  const group = nodes.find((node) => sort === `node:${node}`) ?? null;
+  const order = group ? rowsByNode(matrix, metric, group) : sort === "number" ? matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index) : rowsByEvidence(matrix, metric);
   if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
-  const measure = matrix.metrics[metric];
+  const measure = matrix.metrics[columns.data?.metric ?? metric];
   const shown = columns.data && differ ? onlyDiffering(columns.data) : columns.data;
   const mark = shown ? markIn(shown) : null;
-  const markCell = async (/** @type {number} */ number, /** @type {number} */ column) => setProblem(await compareWith(sweep, shown, mark, number, column));
+  const markCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, compareWith(sweep, shown, mark, number, column));
+  const openCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, open(sweep, shown, number, column));
   return html`<div class="bar">
       <${MetricChoice} matrix=${matrix} metric=${metric} />
       <label>${words.sweep.sort}
         <select value=${sort} onChange=${(/** @type {any} */ event) => look({ sort: event.target.value })}>
-          <option value="evidence">${words.sweep.evidence}</option><option value="number">${words.sweep.asSubmitted}</option>
+          <option value="evidence">${words.sweep.evidence}</option><option value="number">${words.sweep.asSubmitted}</option>${nodes.length > 1 ? nodes.map((node) => html`<option value=${`node:${node}`}>${words.sweep.byNode(node)}</option>`) : null}
         </select></label>
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
     <div class="halves"><div>
-    <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} />
+    <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />
     <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
     <${PriceChart} matrix=${matrix} metric=${metric} />
     </div><div>
@@ -110,41 +121,52 @@ function Figures({ sweep, matrix, columns, metric }) {
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
           ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
           ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
-          <${HeatMap} columns=${shown} order=${known(order, columns.data)} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
-          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : open(sweep, shown, row, column))} />
+          <${HeatMap} columns=${shown} order=${known(order, columns.data)} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
+          onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}</div></div>`;
 }
 
-/** Look again whenever something happens, but not more often than it is worth. @param {string} ref @param {boolean} isLive @param {any} resources */
+/** Outcomes are shown as events tell them; else look again whenever something happens, but not more often than it is worth. @param {string} ref @param {boolean} isLive @param {any} resources */
 function useLive(ref, isLive, resources) {
   const [isConnected, setConnected] = useState(true);
   const latest = useRef(resources);
   latest.current = resources;
   useEffect(() => {
     if (!isLive) return;
-    let cells = 0;
+    let looked = 0;
     let asked = 0;
+    let isWhole = true;
     const end = follow(ref, { after: "now", max_behind: 1000, kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, onState);
     /** @param {boolean} isNow */
     function onState(isNow) {
       setConnected(isNow);
       if (isNow) onMessage(); // what came while nobody listened, from no position
     }
-    function onMessage() {
-      cells ||= setTimeout(() => {
-        cells = 0;
+    /** @param {import("../lib/stream.js").Message} [message] */
+    function onMessage(message) {
+      const { columns, told } = latest.current;
+      if (message?.events) {
+        const { events } = message;
+        told.current.push(...events);
+        isWhole &&= columns.data !== undefined && withOutcomes(columns.data, events).isWhole;
+        columns.change((/** @type {any} */ before) => withOutcomes(before, events).columns);
+      } else isWhole = false;
+      looked ||= setTimeout(() => {
+        looked = 0;
         latest.current.status.reload();
-        latest.current.columns.reload();
-      }, CELLS_MS);
+        if (!isWhole) latest.current.columns.reload();
+        isWhole = true;
+      }, STATUS_MS);
       asked ||= setTimeout(() => {
         asked = 0;
         latest.current.figures.reload();
+        latest.current.columns.reload();
       }, FIGURES_MS);
     }
     return () => {
       end();
-      clearTimeout(cells);
+      clearTimeout(looked);
       clearTimeout(asked);
       latest.current.figures.reload(); // what it came to
       latest.current.columns.reload();
@@ -169,11 +191,24 @@ function Heading({ status, reload }) {
     </div>`;
 }
 
-/** Open the execution behind a cell, or show its repeats where each has one of its own. @param {string} sweep @param {any} columns @param {number} row @param {number} column */
+/** Show why something cannot be done, or nothing. @param {(problem: string) => void} show @param {Promise<string>} doing */
+async function told(show, doing) {
+  show(await doing.catch((error) => (error instanceof Problem ? error.message : words.offline)));
+}
+
+/**
+ * Open the execution behind a cell, or show its repeats where each has one of its own.
+ * @param {string} sweep @param {any} columns @param {number} row @param {number} column
+ * @returns {Promise<string>} why there is none, or nothing
+ */
 async function open(sweep, columns, row, column) {
-  if (columns.repeats > 1) return look({ row: String(row), case: columns.cases[column] });
-  const [cell] = await repeatsOf(sweep, columns.combinations[row], columns.cases[column]);
-  if (cell?.execution) navigate(`/executions/${segment(cell.execution)}`);
+  if (columns.repeats > 1) look({ row: String(row), case: columns.cases[column] });
+  else {
+    const [cell] = await repeatsOf(sweep, columns.combinations[row], columns.cases[column]);
+    if (!cell?.execution) return words.matrix.nothingRanHere;
+    navigate(`/executions/${segment(cell.execution)}`);
+  }
+  return "";
 }
 
 const UNMARKED = { mark: null, markCase: null };

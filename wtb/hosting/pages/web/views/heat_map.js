@@ -14,24 +14,29 @@ const LABELS = 230;
 const WIDEST = 64;
 const MARK = "heat-map";
 const NUMBERS_FROM = 34; // pixels of a cell in which its score fits
+const MOST_GLYPHS = 2_000; // of 7 kB each
 
 /** @typedef {import("../lib/columns.js").Columns} Columns */
+/** A cell as it stands: its row from the top. @typedef {{row: number, column: number}} Place */
 
 /**
  * @param {object} props
  * @param {Columns} props.columns
  * @param {number[]} props.order the numbers of the combinations, from top to bottom
+ * @param {string | null} props.group the node by whose variants rows stand together
  * @param {[number, number]} props.scale the scores at which colours end, the worse one first
  * @param {{row: number, column: number} | null} props.mark the cell, by number of its combination, that another is to be compared with
  * @param {(row: number, column: number) => void} props.onMark
  * @param {(row: number, column: number) => void} props.onOpen
  */
-export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
+export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const marked = useRef(/** @type {OffscreenCanvas | null} */ (null));
   const [width, setWidth] = useState(600);
   const [view, setView] = useState({ left: 0, zoom: 1, top: 0 });
-  const [chosen, setChosen] = useState(/** @type {{row: number, column: number, isSeen: boolean} | null} */ (null));
+  const [cursor, setCursor] = useState(/** @type {Place | null} */ (null)); // of the keyboard, which the pointer leaves where it is
+  const [pointed, setPointed] = useState(/** @type {Place | null} */ (null));
+  const [isFocused, setFocused] = useState(false);
   const cases = columns.cases.length;
   const height = Math.min(order.length * ROW, MOST_HEIGHT);
   const fit = Math.min(WIDEST, width / Math.max(1, cases));
@@ -39,6 +44,8 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
   const most = { left: Math.max(0, cases * cell - width), top: Math.max(0, order.length * ROW - height) };
   const left = Math.min(view.left, most.left);
   const top = Math.min(view.top, most.top);
+  const at = { row: clamp(cursor?.row ?? 0, order.length), column: clamp(cursor?.column ?? 0, cases) };
+  const chosen = pointed && isCell(pointed) ? pointed : isFocused && order.length && cases ? at : null;
 
   // Averages of as many cases as share a pixel where all are seen; single cases once they have one each.
   const bin = Math.max(1, Math.floor(1 / cell));
@@ -55,8 +62,8 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
       if (!canvas.current) return;
-      draw(canvas.current, picture, { columns, order, cell, bin, left, top, width, height, chosen, mark });
-      if (marked.current !== picture) note();
+      draw(canvas.current, picture, { columns, order, group, cell, bin, left, top, width, height, chosen, mark });
+      if (marked.current !== picture) note(columns.score);
       marked.current = picture;
     });
     return () => cancelAnimationFrame(frame);
@@ -69,10 +76,16 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
     setView({ ...view, zoom: after, left: Math.max(0, there * Math.min(WIDEST, fit * after) - at) });
   }
 
-  /** @param {number} row @param {number} column */
+  /** @param {Place} place */
+  function isCell({ row, column }) {
+    return row >= 0 && row < order.length && column >= 0 && column < cases;
+  }
+
+  /** Move the cursor of the keyboard, and what is seen with it. @param {number} row @param {number} column */
   function choose(row, column) {
-    const next = { row: clamp(row, order.length), column: clamp(column, cases), isSeen: true };
-    setChosen(next);
+    const next = { row: clamp(row, order.length), column: clamp(column, cases) };
+    setCursor(next);
+    setPointed(null);
     const x = next.column * cell;
     const y = next.row * ROW;
     setView({
@@ -84,11 +97,10 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
 
   /** @param {KeyboardEvent} event */
   function onKey(event) {
-    const from = chosen ?? { row: 0, column: 0 };
     const moves = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -bin], ArrowRight: [0, bin], Home: [0, -cases], End: [0, cases] });
-    if (moves[event.key]) choose(from.row + (chosen ? moves[event.key][0] : 0), from.column + (chosen ? moves[event.key][1] : 0));
-    else if (event.key === "Enter" && chosen) onOpen(order[chosen.row], chosen.column);
-    else if (event.key === " " && chosen) onMark(order[chosen.row], chosen.column);
+    if (moves[event.key]) choose(at.row + moves[event.key][0], at.column + moves[event.key][1]);
+    else if (event.key === "Enter" && isCell(at)) onOpen(order[at.row], at.column);
+    else if (event.key === " " && isCell(at)) onMark(order[at.row], at.column);
     else if (event.key === "+") zoom(1.6);
     else if (event.key === "-") zoom(1 / 1.6);
     else if (event.key === "0") setView({ left: 0, zoom: 1, top: 0 });
@@ -108,14 +120,15 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
       setView({ ...view, left: Math.max(0, left - event.movementX), top: Math.max(0, top - event.movementY) });
       return;
     }
-    const { row, column } = cellAt(event);
-    setChosen(row < order.length && column < cases ? { row, column, isSeen: false } : null);
+    setPointed(cellAt(event));
   }
 
   /** @param {MouseEvent} event */
   function onClick(event) {
-    const { row, column } = cellAt(event);
-    if (row < order.length && column < cases) (event.shiftKey ? onMark : onOpen)(order[row], column);
+    const place = cellAt(event);
+    if (!isCell(place)) return;
+    setCursor(place);
+    (event.shiftKey ? onMark : onOpen)(order[place.row], place.column);
   }
 
   /** @param {WheelEvent} event */
@@ -132,7 +145,7 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
 
   const first = Math.floor(top / ROW);
   const rows = order.slice(first, first + Math.ceil(height / ROW) + 1);
-  const varied = differing(columns.combinations);
+  const varied = differing(columns.combinations, group);
   return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(4.5rem, min(${LABELS}px, 30%)) minmax(0, 1fr)` }}>
     <div style=${{ height: `${height}px`, overflow: "hidden", position: "relative" }} aria-hidden="true">
       ${rows.map(
@@ -142,8 +155,8 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
       )}
     </div>
     <div class="canvas" role="grid" tabindex="0" aria-label=${words.matrix.label} aria-rowcount=${order.length} aria-colcount=${cases}
-      onKeyDown=${onKey} onPointerMove=${onMove} onPointerLeave=${() => setChosen(null)} onClick=${onClick} onWheel=${onWheel}
-      onFocus=${() => chosen ?? choose(0, 0)}>
+      onKeyDown=${onKey} onPointerMove=${onMove} onPointerLeave=${() => setPointed(null)} onClick=${onClick} onWheel=${onWheel}
+      onFocus=${() => setFocused(true)} onBlur=${() => setFocused(false)}>
       <canvas ref=${canvas} style=${{ height: `${height}px` }} aria-hidden="true"></canvas>
       ${chosen ? html`<${Told} columns=${columns} chosen=${chosen} order=${order} x=${chosen.column * cell - left} y=${chosen.row * ROW - top} width=${width} height=${height} bin=${bin} mark=${mark} />` : null}
     </div>
@@ -152,16 +165,16 @@ export function HeatMap({ columns, order, scale, mark, onMark, onOpen }) {
   </div>`;
 }
 
-/** Tell who measures that cells were drawn: the last time only, since a page may be open for hours. */
-function note() {
+/** Tell who measures that cells were drawn, and how many have a score: the last time only, since a page may be open for hours. @param {Float32Array} scores */
+function note(scores) {
   performance.clearMarks(MARK);
-  performance.mark(MARK);
+  performance.mark(MARK, { detail: scores.reduce((count, score) => count + Number(score === score), 0) });
 }
 
 /** The chosen cell, beside it and for readers. @param {any} props */
 function Told({ columns, chosen, order, x, y, width, height, bin, mark }) {
   const number = order[chosen.row];
-  const { status, score } = at(columns, number, chosen.column);
+  const { status, score } = resultOf(columns, number, chosen.column);
   const name = words.status[/** @type {"running"} */ (status)] ?? status;
   const isMarked = mark?.row === number && mark.column === chosen.column;
   const result = Number.isFinite(score) ? `${columns.metric ?? words.matrix.score} ${figure(score)}` : words.matrix.noScore;
@@ -178,15 +191,15 @@ function clamp(value, size) {
   return Math.max(0, Math.min(size - 1, value));
 }
 
-/** Nodes in which combinations differ. @param {Record<string, string>[]} combinations */
-export function differing(combinations) {
-  const nodes = Object.keys(combinations[0] ?? {});
+/** Nodes in which combinations differ. @param {Record<string, string>[]} combinations @param {string | null} [first] which of them is named first */
+export function differing(combinations, first = null) {
+  const nodes = Object.keys(combinations[0] ?? {}).sort((a, b) => Number(b === first) - Number(a === first));
   const varied = nodes.filter((node) => combinations.some((one) => one[node] !== combinations[0][node]));
   return varied.length ? varied : nodes;
 }
 
 /** What a cell came to, its repeats together. @param {Columns} columns @param {number} row @param {number} column */
-function at(columns, row, column) {
+function resultOf(columns, row, column) {
   const start = (row * columns.cases.length + column) * columns.repeats;
   let sum = 0;
   let scored = 0;
@@ -234,7 +247,7 @@ function paint(columns, order, scale, bin) {
 }
 
 /** @param {HTMLCanvasElement} canvas @param {OffscreenCanvas} picture @param {any} how */
-function draw(canvas, picture, { columns, order, cell, bin, left, top, width, height, chosen, mark }) {
+function draw(canvas, picture, { columns, order, group, cell, bin, left, top, width, height, chosen, mark }) {
   const ratio = devicePixelRatio;
   if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
   if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
@@ -245,6 +258,7 @@ function draw(canvas, picture, { columns, order, cell, bin, left, top, width, he
   const seen = Math.min(width, columns.cases.length * cell - left);
   context.drawImage(picture, left / cell / bin, top / ROW, seen / cell / bin, height / ROW, 0, 0, seen, height);
   if (cell >= 6) lines(context, { cell, left, top, seen, height });
+  if (group) between(context, { columns, order, group, top, seen });
   if (cell >= NUMBERS_FROM) numbers(context, { columns, order, cell, left, top, width, height });
   if (mark) frame(context, "accent", mark.column * cell - left, order.indexOf(mark.row) * ROW - top, cell);
   if (chosen) frame(context, "ink", chosen.column * cell - left, chosen.row * ROW - top, cell);
@@ -264,6 +278,14 @@ function lines(context, { cell, left, top, seen, height }) {
   for (let y = -(top % ROW); y <= height; y += ROW) context.fillRect(0, y - 0.5, seen, 1);
 }
 
+/** A line above each row with which another variant begins. @param {CanvasRenderingContext2D} context @param {any} how */
+function between(context, { columns, order, group, top, seen }) {
+  context.fillStyle = colour("ink");
+  for (let row = 1; row < order.length; row++) {
+    if (columns.combinations[order[row]][group] !== columns.combinations[order[row - 1]][group]) context.fillRect(0, row * ROW - top - 1, seen, 2);
+  }
+}
+
 const glyphs = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
 /** Scores as pictures that are made once each: text is what a canvas draws slowest. @param {CanvasRenderingContext2D} context @param {any} how */
@@ -271,7 +293,7 @@ function numbers(context, { columns, order, cell, left, top, width, height }) {
   const isDark = rgb(colour("paper"))[0] < 128;
   for (let row = Math.floor(top / ROW); row < order.length && row * ROW < top + height; row++) {
     for (let column = Math.floor(left / cell); column < columns.cases.length && column * cell < left + width; column++) {
-      const { score } = at(columns, order[row], column);
+      const { score } = resultOf(columns, order[row], column);
       if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2), isDark), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
     }
   }
@@ -292,6 +314,7 @@ function glyph(text, isDark) {
     context.strokeText(text, 32, 14);
     context.fillStyle = isDark ? "#f2f5f8" : "#10161d";
     context.fillText(text, 32, 14);
+    if (glyphs.size === MOST_GLYPHS) glyphs.clear();
     glyphs.set(key, found);
   }
   return found;

@@ -24,6 +24,14 @@ export function rowsByEvidence(matrix, metric) {
   });
 }
 
+/** The same, with rows of the same variant of a node together. @param {any} matrix @param {string | null} metric @param {string} node @returns {number[]} */
+export function rowsByNode(matrix, metric, node) {
+  const numbers = rowsByEvidence(matrix, metric);
+  const variantOf = (/** @type {number} */ number) => matrix.rows[number].combination[node];
+  const variants = [...new Set(numbers.map(variantOf))];
+  return variants.flatMap((variant) => numbers.filter((number) => variantOf(number) === variant));
+}
+
 /** @param {any} row @param {any} best @returns {"best" | "leads" | "couldBeBest" | "exploratory" | null} */
 function standing(row, best) {
   if (row.exploratory) return "exploratory";
@@ -32,9 +40,9 @@ function standing(row, best) {
   return best?.candidates.some(same) ? "couldBeBest" : null;
 }
 
-/** @param {{matrix: any, metric: string, order: number[]}} props */
-export function MatrixTable({ matrix, metric, order }) {
-  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+/** @param {{matrix: any, metric: string, order: number[], group: string | null}} props group: the node by whose variants rows stand together */
+export function MatrixTable({ matrix, metric, order, group }) {
+  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination), group);
   const estimates = matrix.rows.map((/** @type {any} */ row) => row.metrics[metric]);
   const scale = scaleOf(estimates);
   const { better } = matrix.metrics[metric];
@@ -47,15 +55,16 @@ export function MatrixTable({ matrix, metric, order }) {
     <thead><tr><th><span class="seen-only-by-readers">${words.sweep.best}</span></th>${nodes.map((node) => html`<th>${node}</th>`)}
       <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>
       ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${costliest ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
-    <tbody>${order.map((number) => {
+    <tbody>${order.map((number, place) => {
       const row = matrix.rows[number];
+      const isFirst = group && place > 0 && matrix.rows[order[place - 1]].combination[group] !== row.combination[group];
       const estimate = row.metrics[metric] ?? {};
       const stands = standing(row, matrix.best[metric]);
-      return html`<tr key=${number}>
+      return html`<tr key=${number} class=${isFirst ? "apart" : ""}>
         <td>${stands ? html`<span class=${`tag ${stands === "exploratory" ? "" : "star"}`} title=${row.exploratory?.reason ?? undefined}>${stands === "best" ? "★ " : stands === "exploratory" ? "" : "☆ "}${words.sweep[stands]}</span>` : null}
           ${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
         ${nodes.map((node) => html`<td class="name">${row.combination[node]}</td>`)}
-        <td class="num">${count(estimate.n)}</td><td class="num">${figure(estimate.mean)}</td>
+        <td class="num">${count(estimate.n)}${row.exploratory && estimate.n ? html` <small class="quiet" title=${words.sweep.suggestedBy(row.exploratory.suggested_by)}>${words.sweep.leftOut(row.exploratory.cases_left_out)}</small>` : null}</td><td class="num">${figure(estimate.mean)}</td>
         <td><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
         <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
         ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}

@@ -1,6 +1,6 @@
 /** What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. */
 import { combination, count } from "../lib/format.js";
-import { html, useMemo, useRef, useState } from "../lib/html.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { address, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
@@ -13,38 +13,71 @@ const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", 
 
 /** @param {{tree: any, matrix: any}} props */
 export function SharingTree({ tree, matrix }) {
-  const [chosen, setChosen] = useState(/** @type {{node: string, box: Box} | null} */ (null));
+  const [chosen, setChosen] = useState(/** @type {{depth: number, box: Box} | null} */ (null));
   const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const isByKey = useRef(false); // zoomed
   const size = matrix.rows.length;
-  const laidOut = useMemo(() => layOut(tree.levels ?? [], size), [tree, size]);
-  const texts = useMemo(() => new Map(), [tree]);
-  const varied = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  if (!tree.levels) return html`<p class="quiet">${tree.because}</p><${Nodes} nodes=${tree.nodes} />`;
-  const total = totalOf(tree.nodes);
-  const told = (/** @type {string} */ node, /** @type {any} */ prefix) => texts.get(prefix) ?? texts.set(prefix, toldOf(node, prefix, total)).get(prefix);
   const [from, to] = rangeOf(address.value.query.part, size);
+  const total = useMemo(() => totalOf(tree.nodes), [tree]);
+  const laidOut = useMemo(() => layOut(tree.levels ?? [], size, total), [tree, size]);
+  const shown = useMemo(() => laidOut.map(({ boxes }) => folded(boxes, from, to, laidOut.length / MOST)), [laidOut, from, to]);
+  // Made anew only where others are seen: which one is chosen is marked in the document, and events come to the tree.
+  const levels = useMemo(() => laidOut.map((level, depth) => html`<${Level} ...${level} depth=${depth} boxes=${shown[depth]} from=${from} to=${to} />`), [laidOut, shown]);
+  const nodes = useMemo(() => html`<${Nodes} nodes=${tree.nodes} />`, [tree]);
+  const varied = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
+  useLayoutEffect(() => {
+    const items = list.current?.querySelectorAll(".level");
+    list.current?.querySelector("[aria-selected]")?.removeAttribute("aria-selected");
+    const place = chosen && shown[chosen.depth]?.findIndex((box) => box.from === chosen.box.from && box.to === chosen.box.to);
+    const item = chosen && items?.[chosen.depth]?.children[place ?? -1];
+    item?.setAttribute("aria-selected", "true");
+    if (isByKey.current) /** @type {HTMLElement | null | undefined} */ (item ?? list.current?.querySelector("[role=treeitem]"))?.focus(); // it was on what may have gone
+    isByKey.current = false;
+  }, [chosen, shown]);
+  if (!tree.levels) return html`<p class="quiet">${tree.because}</p>${nodes}`;
   const zoom = (/** @type {Box | null} */ box) => look({ part: box ? `${box.from}-${box.to}` : null });
+
+  /** @param {Event} event @returns {{depth: number, box: Box} | null} */
+  function found({ target }) {
+    const item = /** @type {HTMLElement} */ (target).closest("[role=treeitem]");
+    if (!item) return null;
+    const depth = Number(item.ariaLevel) - 1;
+    return { depth, box: shown[depth][[.../** @type {HTMLElement} */ (item.parentElement).children].indexOf(item)] };
+  }
+  /** @param {KeyboardEvent} event */
+  function onKey(event) {
+    isByKey.current = ["0", "Enter", "+"].includes(event.key);
+    if (isByKey.current) zoom(event.key === "0" ? null : found(event)?.box ?? null);
+    else move(list.current, event);
+  }
+  const choose = (/** @type {Event} */ event) => setChosen((before) => found(event) ?? before);
+  /** @param {Event} event */
+  function tell({ target }) {
+    const item = /** @type {HTMLElement} */ (target).closest("[role=treeitem]");
+    if (item instanceof HTMLElement) item.title = item.ariaLabel ?? "";
+  }
   return html`<p class="quiet">${words.tree.label}. ${words.tree.hint}</p>
     ${to - from < size ? html`<p class="bar"><span class="quiet">${words.tree.part(count(to - from), count(size))}</span><button onClick=${() => zoom(null)}>${words.tree.whole}</button></p>` : null}
-    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${(/** @type {KeyboardEvent} */ event) => (event.key === "0" ? zoom(null) : move(list.current, event))}>
-      ${laidOut.map(({ node, hues, boxes }, depth) => html`<small role="none" class="quiet" aria-hidden="true">${node}</small><div role="none" class="level">
-          ${folded(boxes, from, to, laidOut.length / MOST).map((box, place) => {
-            const text = box.folded ? words.tree.narrow(count(box.folded)) : told(node, box.prefix);
-            const choose = () => setChosen({ node, box });
-            const open = () => zoom(box);
-            return html`<div role="treeitem" aria-level=${depth + 1} aria-selected=${chosen !== null && chosen.node === node && chosen.box.from === box.from && chosen.box.to === box.to} tabindex=${depth || place ? -1 : 0} aria-label=${text} title=${text} onFocus=${choose} onClick=${choose} onDblClick=${open}
-              onKeyDown=${(/** @type {KeyboardEvent} */ event) => (event.key === "Enter" || event.key === "+") && open()}
-              class=${box.folded ? "folded" : ""} style=${{ flex: `${Math.min(box.to, to) - Math.max(box.from, from)} 1 0`, background: box.folded ? undefined : hues.get(box.prefix.variant) }}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
-          })}
-        </div>`)}
-    </div>
-    ${chosen ? html`<${Chosen} chosen=${chosen} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(chosen.box)} />` : null}
+    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${onKey} onFocusIn=${choose} onClick=${choose} onDblClick=${(/** @type {Event} */ event) => zoom(found(event)?.box ?? null)} onPointerOver=${tell}>${levels}</div>
+    ${chosen ? html`<${Chosen} node=${laidOut[chosen.depth].node} box=${chosen.box} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(chosen.box)} />` : null}
     ${tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`)}
-    <${Nodes} nodes=${tree.nodes} />`;
+    ${nodes}`;
 }
 
-/** The boxes of each level from left to right; those that share most stand together. @param {any[]} levels @param {number} size */
-function layOut(levels, size) {
+/** What is seen of one level. @param {{node: string, hues: Map<string, string>, told: (prefix: any) => string, depth: number, boxes: Box[], from: number, to: number}} props */
+function Level({ node, hues, told, depth, boxes, from, to }) {
+  const perCent = 100 / (to - from);
+  return html`<small role="none" class="quiet" aria-hidden="true">${node}</small><div role="none" class="level">${boxes.map((box, place) => {
+    const left = Math.max(box.from, from);
+    const where = `left:${(left - from) * perCent}%;width:calc(${(Math.min(box.to, to) - left) * perCent}% - 2px)`;
+    return html`<div role="treeitem" aria-level=${depth + 1} tabindex=${depth || place ? -1 : 0} aria-label=${box.folded ? words.tree.narrow(count(box.folded)) : told(box.prefix)}
+      class=${box.folded ? "folded" : ""} style=${box.folded ? where : `${where};background:${hues.get(box.prefix.variant)}`}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
+  })}</div>`;
+}
+
+/** The boxes of each level from left to right; those that share most stand together. @param {any[]} levels @param {number} size @param {{seconds: number, usd: number}} total */
+function layOut(levels, size, total) {
+  const texts = new Map();
   const places = new Int32Array(size);
   let next = 0; // the server has prefixes of the same parent side by side
   for (const one of levels.at(-1)?.prefixes ?? []) for (const number of one.combinations) places[number] = next++;
@@ -54,7 +87,8 @@ function layOut(levels, size) {
       return { from, to: from + prefix.combinations.length, prefix, folded: 0 };
     });
     const variants = [...new Set(prefixes.map((/** @type {any} */ one) => one.variant))];
-    return { node, hues: new Map(variants.map((variant, index) => [variant, HUES[index % HUES.length]])), boxes: /** @type {Box[]} */ (boxes.sort((/** @type {Box} */ a, /** @type {Box} */ b) => a.from - b.from)) };
+    const told = (/** @type {any} */ prefix) => texts.get(prefix) ?? texts.set(prefix, toldOf(node, prefix, total)).get(prefix);
+    return { node, told, hues: new Map(variants.map((variant, index) => [variant, HUES[index % HUES.length]])), boxes: /** @type {Box[]} */ (boxes.sort((/** @type {Box} */ a, /** @type {Box} */ b) => a.from - b.from)) };
   });
 }
 
@@ -94,8 +128,8 @@ function toldOf(node, { variant, executed, unshared, combinations, failed, secon
   return shares ? `${ran}; ${shares}` : ran;
 }
 
-/** For whom a prefix ran once. @param {{chosen: {node: string, box: Box}, rows: any[], varied: string[], total: any, onZoom: () => void}} props */
-function Chosen({ chosen: { node, box }, rows, varied, total, onZoom }) {
+/** For whom a prefix ran once. @param {{node: string, box: Box, rows: any[], varied: string[], total: any, onZoom: () => void}} props */
+function Chosen({ node, box, rows, varied, total, onZoom }) {
   const zoom = html`<button onClick=${onZoom}>${words.tree.zoom}</button>`;
   if (box.folded) return html`<section class="notice" role="status"><p>${words.tree.narrow(count(box.folded))} ${zoom}</p></section>`;
   const { combinations } = box.prefix;

@@ -30,10 +30,9 @@ function beginAndEnd(one) {
  * @param {object} props
  * @param {any} props.step
  * @param {[number, number]} props.ends of the axis of time
- * @param {{id: string, parent: string | null} | undefined} props.checkpoint that the step wrote; none while it runs
  * @param {any} props.origin what can be forked and rolled back, and how
  */
-export function Step({ step, ends: [start, end], checkpoint, origin }) {
+export function Step({ step, ends: [start, end], origin }) {
   const [isOpen, setOpen] = useState(false);
   const percent = (/** @type {number} */ length) => (100 * length) / Math.max(end - start, 0.001);
   const bars = triesOf(step).map((one) => {
@@ -48,20 +47,20 @@ export function Step({ step, ends: [start, end], checkpoint, origin }) {
       <span class="lane" aria-hidden="true">${bars.map(({ status, left, width }) => html`<i class=${status} style=${{ left, width }}></i>`)}</span>
       <span class="num">${duration(step.duration_s)}</span>
     </summary>
-    ${isOpen ? html`<${Inner} step=${step} checkpoint=${checkpoint} origin=${origin} />` : null}
+    ${isOpen ? html`<${Inner} step=${step} origin=${origin} />` : null}
   </details></li>`;
 }
 
 /** @param {any} props */
-function Inner({ step, checkpoint, origin }) {
+function Inner({ step, origin }) {
   return html`<div class="inner">
       <p class="quiet">${words.status[/** @type {"running"} */ (step.status)] ?? step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${words.execution.standsFor(step.cells)}` : ""}</p>
       ${step.tried.length > 1 ? html`<${Attempts} tried=${step.tried} />` : null}
       ${step.tried.filter((/** @type {any} */ one) => one.error).map((/** @type {any} */ one) => html`<pre class="bad" tabindex="0">${one.error}${one.trace ? `\n${one.trace}` : ""}</pre>`)}
       ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${text}</pre>`))}
-      ${checkpoint?.parent ? html`<h3>${words.execution.changed}</h3><${Changed} before=${checkpoint.parent} after=${checkpoint.id} />` : null}
+      ${step.before ? html`<h3>${words.execution.changed}</h3><${Changed} before=${step.before} after=${step.checkpoint} />` : null}
       <${Calls} step=${step} />
-      ${checkpoint?.parent && may("steer") ? html`<${StepActions} before=${checkpoint.parent} step=${step} origin=${origin} />` : null}
+      ${step.before && may("steer") ? html`<${StepActions} before=${step.before} step=${step} origin=${origin} />` : null}
     </div>`;
 }
 
