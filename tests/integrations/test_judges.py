@@ -25,6 +25,8 @@ from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Totals
 from wtb.core.values import Value
 from wtb.integrations.judges import asking
+from wtb.planning.publishing import PublishedCode
+from wtb.store.database import Database
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -443,3 +445,145 @@ def test_a_sweep_is_judged_and_judged_again_without_running_it(
     assert len(list(kept.glob("*/*"))) > 0, "what was used lately stays"
     project.inside("erase", "a", "--yes", check=0)
     assert not list(kept.glob("*/*")), "whose each was is not known"
+
+
+MET: Any = {"judge": {"field": "a", "model": MODEL, "criteria": "It is kind."}}
+LEVEL: Any = {"judge": {"field": "a", "model": MODEL, "rubric": RUBRIC, "at_least": 2}}
+LONG: Any = {"contains": {"field": "a", "text": "long"}}
+
+
+def combined(kind: str, of: Any, **options: Any) -> Evaluator:
+    return make_evaluator(kind, {"of": of, **options}, load)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "answer", "score", "calls"),
+    [
+        ("all_of", [LEVEL], "good", 1, 1),
+        ("all_of", [LEVEL], "poor", 0, 1),
+        ("all_of", [LONG, LEVEL], "good", 0, 0),  # which is known without asking
+        ("all_of", [LEVEL, LONG], "chat", 0, 1),  # whatever a usable reply would have been
+        ("all_of", [LEVEL], "chat", None, 1),
+        ("any_of", [LONG, LEVEL], "good", 1, 1),
+        ("any_of", [LONG, LEVEL], "good long", 1, 0),
+        ("any_of", [LEVEL, LONG], "chat long", 1, 1),
+        ("any_of", [LEVEL, LONG], "chat", None, 1),
+        ("not", LEVEL, "poor", 1, 1),
+        ("not", LEVEL, "chat", None, 1),
+        ("not", [{"any_of": [LEVEL, LONG]}], "poor", 1, 1),
+        ("weighted_mean", [LONG, {"judge": {**LEVEL["judge"], "weight": 3}}], "good", 0.75, 1),
+        ("weighted_mean", [LONG, {"all_of": [LEVEL, {"not": LONG}]}], "good", 0.5, 1),
+        ("weighted_mean", [LONG, LEVEL], "chat", None, 1),
+    ],
+)
+def test_judges_are_parts_of_combined_evaluators(
+    priced: list[dict[str, Any]], name: str, of: Any, answer: str, score: float | None, calls: int
+) -> None:
+    one = combined(name, of, name="whole")
+    found = scores(one, answer)
+    assert (found["whole"].value, len(priced)) == (score, calls)
+    assert found["whole.usd"].value == pytest.approx(0.00021 * calls)
+    assert ("whole.failed" in found) == bool(calls)
+    if score is None:
+        assert found["whole.failed"].value == 1
+        assert found["whole"].error
+
+
+def test_criteria_pass_where_they_are_met_and_a_threshold_of_the_whole_is_of_its_score(
+    priced: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(REPLIES, "kind", {"reasoning": "It is.", "level": 1})
+    both = [MET, LONG]
+    found = scores(combined("weighted_mean", both, at_least=0.5, name="whole"), "kind")
+    assert {key: one.value for key, one in found.items()} == {
+        "whole": 1,
+        "whole.usd": pytest.approx(0.00021),
+        "whole.failed": 0,
+    }
+    assert found["whole.usd"].measure.better == "lower"
+
+
+def test_a_case_asks_a_judge_of_its_own(priced: list[dict[str, Any]]) -> None:
+    one = make_evaluator("assertions", {}, load)
+    assert one.problem({"assert": [LEVEL, LONG]}) is None
+    found = scores(one, "good", expected={"assert": [LEVEL, LONG]})
+    assert (found["assertions"].value, found["assertions.usd"].value) == (0.5, pytest.approx(0.00021))
+    assert scores(one, "good", expected={"assert": [LONG]}).keys() == {"assertions"}
+    assert len(priced) == 1
+
+
+def test_judges_of_one_evaluator_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def noted(name: str, options: Any, *args: Any) -> Evaluator:
+        if name == "judge":
+            given.append(options["timeout"])
+        return make_evaluator(name, options, *args)
+
+    monkeypatch.setattr("wtb.authoring.evaluation.declarations.make_evaluator", noted)
+    combined("all_of", [LEVEL, {"any_of": [MET, LONG, LEVEL]}], timeout=90)
+    assert given == [30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({**LEVEL["judge"], "at_least": None}, "'at_least' is None; expected a finite number"),
+        ({"field": "a", "model": MODEL, "rubric": RUBRIC}, "'judge' gives a level of its rubric; expected 'at_least'"),
+        ({**MET["judge"], "timeout": 5}, "'timeout' of its part 'judge'; expected it of 'all_of' itself"),
+        ({**MET["judge"], "model": []}, "expected the name of a model"),
+    ],
+)
+def test_a_judge_that_says_neither_pass_nor_fail_is_no_part(part: Any, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        combined("all_of", [{"judge": part}])
+    assert words in str(refused.value)
+
+
+def refused_weight(name: str, part: Any) -> InputError | str | None:
+    """What is wrong with a part, in a sweep file or in a case."""
+    if name == "assertions":
+        return make_evaluator(name, {}, load).problem({"assert": [part]})
+    with pytest.raises(InputError) as refused:
+        combined(name, [part])
+    return refused.value
+
+
+@pytest.mark.parametrize("weight", ["much", 0, -1, True, None, float("nan"), [1]])
+def test_weights_that_are_no_numbers_are_refused(weight: Any) -> None:
+    for name in ("weighted_mean", "assertions"):
+        part = {"judge": {**LEVEL["judge"], "weight": weight}}
+        says = str(refused_weight(name, part))
+        assert "'weight' is" in says
+        assert "expected a number above 0" in says
+
+
+def test_cases_of_a_sweep_ask_judges_where_user_code_runs(server: Any, project: Project) -> None:
+    url, asked = server
+    judge = {"field": "a", "model": MODEL, "url": f"{url}/v1", "criteria": "Level?", "rubric": {"1": "no", "3": "yes"}}
+    spec = {
+        "workflow": "answers:wf",
+        "cases": [
+            {"id": "judged", "input": {"q": "a"}, "assert": [{"judge": {**judge, "at_least": 2}}]},
+            {"id": "plain", "input": {"q": "b"}, "assert": [{"contains": {"field": "a", "text": "d"}}]},
+        ],
+        "vary": {"answer": ["default", "short"]},
+        "evaluate": ["assertions", {"all_of": {"of": [{"judge": {**judge, "at_least": 2}}], "name": "level"}}],
+        "gates": ["max(level.mean) >= 1", "max(assertions.failed.mean) <= 0"],
+    }
+    project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
+    rows = json.loads(project.inside("run", "sweep.yaml", "-f", "json", check=0).stdout)["rows"]
+    found = {row["combination"]["answer"]: row["metrics"] for row in rows}
+    assert [found[name]["assertions"]["mean"] for name in ("default", "short")] == [1, 0]
+    assert [found[name]["level"]["mean"] for name in ("default", "short")] == [1, 0]
+    assert found["default"]["assertions.failed"]["n"] == 1
+    assert asked
+
+
+def test_callers_from_elsewhere_name_no_judge_as_a_part_either(database: Database) -> None:
+    elsewhere = PublishedCode(database).load
+    with pytest.raises(InputError) as refused:
+        make_evaluator("all_of", {"of": [LONG, LEVEL]}, elsewhere)
+    assert "nothing is imported here" in str(refused.value)
+    of_case = make_evaluator("assertions", {}, elsewhere).problem({"assert": [{"any_of": [LEVEL]}]})
+    assert "nothing is imported here" in str(of_case)

@@ -117,7 +117,11 @@ def notification_targets(spec: SweepSpec) -> list[Target] | None:
 
 def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str, bool]:
     """The names of a sweep's evaluators, and whether each gives one metric only; others may give any NAME.KEY."""
-    return {one.name: ref.name in BUILT_IN for ref, one in zip(spec.evaluate, evaluators, strict=True)}
+    only = (
+        ref.name in BUILT_IN and not isinstance(one.better, Mapping)
+        for ref, one in zip(spec.evaluate, evaluators, strict=True)
+    )
+    return dict(zip((one.name for one in evaluators), only, strict=True))
 
 
 def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:

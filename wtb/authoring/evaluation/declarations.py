@@ -10,7 +10,7 @@ from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING, MEASURED, regex
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator, ScoredCase
 from wtb.authoring.evaluation.fields import expected_of
-from wtb.authoring.evaluation.library.combining import assertions
+from wtb.authoring.evaluation.library.combining import FAILED, USD, assertions
 from wtb.authoring.evaluation.options import check_built_in, check_options, takes
 from wtb.authoring.evaluation.parts import problem_of_assertions, with_parts
 from wtb.authoring.evaluation.regex_search import pattern_problem
@@ -56,9 +56,7 @@ def make_evaluator(
         _check_figure(name, threshold, options)
     declared, options = _declared(fn, options, is_built_in=is_built_in, passes_or_fails=threshold is not None)
     if is_built_in and name in COMBINING:
-        options = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve))
-        if name == "not" and declared["name"] is None:  # which is a word of conditions, and can name nothing in them
-            declared["name"] = f"not_{options['of'][0].evaluator.name}"
+        options = _combining(name, options, declared, resolve)
     check_options(name, fn, options)
     check_installed(name, fn)
     if hasattr(fn, "wtb_check"):
@@ -119,6 +117,28 @@ def _declared_by_options(
         )
     found: Mapping[str, Any] = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
     return found
+
+
+def _combining(
+    name: str, options: Mapping[str, Any], declared: dict[str, Any], resolve: Callable[[str], Any]
+) -> dict[str, Any]:
+    """The options of a combined evaluator with its parts made; what it declares is changed by them."""
+    made = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve), declared["timeout"])
+    if name == "not" and declared["name"] is None:  # which is a word of conditions, and can name nothing in them
+        declared["name"] = f"not_{made['of'][0].evaluator.name}"
+    if name == assertions.__name__ or any(part.asks for part in made["of"]):
+        declared |= _declared_with_judges(declared)
+    return made
+
+
+def _declared_with_judges(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a combined evaluator declares that may ask judges: what they cost and how often they failed, too."""
+    of_score = {} if declared["on_failure"] is None else {"": declared["on_failure"]}
+    return {
+        "better": {"": "higher", FAILED: "lower", USD: "lower"},
+        "scale": {"": PASS_OR_FAIL, FAILED: PASS_OR_FAIL},
+        "on_failure": {**of_score, FAILED: LEFT_OUT, USD: LEFT_OUT},
+    }
 
 
 def _check_figure(name: str, threshold: Threshold | None, options: Mapping[str, Any]) -> None:

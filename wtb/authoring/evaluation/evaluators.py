@@ -359,7 +359,8 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
         return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, measure, f"returned {number}; a score must be finite")
-    number = scorer.judged(number)
+    if metric == scorer.name or not isinstance(scorer.scale, Mapping):  # what judges took passes or fails by nothing
+        number = scorer.judged(number)
     if measure.scale is None:
         return Score(metric, number, measure)
     on_scale = placed(number, *measure.scale)

@@ -9,41 +9,54 @@ from functools import lru_cache
 from typing import Any
 
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
-from wtb.authoring.evaluation.evaluators import Evaluator
-from wtb.authoring.evaluation.library.combining import Part, assertions, assertions_of, weighted_mean
-from wtb.authoring.evaluation.thresholds import KEYS
+from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator
+from wtb.authoring.evaluation.library.combining import (
+    Part,
+    all_of,
+    any_of,
+    assertions,
+    assertions_of,
+    not_,
+    weighted_mean,
+)
+from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.scales import PASS_OR_FAIL, returns_bool
+from wtb.core.scoring.threshold import Threshold
 
 MakeEvaluator = Callable[[str, Mapping[str, Any]], Evaluator]
+JUDGE = "judge"  # the one evaluator that is not built in and may be a part
 _OF_THE_WHOLE = ("name", "timeout", "on_failure")
 _FORM = "expected built-in evaluators, such as [contains: {field: answer, text: yes}]"
 _DEEPEST = 20
 _MOST_KEPT = 1_000  # of the assertions of cases; each is read once for all rows and repeats
+_PASS_OR_FAIL = (not_, all_of, any_of)
 _WEIGHTED = (weighted_mean.__name__, assertions.__name__)
 
 
-def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator) -> dict[str, Any]:
+def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator, seconds: Any = None) -> dict[str, Any]:
     """The options of a combined evaluator with its parts made.
 
     Args:
         name: That of a combined evaluator: one of `COMBINING`.
         options: With the parts in `of`; those of `not` may stand there without it, those of `assertions` are in cases.
         make: Makes an evaluator of its name and options.
+        seconds: Its timeout, which its judges share.
 
     Raises:
         InputError: There are no parts, or one of them cannot be combined so.
     """
     whole = {key: value for key, value in options.items() if key in (*_OF_THE_WHOLE, *KEYS)}
     rest = {key: value for key, value in options.items() if key not in whole}
+    seconds = EVALUATION_S if seconds is None else seconds
     if name == assertions.__name__:
         if rest:
             raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r}; cases have what it scores by")
-        return {**whole, "read": _reader(make)}
+        return {**whole, "read": _reader(make, seconds)}
     given = rest if name == "not" and "of" not in rest else rest.pop("of", None)
     if given is not rest and rest:
         raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r} beside 'of'")
-    return {**whole, "of": _parts(name, given, make)}
+    return {**whole, "of": _parts(name, given, make, seconds)}
 
 
 def problem_of_assertions(options: Mapping[str, Any], expected: object) -> str | None:
@@ -65,23 +78,36 @@ class _Written:
     value: object = field(compare=False)
 
 
-def _reader(make: MakeEvaluator) -> Callable[[object], list[Part]]:
+def _reader(make: MakeEvaluator, seconds: Any) -> Callable[[object], list[Part]]:
     """What reads assertions of cases, and keeps them: to check an evaluator takes longer than to score by it."""
 
     @lru_cache(_MOST_KEPT)
     def read(written: _Written) -> list[Part]:
-        return _parts(assertions.__name__, written.value, make)
+        return _parts(assertions.__name__, written.value, make, seconds)
 
     return lambda written: read(_Written(repr(written), written))
 
 
-def _parts(name: str, given: object, make: MakeEvaluator) -> list[Part]:
+def _parts(name: str, given: object, make: MakeEvaluator, seconds: Any) -> list[Part]:
+    """The parts of a combined evaluator. seconds: for all of it, which its judges share."""
     items = [given] if isinstance(given, Mapping | str) and given else given
     if not isinstance(items, list | tuple) or not items or (name == "not" and len(items) > 1):
         raise InputError(f"evaluator {name!r}: 'of' is {describe(given)}; {_FORM}")
     if _depth(items) > _DEEPEST:
         raise InputError(f"evaluator {name!r}: evaluators in evaluators, more than {_DEEPEST} deep")
-    return [_part(name, item, make) for item in items]
+    judges = [_judges(item) for item in items]
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    each = seconds / max(1, sum(judges)) if is_number else EVALUATION_S  # what is no number is refused of the whole
+    return [_part(name, item, make, each * count) for item, count in zip(items, judges, strict=True)]
+
+
+def _judges(value: object) -> int:
+    """How many judges there are in what is written."""
+    if isinstance(value, list | tuple):
+        return sum(map(_judges, value))
+    if not isinstance(value, Mapping):
+        return int(value == JUDGE)
+    return sum(int(key == JUDGE) or _judges(inner) for key, inner in value.items())
 
 
 def _depth(value: object) -> int:
@@ -90,21 +116,48 @@ def _depth(value: object) -> int:
     return max((_depth(one) + 1 for one in inner), default=0)
 
 
-def _part(whole: str, item: object, make: MakeEvaluator) -> Part:
+def _part(whole: str, item: object, make: MakeEvaluator, seconds: float) -> Part:
+    """seconds: for the judges in it, 0 where there are none."""
     name, options = _name_and_options(whole, item)
-    if name not in BUILT_IN or name == assertions.__name__:
-        near = did_you_mean(name, BUILT_IN) or "; functions of your own are not combined"
+    if name not in (*BUILT_IN, JUDGE) or name == assertions.__name__:
+        near = did_you_mean(name, [*BUILT_IN, JUDGE]) or "; functions of your own are not combined"
         raise InputError(f"evaluator {whole!r}: {name!r} is no built-in evaluator{near}")
     for key in _OF_THE_WHOLE:
         if key in options:
             raise InputError(f"evaluator {whole!r}: {key!r} of its part {name!r}; expected it of {whole!r} itself")
     weight = _weight(name, options.pop("weight")) if whole in _WEIGHTED and "weight" in options else 1.0
+    threshold: Threshold | None = None
     try:
-        made = make(name, options)
+        if name == JUDGE:
+            threshold = _threshold_of_judge(options)
+        made = make(name, {**options, "timeout": seconds} if seconds else options)
     except InputError as error:
         raise InputError(*(f"evaluator {whole!r}: {text}" for text in error.problems)) from None
-    _check_combinable(whole, name, made)
-    return Part(made, weight)
+    if name == JUDGE:
+        _check_judge(whole, made, threshold)
+    else:
+        _check_combinable(whole, name, made)
+    return Part(made, weight, threshold, asks=seconds > 0)
+
+
+def _threshold_of_judge(options: dict[str, Any]) -> Threshold | None:
+    """Take the threshold of a judge out of its options. Raises InputError.
+
+    One that says of criteria whether they are met passes where most of its replies say so.
+    """
+    given = {key: options.pop(key) for key in KEYS if key in options}
+    if given:
+        return read_threshold(JUDGE, lambda: None, given)
+    return Threshold(at_least=0.5) if options.get("rubric") is None else None
+
+
+def _check_judge(whole: str, made: Evaluator, threshold: Threshold | None) -> None:
+    """Refuse a judge by whose levels nobody knows what passes, or that are on no scale from 0 to 1."""
+    ends = made.scale[""] if isinstance(made.scale, Mapping) else made.scale
+    if threshold is None and not (whole in _WEIGHTED and ends == PASS_OR_FAIL):
+        raise InputError(
+            f"evaluator {whole!r}: 'judge' gives a level of its rubric; expected 'at_least' or 'at_most' of it"
+        )
 
 
 def _name_and_options(whole: str, item: object) -> tuple[str, dict[str, Any]]:
@@ -124,11 +177,12 @@ def _check_combinable(whole: str, name: str, made: Evaluator) -> None:
     if made.figure is not None:
         raise InputError(f"evaluator {whole!r}: {name!r} is a figure over all cells of a row, which no cell has")
     if whole in _WEIGHTED:
-        if made.scale != PASS_OR_FAIL:
+        ends = made.scale[""] if isinstance(made.scale, Mapping) else made.scale
+        if ends != PASS_OR_FAIL:
             raise InputError(
                 f"evaluator {whole!r}: {name!r} has no scale from 0 to 1; expected 'at_least' or 'at_most' of it"
             )
-    elif made.threshold is None and not returns_bool(BUILT_IN[name]):
+    elif made.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in _PASS_OR_FAIL:
         wanted = "expected 'at_least' or 'at_most' of it"
         raise InputError(f"evaluator {whole!r}: {name!r} gives a score, neither pass nor fail; {wanted}")
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, ScoredCase, Unscored
 from wtb.authoring.evaluation.fields import field_of
-from wtb.authoring.evaluation.library.combining import ASSERT
+from wtb.authoring.evaluation.library.combining import ASSERT, FAILED, USD
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, Judgement
 from wtb.core.scoring.measure import Better
@@ -26,7 +26,6 @@ from wtb.integrations.judges.asking import PROVIDERS, Endpoint, Provider, Questi
 from wtb.integrations.judges.rubric import read_rubric
 
 _MOST_SAMPLES = 100
-_FAILED, _USD = "failed", "usd"  # metrics beside the score
 _HOTTEST = 2.0
 _SHARE_OF_TIME = 0.9  # of its timeout, in which it asks; the rest is to return what is there
 _AN_ADDRESS = "the address of a server, such as http://localhost:8080/v1"
@@ -91,7 +90,7 @@ def judge(
     if reference:
         data["reference"] = _reference_of(case, field)
         if data["reference"] is None:
-            return dict.fromkeys(("", _FAILED, _USD), Unscored("the case has no reference"))
+            return dict.fromkeys(("", FAILED, USD), Unscored("the case has no reference"))
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
     questions = [
@@ -118,7 +117,7 @@ def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Uns
     problems = [one.problem for each in judgements for one in each if one.score is None]
     questions = sum(len(each) for each in judgements)
     score = fmean(fmean(each) for each in by_model) if all(by_model) else Unscored(problems[0])
-    return {"": score, _FAILED: len(problems) / questions}
+    return {"": score, FAILED: len(problems) / questions}
 
 
 def _costs(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
@@ -128,7 +127,7 @@ def _costs(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unsco
     """
     costs = [one.usd for each in judgements for one in each]
     known = [usd for usd in costs if usd is not None]
-    return {_USD: sum(known) if len(known) == len(costs) else Unscored("the price of a model is not known")}
+    return {USD: sum(known) if len(known) == len(costs) else Unscored("the price of a model is not known")}
 
 
 def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declaration:
@@ -163,9 +162,9 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
         _check_number("temperature", options["temperature"], (int, float), 0, _HOTTEST)
     of_score: dict[str, OnFailure] = {} if on_failure is None else {"": on_failure}
     return {
-        "better": {"": options.get("better", "higher"), _FAILED: "lower", _USD: "lower"},
-        "scale": {"": rubric.ends, _FAILED: PASS_OR_FAIL},
-        "on_failure": {**of_score, _FAILED: LEFT_OUT, _USD: LEFT_OUT},
+        "better": {"": options.get("better", "higher"), FAILED: "lower", USD: "lower"},
+        "scale": {"": rubric.ends, FAILED: PASS_OR_FAIL},
+        "on_failure": {**of_score, FAILED: LEFT_OUT, USD: LEFT_OUT},
     }
 
 

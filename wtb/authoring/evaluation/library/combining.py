@@ -2,53 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 
-from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase, evaluator
+from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase, Unscored, evaluator
 from wtb.core.scoring.scales import PASS_OR_FAIL
+from wtb.core.scoring.threshold import Threshold
 
+FAILED, USD = "failed", "usd"  # metrics of judges beside their score
 ASSERT = "assert"  # the key of what is expected that holds a case's own evaluators
+
+
+@dataclass
+class Asked:
+    """What the judges among evaluators that are combined took.
+
+    usd: US dollars, or why they are not known. failed: of each judge that was asked, the share without a usable reply.
+    """
+
+    usd: float | Unscored = 0.0
+    failed: list[float] = field(default_factory=list)
+
+    def add(self, given: Mapping[str, float | Unscored]) -> None:
+        """Count what an evaluator returned that asked judges."""
+        usd, failed = given.get(USD, 0.0), given.get(FAILED)
+        if not isinstance(self.usd, Unscored):
+            self.usd = usd if isinstance(usd, Unscored) else self.usd + usd
+        if isinstance(failed, float | int):
+            self.failed.append(failed)
+
+    def with_score(self, score: float | Unscored) -> dict[str, float | Unscored]:
+        """The metrics of an evaluator that may ask judges: its score, what they cost, and how often they failed."""
+        failed = {FAILED: fmean(self.failed)} if self.failed else {}
+        return {"": score, USD: self.usd, **failed}
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of the evaluators that are combined. weight: in a weighted mean."""
+    """One of the evaluators that are combined.
+
+    weight: in a weighted mean. threshold: of a judge's score. asks: whether it asks judges.
+    """
 
     evaluator: Evaluator
     weight: float = 1.0
+    threshold: Threshold | None = None
+    asks: bool = False
 
-    def passes(self, case: ScoredCase, result: CellResult) -> bool:
-        """Return whether it passes, where it gives nothing but pass or fail."""
-        return self.evaluator.score_of(case, result) == 1.0
-
-
-@evaluator(better="higher", scale=PASS_OR_FAIL)
-def not_(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> bool:
-    return not of[0].passes(case, result)
-
-
-@evaluator(better="higher", scale=PASS_OR_FAIL)
-def all_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> bool:
-    return all(part.passes(case, result) for part in of)
-
-
-@evaluator(better="higher", scale=PASS_OR_FAIL)
-def any_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> bool:
-    return any(part.passes(case, result) for part in of)
+    def score(self, case: ScoredCase, result: CellResult, asked: Asked) -> float | Unscored:
+        """Its score; why there is none, where a judge gave none."""
+        if not self.asks:
+            return self.evaluator.score_of(case, result)
+        returned = self.evaluator.fn(case, result)
+        given = returned if isinstance(returned, Mapping) else {"": returned}
+        asked.add(given)
+        score = given[""]
+        if isinstance(score, Unscored):
+            return score
+        score = self.evaluator.judged(float(score))
+        return score if self.threshold is None else float(self.threshold.passes(score))
 
 
-@evaluator(better="higher", scale=PASS_OR_FAIL)
-def weighted_mean(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> float:
-    return sum(part.weight * part.evaluator.score_of(case, result) for part in of) / sum(part.weight for part in of)
+Combined = float | bool | dict[str, float | Unscored]
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
-def assertions(
-    case: ScoredCase, result: CellResult, *, read: Callable[[object], Sequence[Part]]
-) -> float | dict[str, float]:
+def not_(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
+    return _combined(of, lambda asked: _negated(of[0].score(case, result, asked)))
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def all_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
+    return _combined(of, lambda asked: _negated(_any(_negated(one.score(case, result, asked)) for one in of)))
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def any_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
+    return _combined(of, lambda asked: _any(one.score(case, result, asked) for one in of))
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def weighted_mean(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
+    return _combined(of, lambda asked: _mean(of, [one.score(case, result, asked) for one in of]))
+
+
+@evaluator(better="higher", scale=PASS_OR_FAIL)
+def assertions(case: ScoredCase, result: CellResult, *, read: Callable[[object], Sequence[Part]]) -> Combined:
     written = assertions_of(case.expected)
-    return weighted_mean(case, result, of=read(written)) if written else {}  # a case without any has no score
+    if not written:
+        return {}  # a case without any has no score
+    of = read(written)
+    return _combined(of, lambda asked: _mean(of, [one.score(case, result, asked) for one in of]))
+
+
+def _combined(of: Sequence[Part], score: Callable[[Asked], float | Unscored]) -> Combined:
+    asked = Asked()
+    found = score(asked)
+    if any(one.asks for one in of):
+        return asked.with_score(found)
+    assert not isinstance(found, Unscored), "only judges give no score"
+    return found
+
+
+def _negated(score: float | Unscored) -> float | Unscored:
+    return score if isinstance(score, Unscored) else float(score != 1.0)
+
+
+def _any(scores: Iterable[float | Unscored]) -> float | Unscored:
+    """1 where any is, whatever others would have said; the rest is not asked for. Else why one is missing, else 0."""
+    missing: Unscored | None = None
+    for score in scores:
+        if score == 1.0:
+            return 1.0
+        missing = missing or (score if isinstance(score, Unscored) else None)
+    return missing or 0.0
+
+
+def _mean(of: Sequence[Part], scores: Sequence[float | Unscored]) -> float | Unscored:
+    total = 0.0
+    for part, score in zip(of, scores, strict=True):
+        if isinstance(score, Unscored):
+            return score
+        total += part.weight * score
+    return total / sum(part.weight for part in of)
 
 
 def assertions_of(expected: object) -> object:
