@@ -63,6 +63,12 @@ prometheus: ## Make sure that there is promtool for the tests of metrics and ale
 		dpkg-deb --extract prometheus_*.deb . && install -m 755 usr/bin/promtool /usr/local/bin/promtool; \
 	else echo "there is no promtool: tests of alert rules will be skipped, in CI they fail"; fi
 
+phoenix: .venv/phoenix/bin/phoenix ## Install a collector of traces for one of the slow tests, in an environment of its own
+
+.venv/phoenix/bin/phoenix: | .venv/pip-ready
+	$(PYTHON) -m venv .venv/phoenix
+	.venv/phoenix/bin/pip install --quiet "arize-phoenix>=20,<21"
+
 demo: .venv/demo-ready ## Sweep real retrieval variants over real documents; files in out/demo
 	$(BIN)/python -m examples.retrieval.demo
 
@@ -77,7 +83,7 @@ journeys: .venv/rewritten chromium ## Run the tests that go through documents, b
 test-again: .venv/all-ready ## Run what failed once more and alone, where it is at most 10: what passes then depends on how busy a machine is, and is named
 	@$(BIN)/python -m tests.again
 
-test-all: .venv/rewritten chromium prometheus ## Run all tests, with those that repeat others (on the other database, another pool or seed), wait for long or measure time
+test-all: .venv/rewritten chromium prometheus phoenix ## Run all tests, with those that repeat others (on the other database, another pool or seed), wait for long or measure time
 	@$(COMPILED)
 	TEST_ALL=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 

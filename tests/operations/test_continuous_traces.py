@@ -214,13 +214,13 @@ def test_a_sweep_that_is_deleted_is_forgotten(sending: Sending, receiver: Receiv
 def test_settings_say_where_traces_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_telemetry() is None
-    (tmp_path / "wtb.toml").write_text("[telemetry]\nendpoint = 'http://127.0.0.1:4318/'\ncontent = true\n")
+    (tmp_path / "wtb.toml").write_text("[telemetry]\nendpoint = 'http://127.0.0.1:4318/'\ncontent = true\nprotobuf = true\n")
     monkeypatch.setenv("WTB_TELEMETRY_HEADERS", "Authorization=Bearer a=b, X-Team=x")
     found = read_telemetry()
     assert found is not None
     assert found.collector.url == "http://127.0.0.1:4318/v1/traces"
     assert found.collector.headers == {"Authorization": "Bearer a=b", "X-Team": "x"}
-    assert found.options == SpanOptions(content=True)
+    assert (found.options, found.collector.protobuf) == (SpanOptions(content=True), True)
     assert "Bearer" not in repr(found), "keys are in no message"
 
 
@@ -245,6 +245,7 @@ def test_the_environment_says_where_traces_go_where_no_file_does(
         ("endpoint = 'http://a:b@c'", "give a key as a header"),
         ("endpoint = 'http://c:99999'", "expected a URL"),
         ("endpoint = 'http://c'\ntimeout = 0", "expected seconds"),
+        ("endpoint = 'http://c'\nprotobuf = 1", "protobuf = 1: expected true or false"),
         ("endpoint = 'http://c'\ncontent = 1", "expected true or false"),
         ("endpont = 'http://c'", "did you mean 'endpoint'"),
     ],

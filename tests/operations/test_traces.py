@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.util import find_spec
@@ -104,6 +104,50 @@ def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> N
         assert spans
         assert {(len(span.trace_id), len(span.span_id)) for span in spans} == {(16, 8)}
         assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+
+
+def test_protobuf_says_what_json_does(place: tuple[Context, str]) -> None:
+    """By the definition of OTLP that OpenTelemetry publishes."""
+    if find_spec("opentelemetry.proto") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no opentelemetry-proto: `make install`")
+    from google.protobuf.json_format import MessageToDict
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+    context, sweep = place
+    asked = {"content": True, "openinference": True}
+    with receiving() as collector:
+        export_traces(context, sweep, collector.url, **asked)
+    refused = trace_service_pb2.ExportTraceServiceResponse()
+    refused.partial_success.rejected_spans = 300
+    refused.partial_success.error_message = "no"
+    with receiving(answer=refused.SerializeToString()) as other:
+        sent = export_traces(context, sweep, other.url, **asked, protobuf=True)
+    assert other.headers[0]["Content-Type"] == "application/x-protobuf"
+    assert sent.rejected == 300 * sent.requests
+    for body, known in zip(other.bodies, collector.bodies, strict=True):
+        read = MessageToDict(trace_service_pb2.ExportTraceServiceRequest.FromString(body), use_integers_for_enums=True)
+        assert _plain(read) == _plain(known)
+
+
+def _plain(found: Any) -> Any:
+    """What is not empty, with ids in hexadecimal digits, which Protobuf's JSON has in Base64."""
+    if isinstance(found, list):
+        return [_plain(one) for one in found]
+    if not isinstance(found, dict):
+        return found
+    ids = {"traceId", "spanId", "parentSpanId"}
+    kept = {name: value for name, value in found.items() if value not in ({}, [], "")}
+    return {
+        name: b64decode(value).hex() if name in ids and value.endswith("=") else _plain(value)
+        for name, value in kept.items()
+    }
+
+
+@pytest.mark.parametrize("answer", [b"\xff", b"<html>", b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\xff" * 20, b"\x0b"])
+def test_what_answers_no_protobuf_is_no_collector(place: tuple[Context, str], answer: bytes) -> None:
+    context, sweep = place
+    with receiving(answer=answer) as collector, pytest.raises(CollectorError, match="it does not answer in Protobuf"):
+        export_traces(context, sweep, collector.url, protobuf=True)
 
 
 def test_a_span_is_within_its_parent_and_in_its_trace(place: tuple[Context, str]) -> None:

@@ -49,7 +49,7 @@ def receiving(**how: Any) -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.bodies.append(json.loads(body))
+            found.bodies.append(json.loads(body) if "json" in self.headers["Content-Type"] else body)
             found.headers.append(dict(self.headers))
             found.free.wait()
             self.send_response(found.status)

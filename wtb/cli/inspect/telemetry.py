@@ -28,6 +28,7 @@ def export(
     openinference: Annotated[
         bool, typer.Option("--openinference", help="Name attributes as OpenInference does, too.")
     ] = False,
+    protobuf: Annotated[bool, typer.Option("--protobuf", help="Send Protobuf in place of JSON.")] = False,
     db: options.Db = None,
 ) -> None:
     """Send the traces of a sweep to a collector of OpenTelemetry.
@@ -42,7 +43,7 @@ def export(
     given = settings.parse_headers(headers or (), "--header")
     context = open_context(db)
     try:
-        asked = {"content": content, "openinference": openinference}
+        asked = {"content": content, "openinference": openinference, "protobuf": protobuf}
         sent = operations.export_traces(context, ref, endpoint, headers=given, timeout=timeout, **asked)
     finally:
         context.close()

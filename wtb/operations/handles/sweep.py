@@ -246,9 +246,10 @@ class SweepHandle(TargetHandle):
         timeout: float = 10.0,
         content: bool = False,
         openinference: bool = False,
+        protobuf: bool = False,
     ) -> ExportedTraces:
         """Send its traces to a collector of OpenTelemetry."""
-        asked = {"content": content, "openinference": openinference}
+        asked = {"content": content, "openinference": openinference, "protobuf": protobuf}
         return export_traces(self._context, self.id, endpoint, headers=headers, timeout=timeout, **asked)
 
     @documented_by(score)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from wtb.core.errors import InputError, WTBError
+from wtb.core.telemetry.protobuf import as_protobuf, rejected_spans
+from wtb.core.telemetry.spans import TracesRequest
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -36,11 +38,13 @@ class Collector:
         url: All of it.
         headers: Headers of each request, such as a key.
         timeout: Seconds until a request must have been answered.
+        protobuf: Whether it takes Protobuf, in place of JSON.
     """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 10.0
+    protobuf: bool = False
 
 
 def url_of(endpoint: str) -> str:
@@ -57,7 +61,7 @@ def url_of(endpoint: str) -> str:
     return endpoint if split.path.endswith(PATH) else endpoint.rstrip("/") + PATH
 
 
-def send(collector: Collector, request: object) -> int:
+def send(collector: Collector, request: TracesRequest) -> int:
     """Send spans. Neither redirections nor proxies are followed: headers with keys go where they were meant to.
 
     Args:
@@ -90,8 +94,10 @@ def send(collector: Collector, request: object) -> int:
     watchdog.start()
     try:
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        headers = {"Content-Type": "application/json", "User-Agent": "wtb", **collector.headers}
-        connection.request("POST", path, json.dumps(request).encode(), headers)
+        kind_of_body = "application/x-protobuf" if collector.protobuf else "application/json"
+        headers = {"Content-Type": kind_of_body, "User-Agent": "wtb", **collector.headers}
+        body = as_protobuf(request) if collector.protobuf else json.dumps(request).encode()
+        connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         said = answer.read(_MOST_ANSWER)
     except (OSError, HTTPException) as error:
@@ -100,18 +106,21 @@ def send(collector: Collector, request: object) -> int:
     finally:
         watchdog.cancel()
         connection.close()
-    return _rejected(collector.url, answer, said)
+    return _rejected(collector, answer, said)
 
 
-def _rejected(url: str, answer: HTTPResponse, said: bytes) -> int:
+def _rejected(collector: Collector, answer: HTTPResponse, said: bytes) -> int:
     """Return how many spans a collector refused. Raises CollectorError if that is not what it says."""
     if not 200 <= answer.status < 300:
         refused = SpansRefused if answer.status in _NEVER else CollectorError
-        raise refused(f"the collector at {url} answers {answer.status} {answer.reason[:100]}")
+        raise refused(f"the collector at {collector.url} answers {answer.status} {answer.reason[:100]}")
     try:
+        if collector.protobuf:
+            return rejected_spans(said)
         document = json.loads(said or b"{}")
     except (ValueError, RecursionError):
-        raise CollectorError(f"what answers at {url} is no collector: it does not answer in JSON") from None
+        what = "Protobuf" if collector.protobuf else "JSON"
+        raise CollectorError(f"what answers at {collector.url} is no collector: it does not answer in {what}") from None
     partial = document.get("partialSuccess") if isinstance(document, dict) else None
     found = partial.get("rejectedSpans", 0) if isinstance(partial, dict) else 0
     return int(found) if str(found).isdecimal() and len(str(found)) < 16 else 0

@@ -1,4 +1,4 @@
-"""Sending traces of a sweep to a collector: OTLP over HTTP, in JSON.
+"""Sending traces of a sweep to a collector: OTLP over HTTP, in JSON or Protobuf.
 
 Ids and times are those of rows, so whoever sends a sweep twice sends the same, and what was interrupted is sent again.
 Source: OpenTelemetry Protocol 1.7, OTLP/HTTP.
@@ -57,6 +57,7 @@ def export_traces(
     timeout: Patience = 10.0,
     content: bool = False,
     openinference: bool = False,
+    protobuf: bool = False,
 ) -> ExportedTraces:
     """Send the traces of a sweep to a collector of OpenTelemetry.
 
@@ -71,6 +72,7 @@ def export_traces(
         timeout: Seconds for each request.
         content: Whether to send what calls read and answered.
         openinference: Whether to name attributes as OpenInference does, too.
+        protobuf: Whether to send Protobuf in place of JSON, which some take alone.
 
     Returns:
         How much was sent.
@@ -80,7 +82,7 @@ def export_traces(
         CollectorError: If the collector is away, hangs or refuses; send it again then.
     """
     sweep = find_sweep(context.database, ref)
-    collector = Collector(url_of(endpoint), headers or {}, timeout)
+    collector = Collector(url_of(endpoint), headers or {}, timeout, protobuf)
     spans = attempts = requests = rejected = 0
     for ids in parts(execution_ids(context.database, sweep.id), AT_A_TIME):
         for some in requests_of(make_spans(context.database, sweep, ids, SpanOptions(content, openinference))):

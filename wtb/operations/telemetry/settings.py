@@ -15,7 +15,7 @@ from wtb.operations.telemetry.building import SpanOptions
 from wtb.operations.telemetry.collector import Collector, url_of
 
 ENDPOINT = "WTB_TELEMETRY_ENDPOINT"
-_KNOWN = ("endpoint", "timeout", "content", "openinference")
+_KNOWN = ("endpoint", "timeout", "content", "openinference", "protobuf")
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x20-\x7e]+)")
 
 
@@ -57,7 +57,8 @@ def read_telemetry() -> TelemetrySettings | None:
     except InputError as error:
         raise InputError(f"{where} {error}") from None
     headers = parse_headers((credential(TELEMETRY_HEADERS) or "").split(","), TELEMETRY_HEADERS)
-    return TelemetrySettings(endpoint, Collector(url, headers, timeout), SpanOptions(**switches))
+    protobuf = _switch(where, "protobuf", table.get("protobuf", False))
+    return TelemetrySettings(endpoint, Collector(url, headers, timeout, protobuf), SpanOptions(**switches))
 
 
 def parse_headers(given: Iterable[str], source: str) -> dict[str, str]:
