@@ -345,6 +345,34 @@ def test_while_the_database_commits_a_runner_goes_on_until_it_is_far_ahead(monke
 # Values and rows
 
 
+def test_where_commits_take_too_long_the_next_ones_take_fewer_records(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wtb.execution.journal.COMMIT_S", 0.0)
+    monkeypatch.setattr("wtb.execution.journal._LEAST", 4)
+    mine = store.claimed[0].id
+    journal = store.journal(LONG)
+    for number in range(20):
+        journal.record(mine, 1, **say(f"first.{number}", mine))
+    journal.flush(mine, force=True)
+    for number in range(20):
+        journal.record(mine, 1, **say(f"then.{number}", mine))
+    journal.flush(mine, force=True)
+    assert store.batches[0] == 20
+    assert max(store.batches[1:]) <= 4
+    assert sum(store.batches) == 40
+
+    monkeypatch.setattr("wtb.execution.journal.COMMIT_S", 60.0)
+    for number in range(100):
+        journal.record(mine, 1, **say(f"last.{number}", mine))
+    journal.flush(mine, force=True)
+    assert store.batches[-1] > 4
+    kinds = [row["kind"] for row in sorted(store.all(events), key=lambda row: row["id"]) if "." in row["kind"]]
+    said = [f"{when}.{number}" for when in ("first", "then") for number in range(20)]
+    said += [f"last.{number}" for number in range(100)]
+    assert [kind for kind in kinds if kind in said] == said, "in the order in which they were recorded"
+
+
 def test_a_value_is_stored_once_whoever_wrote_it_and_when(store: Store) -> None:
     journal = store.journal(0.0)
     before = len(store.all(values))

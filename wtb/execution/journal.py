@@ -21,6 +21,10 @@ GROUP_S = 0.02  # with a durability of 0, what nobody waits for is committed wit
 # Records. Slots that are ahead by more wait until the journal's thread has taken them. It has the interpreter then, and
 # the database writes while they go on: where it had to wait for its turns among quick nodes, it wrote when they ended.
 FULL = 1_000
+# Where a commit takes longer than so many seconds, the next ones take fewer records: who follows a log waits for all
+# transactions that are older, and on SQLite everybody who writes waits.
+COMMIT_S = 0.5
+_LEAST = 50
 
 
 class Lost(ConflictError):
@@ -51,6 +55,7 @@ class Journal:
         self._hurry = threading.Event()
         self._open = threading.Event()
         self._open.set()
+        self._most = 2 * FULL  # records of the next commit
         self._closing = False
         self._lost: set[str] = set()
         self._claimed: dict[str, int] = {}  # executions that were claimed again, by the token that counts now
@@ -141,15 +146,22 @@ class Journal:
                 # wait until it has handed over what there is.
                 self._open.clear()
             since = time.monotonic()  # records from now on belong to the next batch
-            self._commit()
+            if self._commit():
+                self._hurry.set()
             self._open.set()
 
-    def _commit(self) -> None:
-        """Write the records buffered so far, then make the calls that wait for them. An error breaks the journal."""
+    def _commit(self) -> bool:
+        """Write the records buffered so far, then make the calls that wait for them. An error breaks the journal.
+
+        Returns whether more of them are left than one commit takes.
+        """
         batch = Batch()
         callbacks: list[Callable[[], None]] = []
+        is_part = False
         try:
-            for _ in range(len(self._records)):
+            count = len(self._records)
+            is_part = count > self._most
+            for _ in range(min(count, self._most)):
                 record = self._records.popleft()
                 if isinstance(record, tuple):
                     execution, token, rows = record
@@ -160,7 +172,9 @@ class Journal:
                 else:
                     callbacks.append(record)
             if batch.size and self._broken is None:
+                begun = time.monotonic()
                 gone = self._write_batch(batch)
+                self._adapt(time.monotonic() - begun, min(count, self._most), is_part)
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
                 self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
         except Exception as error:
@@ -168,6 +182,14 @@ class Journal:
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)
         for call in callbacks:
             call()
+        return is_part
+
+    def _adapt(self, took_s: float, count: int, is_part: bool) -> None:
+        """Take as many records in the next commit as are written in time, given how long so many have taken."""
+        if took_s > COMMIT_S:
+            self._most = max(_LEAST, min(self._most, round(count * COMMIT_S / took_s)))
+        elif is_part:
+            self._most *= 2
 
     def _write_batch(self, batch: Batch) -> set[str]:
         """Write a batch, again as long as `waits` says so. Returns the executions that lost their lease."""
