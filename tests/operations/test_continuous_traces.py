@@ -214,7 +214,8 @@ def test_a_sweep_that_is_deleted_is_forgotten(sending: Sending, receiver: Receiv
 def test_settings_say_where_traces_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_telemetry() is None
-    (tmp_path / "wtb.toml").write_text("[telemetry]\nendpoint = 'http://127.0.0.1:4318/'\ncontent = true\nprotobuf = true\n")
+    switches = "content = true\nprotobuf = true\n"
+    (tmp_path / "wtb.toml").write_text(f"[telemetry]\nendpoint = 'http://127.0.0.1:4318/'\n{switches}")
     monkeypatch.setenv("WTB_TELEMETRY_HEADERS", "Authorization=Bearer a=b, X-Team=x")
     found = read_telemetry()
     assert found is not None
