@@ -54,6 +54,8 @@ class Judging(ModelHandler):
     asked: ClassVar[list[dict[str, Any]]] = []
     keys: ClassVar[list[str]] = []
     failing: ClassVar[list[int | str | None]] = []
+    version: ClassVar[str] = ""
+    turns: ClassVar[list[str]] = []
     released = threading.Event()
     together = threading.Barrier(3)
 
@@ -84,7 +86,12 @@ def openai_reply(body: dict[str, Any], answer: str) -> dict[str, Any]:
     if answer not in ("rude", "none"):
         reply = REPLIES[answer]
         message = {"role": "assistant", "content": reply if isinstance(reply, str) else json.dumps(reply)}
-    return {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]} | {
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"] + (Judging.turns.pop() if Judging.turns else Judging.version),
+    } | {
         "choices": None if answer == "none" else [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100},
     }
@@ -247,7 +254,7 @@ def test_the_same_is_asked_once_by_all_processes_that_share_a_folder(
     scores(made(), "chat")
     assert len(priced) == 3, "what was of no use is asked again"
     (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert json.loads(file.read_text()) == [3.0, pytest.approx(0.00021)]
+    assert json.loads(file.read_text()) == [3.0, pytest.approx(0.00021), MODEL]
     file.write_text("[tru")
     asking.replied.cache_clear()
     assert (scores(made(), "good")["judge"].value, len(priced)) == (3, 4), "damaged"
@@ -293,6 +300,14 @@ def test_samples_are_asked_for_at_the_same_time(priced: list[dict[str, Any]]) ->
     Judging.failing[:] = ["together"] * 3
     found = scores(made(samples=3), "good")
     assert (found["judge.failed"].value, len(priced)) == (0, 3)
+
+
+def test_a_seed_is_sent_with_each_sample_and_noted(server: Any) -> None:
+    url, asked = server
+    scores(made(url=f"{url}/v1", samples=2, seed=7, temperature=0.5), "good")
+    assert sorted(body["seed"] for body in asked) == [7, 8]
+    with pytest.raises(InputError, match="'seed' with another 'provider'"):
+        made(provider="anthropic", seed=7)
 
 
 def test_what_is_to_be_fresh_is_asked_whatever_was_replied_before(
@@ -587,3 +602,42 @@ def test_callers_from_elsewhere_name_no_judge_as_a_part_either(database: Databas
     assert "nothing is imported here" in str(refused.value)
     of_case = make_evaluator("assertions", {}, elsewhere).problem({"assert": [{"any_of": [LEVEL]}]})
     assert "nothing is imported here" in str(of_case)
+
+
+def test_a_model_that_changed_its_version_is_a_named_change_between_sweeps_and_within_one(
+    server: Any, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGEMENTS_FOLDER", raising=False)
+    url, _ = server
+    judge = {
+        "field": "a",
+        "model": "m",
+        "url": f"{url}/v1",
+        "name": "helpful",
+        "criteria": "It is kind.",
+        "fresh": True,
+    }
+    judge["rubric"] = {str(level): text for level, text in RUBRIC.items()}
+    spec = {
+        "sweep": "nightly",
+        "workflow": "answers:wf",
+        "cases": [{"id": name, "input": {"q": name}} for name in "ab"],
+        "vary": {"answer": ["default", "short"]},
+        "evaluate": [{"judge": judge}],
+    }
+    project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
+    sweeps = []
+    for version in ("-2026-01", "-2026-03"):
+        monkeypatch.setattr(Judging, "version", version)
+        project.inside("run", "sweep.yaml", "-q", check=0)
+        sweeps.append(project.query("SELECT id FROM sweeps ORDER BY created_at DESC LIMIT 1")[0][0])
+    found = json.loads(project.inside("compare", *sweeps, "-f", "json").stdout)
+    (changed,) = [one for one in found["changed"]["settings"] if "judges" in one["key"]]
+    assert changed == {"key": "environment.judges.helpful", "before": "m-2026-01", "after": "m-2026-03"}
+    assert "m-2026-03" in project.inside("compare", *sweeps).stdout
+    again = json.loads(project.inside("compare", sweeps[0], sweeps[0], "-f", "json").stdout)
+    assert not [one for one in again["changed"]["settings"] if "judges" in one["key"]]
+    Judging.turns[:] = ["-2026-04", "-2026-05"] * 2
+    project.inside("score", sweeps[0], "--file", "sweep.yaml", check=0)
+    warnings = json.loads(project.inside("matrix", sweeps[0], "-f", "json", check=0).stdout)["warnings"]
+    assert "changed models: helpful was judged by m-2026-04 and m-2026-05" in warnings

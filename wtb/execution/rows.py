@@ -318,6 +318,7 @@ def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[N
             "value": score.value,
             "error": score.error,
             "observed": score.observed,
+            "version": score.version,
         }
         for combination in execution.combinations
         for score in made

@@ -70,6 +70,19 @@ def with_changed_tools(spec: StoredSpec, changed: Collection[tuple[str, str]]) -
     return {**spec, "environment": {**spec["environment"], "tools": tools}}
 
 
+def with_models(spec: StoredSpec, versions: Collection[tuple[str, str]]) -> StoredSpec:
+    """A spec with the models that its judges were answered by, as `m-2026-01 and m-2026-03`.
+
+    versions: (metric, version), sorted.
+    """
+    if not versions or "environment" not in spec:
+        return spec
+    judges: dict[str, str] = {}
+    for metric, version in versions:
+        judges[metric] = f"{judges[metric]} and {version}" if metric in judges else version
+    return {**spec, "environment": {**spec["environment"], "judges": judges}}
+
+
 def _settings(spec: StoredSpec, other: StoredSpec) -> Iterator[tuple[str, object]]:
     """The settings of a spec by their path, of those that both specs can have."""
     left_out = _NOT_SETTINGS if "environment" in other else (*_NOT_SETTINGS, "environment")

@@ -468,6 +468,12 @@ def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], er
         sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
     if changed := {tool for tool, _ in aggregates.changed_tools(database, sweep)}:
         sentences.append(f"changed tools: servers changed {', '.join(sorted(changed))} while the sweep ran")
+    versions: dict[str, list[str]] = {}
+    for metric, version in aggregates.judge_versions(database, sweep):
+        versions.setdefault(metric, []).append(version)
+    for metric, found in versions.items():
+        if len(found) > 1:
+            sentences.append(f"changed models: {metric} was judged by {' and '.join(found)}")
     return sentences
 
 

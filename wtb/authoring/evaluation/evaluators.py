@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,6 +166,14 @@ class Unscored:
     """What an evaluator returns in place of a score that it cannot give, and why: the score fails, and is no 0."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """A score, or why there is none, with the version of what gave it."""
+
+    value: float | Unscored
+    version: str | None
 
 
 def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
@@ -347,6 +355,9 @@ def _read(scorer: Evaluator, returned: Any) -> list[Score]:
 
 
 def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
+    if isinstance(value, Versioned):
+        version = None if value.version is None else storable(value.version, METRIC)
+        return replace(_number(scorer, metric, value.value), version=version)
     measure = scorer.measure(metric)
     if isinstance(value, Unscored):
         return Score(metric, None, measure, storable(value.reason))

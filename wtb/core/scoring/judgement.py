@@ -13,8 +13,12 @@ CASES_DRAWN = 100  # for people to label, unless something else is said
 
 @dataclass(frozen=True)
 class Judgement:
-    """The score that a judge gave, or why there is none. usd: what it cost, None where nobody knows."""
+    """The score that a judge gave, or why there is none. usd: what it cost, None where nobody knows.
+
+    model: of which version the model was, as it says itself.
+    """
 
     score: float | None
     problem: str = ""
     usd: float | None = 0.0
+    model: str | None = None

@@ -67,10 +67,14 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric of one cell: a value, or the reason why there is none. observed: of figures, what the cell tells."""
+    """One metric of one cell: a value, or the reason why there is none.
+
+    observed: of figures, what the cell tells. version: of what gave it, such as a model, where it says so itself.
+    """
 
     metric: str
     value: float | None
     measure: Measure
     error: str | None = None
     observed: str | None = None
+    version: str | None = None

@@ -15,13 +15,15 @@ from wtb.core.values import Json
 
 
 class Environment(TypedDict):
-    """Versions of WTB, Python, the platform, packages by their name, and the tools of servers by those of both."""
+    """Versions of WTB, Python, the platform, packages by their name, the tools of servers by those of both, and
+    what models answered judges, by metric."""
 
     wtb: str
     python: str
     platform: str
     packages: dict[str, str]
     tools: NotRequired[dict[str, dict[str, str]]]
+    judges: NotRequired[dict[str, str]]
 
 
 class NodeLimits(TypedDict, total=False):

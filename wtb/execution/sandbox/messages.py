@@ -340,7 +340,7 @@ def reported_scores(what: str, data: Any) -> list[Score]:
     return boundary.shaped(lambda: [_score(**score) for score in data])
 
 
-def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any) -> Score:
+def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, version: Any) -> Score:
     """Read one score: a value or an error, with how its metric is read. Raises Malformed."""
     sent = Measure(**measure)
     is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
@@ -358,7 +358,14 @@ def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any) -> 
         on_failure = boundary.optional(_score_number, on_failure)
     checked = replace(sent, low=low, high=high, on_failure=on_failure)
     number, why = boundary.optional(_score_number, value), boundary.optional(boundary.text, error)
-    return Score(boundary.name(metric), number, checked, why, boundary.optional(_observed, observed))
+    return Score(
+        boundary.name(metric),
+        number,
+        checked,
+        why,
+        boundary.optional(_observed, observed),
+        boundary.optional(boundary.name, version),
+    )
 
 
 def _observed(value: Any) -> str:

@@ -61,11 +61,19 @@ class Question:
     deadline: float = field(compare=False)
     fresh: bool = False
     place: Path | None = field(default=None, compare=False)
+    seed: int | None = None
 
     @property
     def digest(self) -> str:
         """Of everything that is sent, and where to; not of the key."""
-        sent = (self.rubric.instructions(), self.rubric.schema(), self.data, self.temperature, self.sample)
+        sent = (
+            self.rubric.instructions(),
+            self.rubric.schema(),
+            self.data,
+            self.temperature,
+            self.sample,
+            *([] if self.seed is None else [self.seed]),
+        )
         whole = json.dumps([self.endpoint.provider, self.endpoint.url, self.model, *sent], sort_keys=True)
         return hashlib.sha256(whole.encode()).hexdigest()
 
@@ -120,27 +128,37 @@ def replied(question: Question) -> Judgement:
     if not question.fresh and (known := kept.find(question.digest, place)) is not None:
         return known
     context = Context(CaseView(""), node="judge", variant="")  # only to see what the call costs
+    said = _Said()
     with surrounding(context):
         try:
-            score, problem = question.rubric.score_of(_reply(question)), ""
+            _reply(question, said)
+            score, problem = question.rubric.score_of(said.reply), ""
         except UnusableReply as error:
             score, problem = None, str(error)
     usd = context.record.usd
     is_known = question.endpoint.url is None and usd > 0  # no server need have the prices of another
-    judgement = Judgement(score, problem, usd if is_known else None)
+    judgement = Judgement(score, problem, usd if is_known else None, said.model)
     kept.keep(question.digest, judgement, place)
     return judgement
 
 
-def _reply(question: Question) -> object:
+@dataclass
+class _Said:
+    """What came back: the reply, and of which version the model was that gave it."""
+
+    reply: object = None
+    model: str | None = None
+
+
+def _reply(question: Question, said: _Said) -> None:
     client = client_of(question.endpoint)
     try:
-        return _ASK[question.endpoint.provider](client, question)
+        _ASK[question.endpoint.provider](client, question, said)
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise UnusableReply(f"there is no reply that can be read: {error}") from error
 
 
-def _ask_openai(client: Any, question: Question) -> object:
+def _ask_openai(client: Any, question: Question, said: _Said) -> None:
     form = {"name": _TOOL, "strict": True, "schema": question.rubric.schema()}
     answer = client.chat.completions.create(
         model=question.model,
@@ -152,13 +170,14 @@ def _ask_openai(client: Any, question: Question) -> object:
         extra_body=_sampling(question),
         timeout=max(question.left_s, _LEAST_S),
     )
+    said.model = _version(answer.model, getattr(answer, "system_fingerprint", None))
     choice = answer.choices[0]
     if getattr(choice.message, "refusal", None) or choice.finish_reason == "content_filter":
         raise UnusableReply(f"the judge refused: {choice.message.refusal or choice.finish_reason}")
-    return choice.message.content
+    said.reply = choice.message.content
 
 
-def _ask_anthropic(client: Any, question: Question) -> object:
+def _ask_anthropic(client: Any, question: Question, said: _Said) -> None:
     tool = {"name": _TOOL, "description": "Gives the judgement.", "input_schema": question.rubric.schema()}
     answer = client.messages.create(
         model=question.model,
@@ -170,9 +189,14 @@ def _ask_anthropic(client: Any, question: Question) -> object:
         extra_body=_sampling(question),
         timeout=max(question.left_s, _LEAST_S),
     )
+    said.model = _version(answer.model)
     if answer.stop_reason == "refusal":
         raise UnusableReply("the judge refused")
-    return next((part.input for part in answer.content if part.type == "tool_use"), None)
+    said.reply = next((part.input for part in answer.content if part.type == "tool_use"), None)
+
+
+def _version(*parts: object) -> str | None:
+    return "/".join(part for part in parts if isinstance(part, str) and part) or None
 
 
 _ASK = {"openai": _ask_openai, "anthropic": _ask_anthropic}
@@ -180,7 +204,11 @@ _ASK = {"openai": _ask_openai, "anthropic": _ask_anthropic}
 
 def _sampling(question: Question) -> dict[str, float]:
     """What goes into the body as it is: not every version of the clients takes it as an argument."""
-    return {} if question.temperature is None else {"temperature": question.temperature}
+    given = {
+        "temperature": question.temperature,
+        "seed": None if question.seed is None else question.seed + question.sample,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @lru_cache

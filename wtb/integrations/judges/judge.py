@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, ScoredCase, Unscored
+from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, ScoredCase, Unscored, Versioned
 from wtb.authoring.evaluation.fields import field_of
 from wtb.authoring.evaluation.library.combining import ASSERT, FAILED, USD
 from wtb.core.errors import InputError, describe, did_you_mean
@@ -51,13 +51,14 @@ def judge(
     reference: bool = False,
     samples: int = 1,
     temperature: float | None = None,
+    seed: int | None = None,
     provider: Provider = "openai",
     url: str | None = None,
     key: str | None = None,
     fresh: bool = False,
     timeout: float = EVALUATION_S,
     better: Better = "higher",
-) -> dict[str, float | Unscored]:
+) -> dict[str, float | Unscored | Versioned]:
     """Ask models to judge a field of the final state.
 
     Args:
@@ -70,6 +71,7 @@ def judge(
         reference: Whether the judge sees what is expected of the field; a case without it has no score.
         samples: How often each model is asked.
         temperature: By which it samples; without it, the provider's own.
+        seed: Of the first sample, for servers of the protocol `openai` that take one; the next ones follow.
         provider: The protocol: `openai` or `anthropic`.
         url: Of another server that speaks it.
         key: The environment variable that holds the key; without it, the provider's own, and none for a `url`.
@@ -94,14 +96,16 @@ def judge(
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
     questions = [
-        Question(endpoint, one, asked, text, temperature, n, deadline, fresh, result.judgements)
+        Question(endpoint, one, asked, text, temperature, n, deadline, fresh, result.judgements, seed)
         for one in models
         for n in range(samples)
     ]
     with ThreadPoolExecutor(min(len(questions), CALLS_AT_ONCE)) as threads:
         replies = list(threads.map(ask, questions))
     judgements = [replies[start : start + samples] for start in range(0, len(replies), samples)]
-    return {**_figures(judgements), **_costs(judgements)}
+    figures = _figures(judgements)
+    versions = sorted({one.model for one in replies if one.model is not None})
+    return {**figures, "": Versioned(figures[""], ", ".join(versions) or None), **_costs(judgements)}
 
 
 def _reference_of(case: ScoredCase, field: str) -> Any:
@@ -158,6 +162,10 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
             raise InputError(f"{option!r} is {describe(options[option])}; expected {expected}")
     _check_server(options.get("url"), options.get("key"))
     _check_number("samples", options.get("samples", 1), int, 1, _MOST_SAMPLES)
+    if options.get("seed") is not None:
+        _check_number("seed", options["seed"], int, 0, 2**31 - 1)
+        if options.get("provider", PROVIDERS[0]) != "openai":
+            raise InputError("'seed' with another 'provider' than openai, which takes none; expected one of them")
     if options.get("temperature") is not None:
         _check_number("temperature", options["temperature"], (int, float), 0, _HOTTEST)
     of_score: dict[str, OnFailure] = {} if on_failure is None else {"": on_failure}

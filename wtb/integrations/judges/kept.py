@@ -41,10 +41,10 @@ def find(digest: str, place: Path | None) -> Judgement | None:
         return None
     path = place / digest[:2] / digest
     try:
-        score, usd = json.loads(path.read_bytes())
+        score, usd, *model = json.loads(path.read_bytes())
         if path.stat().st_mtime < time.time() - _USED_S:
             os.utime(path)  # it is in use: what is not goes with a garbage collection
-        return Judgement(_number(score), usd=None if usd is None else _number(usd))
+        return Judgement(_number(score), usd=None if usd is None else _number(usd), model=_text(model))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -56,7 +56,7 @@ def keep(digest: str, judgement: Judgement, place: Path | None) -> None:
     try:
         (place / digest[:2]).mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=place / digest[:2], delete=False) as stream:
-            json.dump([judgement.score, judgement.usd], stream)
+            json.dump([judgement.score, judgement.usd, judgement.model], stream)
         Path(stream.name).replace(place / digest[:2] / digest)  # whole or not at all, whoever else writes it
     except OSError as error:
         warnings.warn(f"a judgement could not be kept in {place}: {error.strerror}", RuntimeWarning, stacklevel=2)
@@ -66,3 +66,7 @@ def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise TypeError("no number")
     return float(value)
+
+
+def _text(given: list[object]) -> str | None:
+    return given[0] if given and isinstance(given[0], str) else None

@@ -49,7 +49,7 @@ def write_scores(database: Database, sweep: SweepRow, made: Iterable[tuple[Execu
             names[score.metric] = score.measure.row()
             key = {"sweep_id": sweep.id, "metric": score.metric, "case_number": execution.case_number}
             key["repeat"] = execution.repeat
-            value = {"value": score.value, "error": score.error, "observed": score.observed}
+            value = {"value": score.value, "error": score.error, "observed": score.observed, "version": score.version}
             rows += [{**key, "combination": number, **value} for number in execution.combinations]
         data = {score.metric: score.value if score.error is None else score.error for score in found}
         event_rows.append(event_row(of_execution(execution), "score.recorded", data))

@@ -288,6 +288,18 @@ def changed_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
     return sorted({(str(tool), str(version)) for tool, version in _rows(database, query)} - known)
 
 
+_MAY_ASK = frozenset({"judge", "all_of", "any_of", "not", "weighted_mean", "assertions"})  # evaluators, for judgements
+
+
+def judge_versions(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
+    """(metric, version) of the models that judges of a sweep were answered by."""
+    if not any(_MAY_ASK & dict(one).keys() for one in sweep.spec.get("evaluate") or ()):
+        return []  # without a look at its scores, which may be millions
+    query = sa.select(scores.c.metric, scores.c.version).distinct()
+    query = query.where(scores.c.sweep_id == sweep.id, scores.c.version.is_not(None))
+    return sorted((str(metric), str(version)) for metric, version in _rows(database, query))
+
+
 def _rows(database: Database, query: sa.Select[Any]) -> Rows:
     with database.read() as connection:
         cursor = connection.execute(query).cursor  # its own rows: those of SQLAlchemy take twice as long to read

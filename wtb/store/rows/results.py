@@ -62,6 +62,7 @@ class ScoreRow:
     value: float | None
     error: str | None
     observed: str | None
+    version: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,7 @@ class NewScore(TypedDict):
     value: float | None
     error: str | None
     observed: str | None
+    version: str | None
 
 
 class NewMetric(StoredMeasure):

@@ -39,6 +39,7 @@ scores = sa.Table(
     sa.Column("value", sa.Double),
     sa.Column("error", sa.Text),
     sa.Column("observed", sa.Text, comment="what the cell tells of a figure over all cells of a row"),
+    sa.Column("version", sa.String(200), comment="of what gave it, such as the model that a judge was answered by"),
 )
 
 metrics = sa.Table(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase, Unscored, evaluator
+from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase, Unscored, Versioned, evaluator
 from wtb.core.scoring.scales import PASS_OR_FAIL
 from wtb.core.scoring.threshold import Threshold
 
@@ -19,23 +19,34 @@ class Asked:
     """What the judges among evaluators that are combined took.
 
     usd: US dollars, or why they are not known. failed: of each judge that was asked, the share without a usable reply.
+    versions: of the models that answered.
     """
 
     usd: float | Unscored = 0.0
     failed: list[float] = field(default_factory=list)
+    versions: set[str] = field(default_factory=set)
 
     def add(self, given: Mapping[str, float | Unscored]) -> None:
-        """Count what an evaluator returned that asked judges."""
+        """Count what an evaluator returned that asked judges, besides its score."""
         usd, failed = given.get(USD, 0.0), given.get(FAILED)
         if not isinstance(self.usd, Unscored):
             self.usd = usd if isinstance(usd, Unscored) else self.usd + usd
         if isinstance(failed, float | int):
             self.failed.append(failed)
 
-    def with_score(self, score: float | Unscored) -> dict[str, float | Unscored]:
+    def score_of(self, given: float | Unscored | Versioned) -> float | Unscored:
+        """The score that it returned, whose version is noted."""
+        if not isinstance(given, Versioned):
+            return given
+        if given.version is not None:
+            self.versions |= set(given.version.split(", "))
+        return given.value
+
+    def with_score(self, score: float | Unscored) -> dict[str, float | Unscored | Versioned]:
         """The metrics of an evaluator that may ask judges: its score, what they cost, and how often they failed."""
         failed = {FAILED: fmean(self.failed)} if self.failed else {}
-        return {"": score, USD: self.usd, **failed}
+        versions = ", ".join(sorted(self.versions)) or None
+        return {"": Versioned(score, versions), USD: self.usd, **failed}
 
 
 @dataclass(frozen=True)
@@ -57,14 +68,14 @@ class Part:
         returned = self.evaluator.fn(case, result)
         given = returned if isinstance(returned, Mapping) else {"": returned}
         asked.add(given)
-        score = given[""]
+        score = asked.score_of(given[""])
         if isinstance(score, Unscored):
             return score
         score = self.evaluator.judged(float(score))
         return score if self.threshold is None else float(self.threshold.passes(score))
 
 
-Combined = float | bool | dict[str, float | Unscored]
+Combined = float | bool | dict[str, float | Unscored | Versioned]
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
