@@ -281,6 +281,30 @@ def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
     assert verify_audit(written)["problems"] == [f"rows 1 to {first} are missing, and no pruning says so"]
 
 
+def test_a_pruning_that_was_made_up_lacks_the_signature(written: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can write to the database removes rows before a published head, and says that they were pruned."""
+    head = audit_head(written)["head"]
+    gone = next(row for row in store.rows(written.database) if row.number == 2)
+    change(written, audit.delete().where(audit.c.number <= gone.number))
+    facts = {"upto": gone.number, "hash": gone.hash, "signature": "0" * 64}
+    with written.database.write() as connection:
+        made_up = store.Note("x", "root", Origin("wtb audit prune"), store.PRUNE, "{}", "done", json.dumps(facts))
+        store.append(connection, made_up)
+    assert verify_audit(written, [head])["ok"], "nobody can tell without a key"
+    monkeypatch.setenv("WTB_AUDIT_KEY", "open sesame")
+    problem = "rows 1 to 2 were pruned, and WTB_AUDIT_KEY did not sign that"
+    assert verify_audit(written, [head])["problems"] == [problem]
+
+
+def test_a_signed_pruning_is_one_of_its_key_alone(written: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WTB_AUDIT_KEY", "open sesame")
+    upto = prune_audit(written, datetime.now(UTC) + timedelta(days=1))["upto"]
+    assert verify_audit(written)["ok"]
+    monkeypatch.setenv("WTB_AUDIT_KEY", "another")
+    assert verify_audit(written)["problems"] == [f"rows 1 to {upto} were pruned, and WTB_AUDIT_KEY did not sign that"]
+    assert "open sesame" not in str(list_audit(written))
+
+
 def test_the_newest_row_is_never_pruned(written: Context) -> None:
     later = datetime.now(UTC) + timedelta(days=1)
     assert prune_audit(written, later)["rows"] == 5

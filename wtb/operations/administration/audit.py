@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
+from wtb.config.credentials import AUDIT_KEY, credential
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.documents.access.audit import AuditedCall, AuditHead, AuditVerification, PrunedAudit
@@ -14,7 +15,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context
 from wtb.store.access import audit as store
-from wtb.store.access.audit import BEFORE_ALL, Head, hash_of
+from wtb.store.access.audit import BEFORE_ALL, Head, hash_of, is_signed, signature_of
 from wtb.store.database import Database
 from wtb.store.rows.access import AuditRow
 
@@ -71,6 +72,9 @@ def audit_head(context: Context) -> AuditHead:
 def verify_audit(context: Context, heads: Sequence[str] = ()) -> AuditVerification:
     """Check that no row of the audit log was changed, removed, moved or added in between.
 
+    With a key in `WTB_AUDIT_KEY`, what was pruned has to be signed by it: whoever can write to the database can remove
+    rows and say that they were pruned, but not sign that.
+
     Args:
         context: Where.
         heads: Heads that were published, as `NUMBER:HASH`. Without one, a log that was cut off at its end or written
@@ -90,7 +94,7 @@ def verify_audit(context: Context, heads: Sequence[str] = ()) -> AuditVerificati
 def prune_audit(context: Context, before: datetime) -> PrunedAudit:
     """Remove the rows of the audit log that are older than a time; the log says so from then on, and which.
 
-    The newest row stays, whatever its age.
+    The newest row stays, whatever its age. With a key in `WTB_AUDIT_KEY`, what the log says of it is signed.
 
     Args:
         context: Where, and who does it.
@@ -103,7 +107,8 @@ def prune_audit(context: Context, before: datetime) -> PrunedAudit:
     if last is None:
         return {"rows": 0, "upto": None}
     with context.database.write(long=True) as connection:
-        note(upto=last.number, hash=last.hash)
+        key = credential(AUDIT_KEY)
+        note(upto=last.number, hash=last.hash, **({} if key is None else {"signature": signature_of(key, last)}))
         return {"rows": store.remove_up_to(connection, last.number), "upto": last.number}
 
 
@@ -160,6 +165,9 @@ class _Verification:
                 before = Head(row.number - 1, str(facts.get("hash")))
                 if self._heads.get(before.number, before.hash) != before.hash:
                     self._add(f"row {before.number}, the last that was pruned, is not the head that was published")
+                key = credential(AUDIT_KEY)
+                if key is not None and not is_signed(key, before, str(facts.get("signature"))):
+                    self._add(f"rows 1 to {before.number} were pruned, and {AUDIT_KEY} did not sign that")
                 return before
         self._add(f"rows 1 to {row.number - 1} are missing, and no pruning says so")
         return Head(row.number - 1, _UNKNOWN)

@@ -9,6 +9,7 @@ commit takes, and only what people do is appended.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -103,6 +104,16 @@ def hash_of(before: str, row: AuditRow) -> str:
     """Return the hash of a row: SHA-256 over the hash of the row before it and all columns of it, as JSON."""
     content = [getattr(row, column.name) for column in audit.columns if column.name != "hash"]
     return hashlib.sha256(json.dumps([before, *content], separators=(",", ":")).encode()).hexdigest()
+
+
+def signature_of(key: str, last: Head) -> str:
+    """Return what shows that who has the key removed all rows up to one: HMAC-SHA256 over its number and hash."""
+    return hmac.new(key.encode(), f"{last.number}:{last.hash}".encode(), hashlib.sha256).hexdigest()
+
+
+def is_signed(key: str, last: Head, signature: str) -> bool:
+    """Return whether a signature is that of a key."""
+    return hmac.compare_digest(signature_of(key, last).encode(), signature.encode())
 
 
 def head(database: Database) -> Head:
