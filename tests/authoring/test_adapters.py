@@ -203,3 +203,80 @@ def test_a_sweep_is_scored_by_scorers_of_other_tools_without_a_network(tool: str
 
     wtb("run", "sweep.yaml", "--quiet")
     assert scores_of(wtb("matrix", "parcels", "--format", "json")) == pytest.approx(expected, abs=0.01)
+
+
+TASKS = """
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser
+from inspect_ai.scorer import includes, match, model_graded_qa
+from inspect_ai.solver import generate, system_message
+
+
+ITALIAN = ["Rome", "Roma"]
+
+
+@task
+def capitals(word="capital"):
+    samples = [
+        Sample(input=f"What is the {word} of France?", target="Paris", id="france"),
+        Sample(input=[ChatMessageSystem(content="Be short."), ChatMessageUser(content="Of Italy?")], target=ITALIAN),
+        Sample(input="Of Spain?", choices=["Madrid", "Lisbon"], target="A", metadata={"hard": True}),
+    ]
+    scorers = [includes(), match(location="exact"), model_graded_qa(model="mockllm/model")]
+    solver = [system_message("Answer."), generate()]
+    return Task(dataset=MemoryDataset(samples), solver=solver, scorer=scorers, epochs=2)
+
+
+@task
+def empty():
+    return Task(dataset=MemoryDataset([]), scorer=includes())
+
+
+@task
+def needy(of):
+    return Task(dataset=MemoryDataset([Sample(input=of)]), scorer=includes())
+"""
+
+
+@pytest.mark.slow
+def test_a_task_of_inspect_is_brought_over_and_scored_by_its_scorers(tmp_path: Path) -> None:
+    commands = environment("inspect", OTHERS["inspect"][0])
+    (tmp_path / "tasks.py").write_text(TASKS, "utf-8")
+
+    def wtb(*words: str, folder: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **ALONE, "PATH": f"{commands}:{os.environ['PATH']}"}
+        return subprocess.run(
+            [str(commands / "wtb"), *words], cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+
+    made = wtb("init", "asked", "--from", "tasks:capitals")
+    assert made.returncode == 0, made.stderr
+    left_out = [line for line in made.stderr.splitlines() if line.startswith("left out")]
+    assert left_out == [
+        "left out: samples: metadata",
+        "left out: scorer: model_graded_qa",
+        "left out: solver: system_message",
+    ]
+    asked = tmp_path / "asked"
+    assert [json.loads(line) for line in (asked / "cases.jsonl").read_text("utf-8").splitlines()] == [
+        {"id": "france", "input": {"prompt": "What is the capital of France?"}, "expected": "Paris"},
+        {"id": "2", "input": {"prompt": "system: Be short.\n\nuser: Of Italy?"}, "expected": ["Rome", "Roma"]},
+        {"id": "3", "input": {"prompt": "Of Spain?", "choices": ["Madrid", "Lisbon"]}, "expected": "A"},
+    ]
+    text = (asked / "workflow.py").read_text("utf-8")
+    known = {"system: Be short.\n\nuser: Of Italy?": "Roma", "Of Spain?\nA) Madrid\nB) Lisbon": "A"}
+    answer = f"return {known!r}.get(prompt, 'It is Paris.')"
+    (asked / "workflow.py").write_text(
+        text.replace('raise NotImplementedError("call your model here")', answer), "utf-8"
+    )
+    ran = wtb("run", "sweep.yaml", "--quiet", folder=asked)
+    assert ran.returncode == 0, ran.stderr
+    matrix = wtb("matrix", "sweep", "--format", "json", folder=asked)
+    assert matrix.returncode == 0, matrix.stderr
+    assert scores_of(matrix.stdout) == pytest.approx({"includes": 1, "match": 2 / 3})
+    assert json.loads(matrix.stdout)["cells"]["total"] == 6
+    for name, words in (("empty", "dataset is empty"), ("needy", "cannot be made"), ("Sample", "expected a task")):
+        refused = wtb("init", name, "--from", f"tasks:{name}")
+        assert refused.returncode != 0
+        assert words in " ".join(refused.stderr.split())

@@ -29,7 +29,9 @@ def init(
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", help="Start from the prompts and tests of this promptfoo configuration."
+            "--from",
+            metavar="SOURCE",
+            help="Start from a promptfoo configuration, or a task of Inspect by its import path.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
@@ -37,9 +39,11 @@ def init(
     """Write a small workflow, cases and a sweep file to start from.
 
     It sorts customers' messages into three teams, in nine combinations, without network or models. With --from, the
-    cases are the tests of promptfoo, and prompts are variants of a node; what has no counterpart is named.
+    cases are the tests of promptfoo, and prompts are variants of a node, or cases are the samples of a task of Inspect,
+    scored by its scorers; what has no counterpart is named.
 
     Examples: wtb init demo && cd demo && wtb run sweep.yaml  |  wtb init --from promptfooconfig.yaml
+    |  wtb init asked --from tasks:capitals
     """
     imported = None if source is None else importing.import_project(source)
     files = _template() if imported is None else imported.files

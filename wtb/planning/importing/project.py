@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wtb.core.errors import InputError
+from wtb.planning.importing import inspect_tasks
 from wtb.planning.importing.promptfoo import FIELD, VARIABLE, Imported, import_promptfoo
 
 _SWEEP = """workflow: workflow:wf
@@ -49,6 +51,27 @@ wf.entry(answer)
 '''
 
 
+_TASK = '''"""What a task of Inspect asks. Put the call of your model, or your agent, into `ask`."""
+
+from wtb import Workflow
+
+wf = Workflow("imported")
+
+
+def ask(prompt: str) -> str:
+    raise NotImplementedError("call your model here")
+
+
+@wf.node
+def answer(state):
+    choices = [f"{chr(ord('A') + number)}) {one}" for number, one in enumerate(state.get("choices") or [])]
+    return {"%(field)s": ask("\\n".join([state["%(input)s"], *choices]))}
+
+
+wf.entry(answer)
+'''
+
+
 @dataclass(frozen=True)
 class ImportedProject:
     """A project of what another tool had.
@@ -63,13 +86,37 @@ class ImportedProject:
 
 
 def import_project(source: Path) -> ImportedProject:
-    """Read a configuration of promptfoo as the files of a project.
+    """Read what another tool had as the files of a project.
+
+    Args:
+        source: A configuration of promptfoo, or the import path of a task of Inspect.
+
+    Returns:
+        The files, and what was left out.
 
     Raises:
-        InputError: It cannot be read, has no tests in it, or has prompts of which none can be brought over.
+        InputError: It cannot be read, has no tests or samples in it, or has prompts of which none can be brought over.
     """
+    if ":" in str(source) and not source.exists():
+        return _of_task(inspect_tasks.import_inspect(str(source)))
     imported = import_promptfoo(source)
     return ImportedProject(_files(imported), imported.left_out)
+
+
+def _of_task(task: inspect_tasks.ImportedTask) -> ImportedProject:
+    if not task.evaluators:
+        raise InputError(
+            f"{task.name}: no scorer that can be brought over: {'; '.join(task.left_out) or 'it has none'}"
+        )
+    sweep = ["workflow: workflow:wf", "cases: cases.jsonl", "vary: {answer: all}"]
+    sweep += [f"repeats: {task.repeats}"] if task.repeats > 1 else []
+    sweep += ["evaluate:", *(f"  - {json.dumps(one, ensure_ascii=False)}" for one in task.evaluators)]
+    files = {
+        "cases.jsonl": "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in task.cases),
+        "sweep.yaml": "\n".join(sweep) + "\n",
+        "workflow.py": _TASK % {"field": inspect_tasks.FIELD, "input": inspect_tasks.INPUT},
+    }
+    return ImportedProject(files, task.left_out)
 
 
 def _files(imported: Imported) -> Mapping[str, str]:
