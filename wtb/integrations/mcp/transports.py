@@ -96,16 +96,25 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Close its input, then terminate it and what it started, then kill them."""
     assert process.stdin is not None
     process.stdin.close()
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+    for hard in (None, False, True):
+        if hard is not None:
+            _stop(process, hard=hard)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 await _drained(process)
                 break
+    _stop(process, hard=True)  # what it left behind
+
+
+def _stop(process: asyncio.subprocess.Process, *, hard: bool) -> None:
+    """Signal a program and what it started; on Windows, which knows no groups of processes, the program alone."""
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # what it left behind
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL if hard else signal.SIGTERM)
+        elif hard:
+            process.kill()
+        else:
+            process.terminate()
 
 
 async def _drained(process: asyncio.subprocess.Process) -> None:
