@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wtb
-from wtb.analysis.judges.check import _levels
+from wtb.analysis.judges.check import _by_length, _levels
 from wtb.analysis.statistics.raters.agreement import cohens_kappa
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 from wtb.core.errors import InputError
@@ -328,3 +328,21 @@ def test_an_agreement_that_is_none_is_refused(weekly: Project, given: str, words
     assert words in weekly.inside("run", "wrong.yaml", "-q", check=2).said
     weekly.write({"wrong.yaml": f"{text}agreement: {{helpfull: 0.4}}\n"})
     assert "no evaluator gives 'helpfull'; did you mean 'helpful'?" in weekly.inside("run", "wrong.yaml", check=2).said
+
+
+def test_a_judge_that_likes_long_answers_is_found_out() -> None:
+    draw = np.random.default_rng(5)
+    cases = np.arange(200)
+    lengths = [int(length) for length in 2 ** draw.uniform(3, 10, 200)]
+    fair = draw.normal(0, 0.3, 200)
+    found = _by_length(fair + 0.25 * np.log2(lengths), cases, lengths)
+    assert found.value == pytest.approx(0.25, abs=0.05)
+    assert found.interval is not None
+    assert found.interval[0] < 0.25 < found.interval[1]
+    slope = np.polyfit(np.log2(lengths), fair, 1)[0]
+    again = _by_length(fair, cases, lengths)
+    assert again.value == pytest.approx(slope), "as another implementation has it"
+    assert again.interval is not None
+    assert again.interval[0] < 0 < again.interval[1]
+    assert _by_length(fair, cases, [7] * 200).value is None, "of what is equally long nothing is known"
+    assert _by_length(fair[:2], cases[:2], lengths[:2]).value is None

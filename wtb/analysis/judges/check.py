@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.scores import Scores, stacked
 from wtb.analysis.statistics import Floats, Interval
-from wtb.analysis.statistics.intervals import intervals
+from wtb.analysis.statistics.intervals import ROUNDING, intervals, t_quantile
 from wtb.analysis.statistics.raters.agreement import Agreement, Scale, cohens_kappa, krippendorffs_alpha
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 from wtb.core.errors import InputError
@@ -22,6 +22,7 @@ from wtb.store.rows.sweeps import SweepRow
 
 Asked = Literal["random", "disagreement"]
 _MOST_LEVELS = 10  # of the calibration curve
+_LEAST_CASES = 3  # for a slope
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ class JudgeCheck:
         kappa: Cohen's kappa between the judge and the labels.
         alpha: Krippendorff's alpha among the raters; no value where no cell has two labels.
         bias: The mean of the judge's score less the label, by case.
+        by_length: How much more than the label the score is where an answer is twice as long.
         levels: What people say where it gives which score, from the lowest on.
         rows: Of the combinations that have labels.
     """
@@ -172,6 +174,7 @@ class JudgeCheck:
     kappa: Figure
     alpha: Figure
     bias: Figure
+    by_length: Figure
     levels: tuple[JudgedLevel, ...]
     rows: tuple[LabelledRow, ...]
 
@@ -185,6 +188,7 @@ def check(
     scale: Scale,
     *,
     margin: float | None = None,
+    lengths: Mapping[tuple[int, int, int], int] | None = None,
 ) -> JudgeCheck:
     """Hold the scores of a metric against labels. Cells that failed, or were edited, have neither.
 
@@ -196,6 +200,7 @@ def check(
         labels: Of its cells.
         scale: What labels are.
         margin: Half the width of the interval that is wanted of each row.
+        lengths: Of answers in characters, by combination, case and repeat.
 
     Raises:
         InputError: No label is of a cell that has a score.
@@ -223,6 +228,9 @@ def check(
         _agreed(cohens_kappa(judge, people, scale, cases)),
         _agreed(_among_raters(labels, scale)),
         _by_case(judge - people, cases, ends and (ends[0] - ends[1], ends[1] - ends[0])),
+        _by_length(
+            judge - people, cases, [(lengths or {}).get((one.combination, one.case, one.repeat)) for one in judged]
+        ),
         _levels(judge, people, cases, ends),
         tuple(
             _row(
@@ -254,6 +262,28 @@ def _by_case(values: Floats, cases: NDArray[np.int64], ends: Interval | None) ->
     means = np.array([values[cases == case].mean() for case in np.unique(cases)])
     low, high = intervals(means[None, :])[0].tolist()
     return _figure(float(means.mean()), (low, high), ends)
+
+
+def _by_length(values: Floats, cases: NDArray[np.int64], lengths: Sequence[int | None]) -> Figure:
+    """The slope of values by the logarithm of lengths to base 2, with the error of leaving out a case at a time."""
+    known = np.array([length is not None for length in lengths])
+    values, cases = values[known], cases[known]
+    x = np.log2([max(length, 1) for length in lengths if length is not None])
+    units = np.unique(cases)
+    if len(units) < _LEAST_CASES:
+        return Figure(None, None)
+
+    def slope(chosen: NDArray[np.bool_]) -> float:
+        apart = x[chosen] - x[chosen].mean()
+        spread = float(apart @ apart)
+        return float(apart @ values[chosen]) / spread if spread > ROUNDING else math.nan
+
+    without = np.array([slope(cases != one) for one in units])
+    if not np.isfinite(without).all():  # all are as long as each other
+        return Figure(None, None)
+    n, value = len(units), slope(cases == cases)
+    half = t_quantile(n - 1) * math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
+    return _figure(value, (value - half, value + half))
 
 
 def _levels(judge: Floats, people: Floats, cases: NDArray[np.int64], ends: Interval | None) -> tuple[JudgedLevel, ...]:

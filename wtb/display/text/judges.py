@@ -19,6 +19,7 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
         f"Agreement with labels (Cohen's kappa): {_figure(found.kappa)}",
         f"Agreement among raters (Krippendorff's alpha): {_figure(found.alpha)}",
         f"The judge's score less the label: {_figure(found.bias)}",
+        f"The same, where an answer is twice as long, changes by: {_figure(found.by_length)}",
     ]
     if found.unjudged:
         lines.append(f"Left out: {plural(found.unjudged, 'label')} of cells without a score.")

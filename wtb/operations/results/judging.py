@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from wtb.analysis.judges import check
 from wtb.analysis.judges.check import JudgeCheck
-from wtb.analysis.judges.trust import stored_labels
+from wtb.analysis.judges.trust import judge_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
+from wtb.operations.inspection.cells import cell_documents
 from wtb.operations.results.label_files import read_labels
+from wtb.operations.results.labelling import text_of
+from wtb.store.database import Database
 from wtb.store.read import evidence, queries
+from wtb.store.rows.sweeps import SweepRow
 
 
 @checked
@@ -57,4 +62,20 @@ def check_judge(
         found = stored_labels(database, sweep.id, chosen)
     if not found:
         raise InputError(f"nobody has labelled anything for {chosen!r}; `wtb label` asks for labels")
-    return check.check(database, sweep, scores, chosen, found, scale, margin=margin)
+    lengths = _lengths(database, sweep, chosen, scores.choices, {one.case for one in found})
+    return check.check(database, sweep, scores, chosen, found, scale, margin=margin, lengths=lengths)
+
+
+def _lengths(
+    database: Database, sweep: SweepRow, metric: str, choices: Sequence[Mapping[str, str]], cases: Set[int]
+) -> dict[tuple[int, int, int], int]:
+    """The lengths of what is judged, by combination, case and repeat, of these cases."""
+    _, judge = judge_of(sweep, metric)
+    found: dict[tuple[int, int, int], int] = {}
+    for name, number in evidence.case_numbers(database, sweep.id).items():
+        if number in cases:
+            for cell in cell_documents(database, sweep.id, statuses=("succeeded",), case=name):
+                state = cell["state"]
+                text = text_of(state.get(judge["field"]) if "field" in judge else state)
+                found[choices.index(cell["combination"]), number, cell["repeat"]] = len(text)
+    return found

@@ -311,7 +311,7 @@ class _Asking:
     def items(self, case: CaseRow) -> Iterator[tuple[LabelItem, set[_Place]]]:
         """The answers of a case, those that are the same once: who sees one twice knows that rows agree."""
         stored = queries.load_values(self._database, case.input.values())
-        shown = _text({name: decode(stored[key].data) for name, key in case.input.items()})
+        shown = text_of({name: decode(stored[key].data) for name, key in case.input.items()})
         cells: dict[str, list[LabelledCell]] = defaultdict(list)
         places: dict[str, set[_Place]] = defaultdict(set)
         choices, field = self._scores.choices, self._field
@@ -319,7 +319,7 @@ class _Asking:
             state = cell["state"]
             if field is not None and field not in state:
                 raise InputError(f"case {case.id!r}: no {field!r} in the final state{did_you_mean(field, state)}")
-            answer = _text(state if field is None else state[field])
+            answer = text_of(state if field is None else state[field])
             cells[answer].append(LabelledCell(cell["combination"], cell["repeat"]))
             places[answer].add((choices.index(cell["combination"]), case.number, cell["repeat"]))
         for answer, of in cells.items():
@@ -341,5 +341,6 @@ def _disagreed(labels: Sequence[Label]) -> set[_Place]:
     return {place for place, values in said.items() if len(values) > 1}
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A value of a state as people and judges read it."""
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, indent=2)
