@@ -10,7 +10,7 @@ import pytest
 from wtb.core.errors import ConflictError
 from wtb.execution.engine import resource_usage
 from wtb.execution.engine.resource_usage import PRINTED, Sampler
-from wtb.execution.sandbox.node_process import CAP, Output
+from wtb.execution.sandbox.output import CAP, Output
 
 
 class Listener:

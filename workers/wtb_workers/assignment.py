@@ -9,8 +9,7 @@ from typing import Protocol
 
 from wtb.core.errors import WTBError
 from wtb.core.stop import Stop
-from wtb.execution.execution import Execution
-from wtb.execution.node_run import NodeRun
+from wtb.execution.execution import Execution, NodeRun
 from wtb.execution.runtime.disk_space import NoRoom
 from wtb.execution.runtime.sweep_context import PendingRequests, SweepContext
 from wtb.execution.runtime.thread_pool import Job

@@ -15,10 +15,9 @@ from wtb.core.stop import KNOWN, WALL
 from wtb.core.telemetry.latencies import CLAIMS
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
-from wtb.execution.execution import Execution
+from wtb.execution.execution import Execution, NodeRun
 from wtb.execution.journal import Lost
 from wtb.execution.load import load_executions
-from wtb.execution.node_run import NodeRun
 from wtb.execution.runtime.cleanup import clean, clean_files
 from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
+from wtb.core.failures import Failure
 from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
+from wtb.execution.engine.protocol import Result
 from wtb.store.rows.executions import AskedRow, NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
@@ -54,6 +57,22 @@ class Loaded:
 NOTHING = Loaded()
 
 
+@dataclass(frozen=True)
+class NodeRun:
+    """A node run that has ended: accepted or skipped, so that the execution goes on, or failed. task: its key."""
+
+    id: str
+    task: str
+    node: str
+    variant: str
+    result: Result
+    skipped: bool = False
+
+    @property
+    def failure(self) -> Failure | None:
+        return None if self.skipped else self.result.failure
+
+
 @dataclass
 class Execution:
     """A claimed execution: a head on the tree of checkpoints, with the cells that it stands for.
@@ -66,6 +85,7 @@ class Execution:
     queue: the workers' queue from which it was claimed.
     edited: whether a person changed its state.
     asked: what a person requested of it before this claim.
+    ahead: node runs of its next step that were begun together with others, and how to end each.
     passed: the checkpoint at which breakpoints no longer apply.
     status, children: how it ended, once it has.
     failures: in words, and line: ids; of this execution and of those that went on in its place.
@@ -86,6 +106,7 @@ class Execution:
     edited: bool = False
     asked: AskedRow | None = None
     passed: str | None = None
+    ahead: dict[NodeRunKey, Callable[[], NodeRun]] = field(default_factory=dict)
     status: str = "running"
     children: int = 0
     failures: list[str] = field(default_factory=list)
@@ -93,9 +114,8 @@ class Execution:
 
     def child(self, id: str, combinations: Sequence[int]) -> Execution:
         """A fork of this execution with some of its cells: the same head, the same values."""
-        return replace(
-            self, id=id, token=1, combinations=combinations, kills=0, asked=None, status="running", children=0, line=[]
-        )
+        new: dict[str, Any] = {"id": id, "token": 1, "status": "running", "children": 0, "line": [], "ahead": {}}
+        return replace(self, combinations=combinations, kills=0, asked=None, **new)
 
     @property
     def at(self) -> Checkpoint:

@@ -14,8 +14,7 @@ from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Totals, Writer
 from wtb.core.values import Values
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Joined
-from wtb.execution.execution import Execution
-from wtb.execution.node_run import NodeRun
+from wtb.execution.execution import Execution, NodeRun
 from wtb.execution.pauses.approval_modes import distinct
 from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces

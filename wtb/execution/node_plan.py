@@ -12,13 +12,14 @@ from wtb.planning.binding import Bound
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node under a variant. about: the two of them, as fields of events."""
+    """A node under a variant. about: the two of them, as fields of events. limited: whether slots or rates bind it."""
 
     node: str
     variant: str
     rules: Rules
     fingerprint: str
     about: Mapping[str, str]
+    limited: bool
 
 
 class NodePlans:
@@ -32,7 +33,8 @@ class NodePlans:
         plan = self._made.get((node, variant))
         if plan is None:
             rules, about = self._bound.workflow.nodes[node].rules, {"node": node, "variant": variant}
-            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about)
+            limited = rules.limit is not None or rules.rate is not None
+            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about, limited)
             self._made[node, variant] = plan
         return plan
 

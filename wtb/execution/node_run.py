@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import count
 
 from wtb.authoring.context.attempt_record import Record
-from wtb.core.errors import StateError, StoreError
+from wtb.core.errors import StateError, StoreError, WTBError
 from wtb.core.failures import Failure, disk_words
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id
@@ -20,7 +20,7 @@ from wtb.execution.attempts.stalls import Stalls
 from wtb.execution.attempts.visit import Visit, keeps_calls, load_visit
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.protocol import Result, Settings, Task
-from wtb.execution.execution import NOTHING, Execution
+from wtb.execution.execution import NOTHING, Execution, NodeRun
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_plan import NodePlans
 from wtb.execution.pauses import approval_modes
@@ -33,22 +33,8 @@ from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import Appended, NewNodeRun
 
 _NO_WAIT = nullcontext()
-
-
-@dataclass(frozen=True)
-class NodeRun:
-    """A node run that has ended: accepted or skipped, so that the execution goes on, or failed. task: its key."""
-
-    id: str
-    task: str
-    node: str
-    variant: str
-    result: Result
-    skipped: bool = False
-
-    @property
-    def failure(self) -> Failure | None:
-        return None if self.skipped else self.result.failure
+_MADE = threading.Event()
+_MADE.set()
 
 
 class NodeRuns:
@@ -61,6 +47,8 @@ class NodeRuns:
         self.plans = NodePlans(sweep.bound)
         run = sweep.bound.spec.run
         self.stalls = None if run.stall is None else Stalls(run.stall)
+        # Stalls are looked for in each attempt; at once is committed which attempt has begun.
+        self.alone = self.stalls is not None or not journal.durability
         nobody, self.fine = sweep.holds.approvals.nobody, run.checkpoints == "fine"
         self.settings = Settings(sweep.interactive, run.mode, nobody, self.fine)
 
@@ -78,6 +66,8 @@ class NodeRuns:
             Stopped: A limit, an interruption or a full disk forbids it.
             Lost: The lease is gone.
         """
+        if execution.ahead and (end := execution.ahead.pop((task.key, variant), None)) is not None:
+            return end()
         earlier, prior = None, approval_modes.NO_ANSWERS
         if execution.loaded is not NOTHING:
             earlier = execution.loaded.earlier.get((task.key, variant))
@@ -88,23 +78,35 @@ class NodeRuns:
             if prior.question is not None or prior.failure is not None:
                 result = Result(time.time(), 0.0, Record(), failure=prior.failure, question=prior.question)
                 return NodeRun(earlier.id, task.key, task.node, variant, result)
+        return self._running(execution, task, variant, earlier, prior, cells, alone).run()
+
+    def _running(
+        self, execution: Execution, task: NodeTask, variant: str, earlier: NodeRunRow | None,
+        prior: approval_modes.PriorAnswers, cells: int, alone: bool,
+    ) -> RunningNode:  # fmt: skip
         id = new_id() if earlier is None else earlier.id
+        recorder = NodeRunRecorder(self.sweep.ids, self.journal, execution, task, self.plans.of(task.node, variant), id)
+        return RunningNode(self, recorder, earlier, prior, cells, alone)
+
+    def begin(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> RunningNode:
+        """Begin a node run whose first attempt is made together with others, if `goes_together` is true of it."""
+        running = self._running(execution, task, variant, None, approval_modes.NO_ANSWERS, cells, alone)
+        running.begin_together()
+        return running
+
+    def goes_together(self, execution: Execution, task: NodeTask, variant: str) -> bool:
+        """Return whether a node run is known to be quick, and nothing but its end concerns those it is begun with."""
+        if not self.code.is_quick(task.node, variant) or self.alone or execution.loaded is not NOTHING:
+            return False
         plan = self.plans.of(task.node, variant)
-        recorder = NodeRunRecorder(self.sweep.ids, self.journal, execution, task, plan, id)
-        running = _RunningNode(self, recorder, earlier, prior, cells, alone)
-        limited = plan.rules.limit is not None or plan.rules.rate is not None
-        try:
-            with self.sweep.limits.permits.through(task.node) if limited else _NO_WAIT:
-                result = running.run_attempts()
-            return running.end(result)
-        except Lost:  # the rows of its last attempt may be lost, and its reservation with them
-            self.sweep.limits.budgets.release(running.reserved)
-            raise
+        return not plan.limited and not plan.rules.durable and not self.sweep.limits.budgets.bind(task.node)
 
 
-class _RunningNode:
+class RunningNode:
     """A node run while its attempts are made.
 
+    next: the attempt that is to be made next, if that is described already. made: set unless others make it now.
+    answer: what it came to, if others have made it. outcome: what the node run came to, if that was not asked for yet.
     reserved: the budget of the attempt that runs, or runs next.
     pending: rows of the last attempt, which are recorded with the end of the node run, or before the next attempt.
     """
@@ -123,19 +125,72 @@ class _RunningNode:
         self.full_disks = 0
         self.reserved = NOT_RESERVED
         self.pending: Appended = {}
+        self.next: tuple[Attempt, Task] | None = None
+        self.made = _MADE
+        self.answer: Result | None = None
+        self.outcome: NodeRun | Exception | None = None
 
-    def run_attempts(self) -> Result:
-        """Make attempts until one is accepted, asks a person, is final, or was the last. Raises Stopped."""
+    def run(self) -> NodeRun:
+        """Run it to its end, or return what that was. Raises as `NodeRuns.run` does."""
+        if not self.made.is_set():
+            self.made.wait()
+        if isinstance(self.outcome, NodeRun):
+            return self.outcome
+        if self.outcome is not None:
+            raise self.outcome
+        try:
+            with self.limits.permits.through(self.task.node) if self.recorder.plan.limited else _NO_WAIT:
+                result = self._run_attempts()
+            return self._end(result)
+        except Lost:  # the rows of its last attempt may be lost, and its reservation with them
+            self.limits.budgets.release(self.reserved)
+            raise
+
+    def begin_together(self) -> None:
+        """Begin it for others to make its first attempt, where nothing forbids that: `run` raises what does."""
+        self.made = threading.Event()
+        try:
+            self._begin()
+            self.next = self._new_attempt()
+        except WTBError as error:
+            self.outcome = error
+
+    @property
+    def task_of_next(self) -> Task | None:
+        """The attempt that is to be made, if it is described already."""
+        return None if self.next is None else self.next[1]
+
+    def take(self, made: Result | Exception | None) -> None:
+        """Take what its first attempt came to, and end with that. Where it failed or was not made, `run` goes on."""
+        if self.made.is_set():
+            return
+        self.made.set()
+        if isinstance(made, Result):
+            self.answer = made
+            if made.failure is None:
+                try:
+                    self.outcome = self.run()
+                except WTBError as error:
+                    self.outcome = error
+        elif made is not None:
+            self.outcome = made
+
+    def _begin(self) -> None:
         self.reserved = self._reserve(first=self.earlier is None)
         self._record_start()
         self.visit = self._load_visit()
+
+    def _run_attempts(self) -> Result:
+        """Make attempts until one is accepted, asks a person, is final, or was the last. Raises Stopped."""
+        if self.next is None:
+            self._begin()
         while True:
             result = self._attempt()
             if result.failure is None or not self._goes_on(result.failure, result.record):
                 return result
             self.reserved = self._reserve(first=False)
 
-    def end(self, result: Result) -> NodeRun:
+    def _end(self, result: Result) -> NodeRun:
         """Record how the node run has ended, or that it waits for an answer, with which it continues."""
         recorder, failure = self.recorder, result.failure
         if result.question is not None:
@@ -197,13 +252,13 @@ class _RunningNode:
 
     def _attempt(self) -> Result:
         """Make one attempt, and keep its rows as `pending`. Files beyond the quota of the session make it fail."""
-        self.retries.number += 1
-        attempt = Attempt(self.recorder, self.visit, self.retries.number, self.reserved, self.limits.disk)
+        attempt, task = self.next or self._new_attempt()
+        result, self.next, self.answer = self.answer, None, None
         stalls = self.runs.stalls
-        point("node.starting")
         try:
-            with _NO_WAIT if stalls is None else stalls.watching(attempt):
-                result = self.runs.code.run(self._task(attempt))
+            if result is None:
+                with _NO_WAIT if stalls is None else stalls.watching(attempt):
+                    result = self.runs.code.run(task)
             if result.files:
                 self._take_files(result)
         finally:
@@ -215,6 +270,12 @@ class _RunningNode:
             self.sweep.progress.add(usd=result.record.usd)
         self.pending = self._attempt_rows(result, again=attempt.begun)
         return result
+
+    def _new_attempt(self) -> tuple[Attempt, Task]:
+        self.retries.number += 1
+        attempt = Attempt(self.recorder, self.visit, self.retries.number, self.reserved, self.limits.disk)
+        point("node.starting")
+        return attempt, self._task(attempt)
 
     def _take_files(self, result: Result) -> None:
         """Count the files of an attempt against the quota of the session, which may make it fail."""

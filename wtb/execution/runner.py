@@ -25,12 +25,13 @@ from wtb.core.values import Json
 from wtb.execution import rows as records
 from wtb.execution.dedupe import SHARED, adopts_begun
 from wtb.execution.engine.executor import CodeExecutor
-from wtb.execution.execution import NOTHING, Execution
+from wtb.execution.execution import NOTHING, Execution, NodeRun
 from wtb.execution.join import Step, begin_case, join_step, waiting_as_one
 from wtb.execution.journal import Journal, Lost
-from wtb.execution.node_run import NodeRun, NodeRuns
+from wtb.execution.node_run import NodeRuns
 from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
+from wtb.execution.together import Together, Wanted, run_forked
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.runs.records import Appended
 
@@ -112,7 +113,10 @@ class Runner:
             return None
         grouped = self.sweep.combinations.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
-            return self._keep_one(self._fork(execution, nodes, list(grouped.values())))
+            children = self._fork(execution, nodes, list(grouped.values()))
+            if len(position.tasks) == 1:
+                children = run_forked(self.node_runs, children, grouped, self.dispatcher.dispatch)
+            return self._keep_one(children)
         distinct = node_runs(position.tasks, grouped)
         if execution.loaded.earlier and not adopts_begun(self.sweep, self.journal, execution, distinct):
             self.release(execution, SHARED, at_once=True)
@@ -199,7 +203,14 @@ class Runner:
         if len(distinct) == 1:
             ((key, cells),) = distinct.items()
             return {key: self.node_runs.run(execution, *key, cells, alone=True)}
-        jobs = [partial(self.node_runs.run, execution, *key, n, False) for key, n in distinct.items()]
+        quick = self.node_runs.goes_together
+        wanted = [Wanted(execution, *key, n) for key, n in distinct.items() if quick(execution, *key)]
+        together = Together(self.node_runs, wanted, alone=False)
+        jobs: list[Callable[[], NodeRun]] = [
+            partial(self.node_runs.run, execution, *key, n, False) for key, n in distinct.items()
+        ]
+        if together.executions:  # the others wait for it
+            jobs[0] = together.before(jobs[0])
         return dict(zip(distinct, self.dispatcher.run_parallel(execution, jobs), strict=True))
 
     def _join(

@@ -27,6 +27,8 @@ from wtb.execution.engine.warmup import warm_up
 from wtb.store.files.judgements import folder_of
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
+Take = Callable[[int, Result | Exception | None], None]
+
 
 class CodeExecutor(Protocol):
     """Runs the user's code, in this process or in others."""
@@ -41,6 +43,16 @@ class CodeExecutor(Protocol):
 
     def run(self, task: Task) -> Result:
         """Run an attempt. Calls `task.on_event` with BEGUN once it has a place to run, right before it does."""
+
+    def is_quick(self, node: str, variant: str) -> bool:
+        """Return whether runs of a node under a variant had better be made by `run_together`."""
+
+    def run_together(self, tasks: Sequence[Task], take: Take) -> None:
+        """Run quick attempts that start from one checkpoint one after the other, for little more than one of them.
+
+        take: called with the number of each task, in any order, and with its result, or the error that `run` would
+            raise; or with None if it has not begun and will not: it is to be run by itself.
+        """
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure: ...
 
@@ -150,6 +162,13 @@ class ThreadExecutor:
         task.begun()
         with sampler.sampling(os.getpid(), task.on_event, whole=False, every=self._sample_s):
             return self._engine.run(task, self._surroundings)
+
+    def is_quick(self, node: str, variant: str) -> bool:
+        return False  # here none costs a message
+
+    def run_together(self, tasks: Sequence[Task], take: Take) -> None:
+        for number in range(len(tasks)):
+            take(number, None)
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
         return join(self._engine, state, position, writes, root)

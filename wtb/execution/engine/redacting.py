@@ -6,6 +6,7 @@ and people see the same, and an execution that goes on in another process after 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.serialization.redaction import Redactor, marker
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
-from wtb.execution.engine.executor import CodeExecutor
+from wtb.execution.engine.executor import CodeExecutor, Take
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.execution.engine.resource_usage import PRINTED
 
@@ -42,10 +43,22 @@ class RedactingExecutor:
         return self._joined(self._code.begin(state, root))
 
     def run(self, task: Task) -> Result:
+        return self._result(self._code.run(self._task(task)))
+
+    def is_quick(self, node: str, variant: str) -> bool:
+        return self._code.is_quick(node, variant)
+
+    def run_together(self, tasks: Sequence[Task], take: Take) -> None:
+        def redacted(number: int, made: Result | Exception | None) -> None:
+            take(number, self._result(made) if isinstance(made, Result) else made)
+
+        self._code.run_together([self._task(task) for task in tasks], redacted)
+
+    def _task(self, task: Task) -> Task:
         # Not joined where it runs: branches and reducers are to see what everybody sees.
-        result = self._code.run(
-            replace(task, join=False, answers=_answers(task), on_event=self._reporting(task.on_event))
-        )
+        return replace(task, join=False, answers=_answers(task), on_event=self._reporting(task.on_event))
+
+    def _result(self, result: Result) -> Result:
         if result.writes is not None:
             result.writes = self._redactor.values(result.writes)
         if result.failure is not None:

@@ -160,6 +160,10 @@ class Budgets:
         if self._ends is not None and time.monotonic() >= self._ends:
             self._stop.request(f"{WALL} = {self._wall:g} s", limit="wall")
 
+    def bind(self, node: str) -> bool:
+        """Return whether any budget applies to a node."""
+        return bool(self._keys.get(node))
+
     def reserve(self, execution_id: str, node: str, *, first: bool = True) -> Reserved:
         """Reserve for an attempt of a node before it starts; wait while those under way may leave enough.
 

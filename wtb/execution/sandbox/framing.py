@@ -97,7 +97,7 @@ class Channel:
         self._socket = socket.socket(fileno=descriptor)
         self._inbox = Inbox()
         self._frames: list[Frame] = []
-        self.received = 0
+        self.asked = 0  # requests that were begun: a frame may hold several
         self._lock = threading.Lock()  # user code may call its context from threads of its own
         self._owner = os.getpid()
 
@@ -117,5 +117,4 @@ class Channel:
             if not data:
                 return None
             self._frames.extend(self._inbox.feed(data))
-        self.received += 1
         return self._frames.pop(0)

@@ -102,7 +102,8 @@ class CodeHead(TypedDict):
 
 NO_CODE: CodeHead = {"fingerprints": {}, "outline": None}  # of one that is asked for evaluators only
 
-# What the first frame of a node process says: the code, where it works and how many attempts it takes at a time.
+# What the first frame of a node process says: the code, where it works, how many attempts it takes at a time, and what
+# it prints between the outputs of two attempts, as hexadecimal digits.
 SetupHead = TypedDict(
     "SetupHead",
     {
@@ -116,5 +117,6 @@ SetupHead = TypedDict(
         "async": NotRequired[bool],
         "directory": NotRequired[str],
         "owner": NotRequired[str],
+        "mark": NotRequired[str],
     },
 )

@@ -92,6 +92,10 @@ _RESULT = _sent_fields(Result, "record", "stdout", "stderr")
 
 def task(given: Task) -> object:
     """The head of a frame for an attempt."""
+    return _head(given)
+
+
+def _head(given: Task) -> dict[str, object]:
     head = {name: value for name, default in _TASK if (value := getattr(given, name)) != default}
     head["root"], head["state"] = _root(given.root), _values(given.state)
     if given.saved:
@@ -103,12 +107,36 @@ def task(given: Task) -> object:
 
 def as_task(frame: Frame, params: Params) -> Task:
     """Read an attempt; `params` are those of the sweep."""
+    return Task(**_as_fields(frame.head, frame.blobs, params))
+
+
+def _as_fields(head: Mapping[str, Any], blobs: Sequence[bytes], params: Params) -> dict[str, Any]:
     # The names of fields, not the equal keys of the head: Python finds parameters faster by the same string object.
-    sent = {name: frame.head[name] for name, _ in _TASK if name in frame.head}
+    sent = {name: head[name] for name, _ in _TASK if name in head}
     for name, read in _READ_TASK.items():
         if name in sent:
-            sent[name] = read(sent[name], frame.blobs)
-    return Task(root=_as_root(frame.head["root"], frame.blobs, params), **sent)
+            sent[name] = read(sent[name], blobs)
+    if "root" in head:
+        sent["root"] = _as_root(head["root"], blobs, params)
+    return sent
+
+
+def tasks(given: Sequence[Task], until: float) -> object:
+    """The head of a frame for several attempts, made in order: what all of them have in common is there once.
+
+    until: the time of the monotonic clock, which all processes of a machine share, from which on none of them begins.
+    """
+    heads = [_head(one) for one in given]
+    first, others = heads[0], heads[1:]
+    common = {name: value for name, value in first.items() if all(name in one and one[name] == value for one in others)}
+    return [until, common, [{name: one[name] for name in one if name not in common} for one in heads]]
+
+
+def as_tasks(frame: Frame, params: Params) -> tuple[float, list[Task]]:
+    """Read several attempts, as `tasks` wrote them. What they have in common is read once: it cannot be changed."""
+    until, common, heads = frame.head
+    shared = _as_fields(common, frame.blobs, params)
+    return until, [Task(**shared, **_as_fields(head, frame.blobs, params)) for head in heads]
 
 
 def _as_previous(data: ReadPrevious, blobs: Sequence[bytes]) -> Previous:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import os
-import re
+import secrets
 import select
 import signal
 import socket
@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,19 @@ from wtb.core.serialization.plain_json import storable
 from wtb.execution.sandbox.deadlines import Clock
 from wtb.execution.sandbox.framing import Frame, Inbox, packed
 from wtb.execution.sandbox.heads import SetupHead
-from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.launching import launch_of, start
 from wtb.execution.sandbox.launch.process_tags import kill_process
+from wtb.execution.sandbox.output import Output
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
 
-CAP = 32 * 1024  # bytes kept of the beginning and of the end of an output
 NO_MESSAGE = "ended, since what it sent is not a message ({})"  # as user code that writes into its connection does
 LEFT_READS = 1000  # of what an ended process has left, at most
 CLOSED_S = 1.0  # for a process that closed its channel to end
 PATIENCE_S = 10.0  # for a reaper to end its descendants
 _AT_ONCE = 1 << 18
 UNTIMED = Clock({}, None)
-_OUR_FRAMES = re.compile(rf'^  File "{re.escape(str(Path(reaper.__file__).parents[3]))}/[^"]*", line \d+ in .*\n', re.M)
+_NOTHING = memoryview(b"")
 
 
 class ProcessDied(WTBError):
@@ -79,19 +78,23 @@ def _ignore(what: str, data: Any) -> None:
     """Take a report that nobody listens to."""
 
 
+def _nobody_waits() -> None:
+    """Take that an answer is late, where nothing waits behind it."""
+
+
 @dataclass(frozen=True)
 class Request:
-    """What a node process is asked for.
+    """What becomes of a request until its answer comes.
 
-    head: JSON, dataclasses and bytes.
     on_report: called with each report that comes before the answer: what it is, and its data.
     clock: until when the process may take.
+    until: when `on_late` is called, once, if there is no answer by then; a time of the monotonic clock.
     """
 
-    kind: str
-    head: Any
     on_report: Callable[[str, Any], None] = _ignore
     clock: Clock = UNTIMED
+    until: float | None = None
+    on_late: Callable[[], None] = _nobody_waits
 
 
 def show(output: str) -> None:
@@ -100,53 +103,14 @@ def show(output: str) -> None:
         print(output, end="", file=sys.stderr, flush=True)
 
 
-@dataclass
-class Output:
-    """A stream, of which the beginning and the end are kept."""
-
-    start: bytearray = field(default_factory=bytearray)
-    end: bytearray = field(default_factory=bytearray)
-    left_out: int = 0
-
-    def add(self, data: bytes) -> None:
-        room = CAP - len(self.start)
-        self.start += data[:room]
-        self.end += data[room:]
-        if len(self.end) > 2 * CAP:
-            self.left_out += len(self.end) - CAP
-            del self.end[:-CAP]
-
-    @property
-    def size(self) -> int:
-        """How many bytes there were so far."""
-        return len(self.start) + self.left_out + len(self.end)
-
-    def take(self) -> str | None:
-        """Return, and forget, all of it as text; None if there is nothing."""
-        text = self.text()
-        self.start, self.end, self.left_out = bytearray(), bytearray(), 0
-        return text
-
-    def text(self) -> str | None:
-        """Return what is kept as text; None if there is nothing. Any thread may ask while it grows."""
-        if not self.start:
-            return None
-        left_out = self.left_out + max(0, len(self.end) - CAP)
-        text = bytes(self.start).decode("utf-8", "replace")
-        if left_out:
-            text += f"\n... {left_out:,} bytes left out ...\n"
-        text += bytes(self.end[-CAP:]).decode("utf-8", "replace")
-        # PostgreSQL cannot store NUL; of a crash's stack, the user's own frames matter.
-        return _OUR_FRAMES.sub("", text.replace("\0", "\ufffd"))
-
-
 class NodeProcess:
     """One warm process. Used by one thread at a time; `end` may be called from any."""
 
     def __init__(self, setup: Setup) -> None:
         self.asked = 0
         self.spent = False
-        self.output = {"stdout": Output(), "stderr": Output()}
+        self._mark = secrets.token_bytes(16)
+        self.output = {name: Output(mark=self._mark) for name in ("stdout", "stderr")}
         launched = self._launched = start(launch_of(setup.environment, setup.limits, setup.folder))
         self._id, self._process = launched.id, launched.process
         self._leash, self._channel = launched.leash, launched.channel
@@ -169,7 +133,9 @@ class NodeProcess:
         for descriptor in self._names:
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
-        self._setup = packed("setup", {**setup.head, "directory": str(self.directory), "owner": self._owner})
+        own = {"directory": str(self.directory), "owner": self._owner, "mark": self._mark.hex()}
+        self._setup = packed("setup", {**setup.head, **own})
+        self._unsent = _NOTHING
 
     @property
     def pid(self) -> int:
@@ -189,7 +155,8 @@ class NodeProcess:
             ProcessDied: It ended before.
         """
         try:
-            frame = self._ask(self._setup, _ignore, UNTIMED)
+            self._unsent = self._send(memoryview(self._setup))
+            frame = self._next(Request())
         except ProcessDied as error:
             data = (self.output["stderr"].take() or "").strip()
             raise ProcessDied(f"a node process could not start: {error}\n{data[-2000:]}".rstrip()) from error
@@ -198,15 +165,29 @@ class NodeProcess:
         for output in self.output.values():
             output.take()  # what importing printed belongs to no attempt
 
-    def ask(self, request: Request) -> Frame:
+    def ask(self, kind: str, head: Any, request: Request) -> Frame:
         """Send a request and wait for its answer.
+
+        Args:
+            kind: What is asked for.
+            head: JSON, dataclasses and bytes.
+            request: What becomes of it meanwhile.
 
         Raises:
             ProcessDied: The process ended, or sent something of another shape.
             NodeTimeout: It was ended at its deadline.
         """
+        self.post(kind, head)
+        return self.answer(request)
+
+    def post(self, kind: str, head: Any) -> None:
+        """Send what asks for one thing, or for several, whose answers come in order."""
+        self._unsent = self._send(memoryview(packed(kind, head)))
+
+    def answer(self, request: Request) -> Frame:
+        """Wait for the next answer to what was sent. Raises as `ask` does."""
         self.asked += 1
-        frame = self._ask(packed(request.kind, request.head), request.on_report, request.clock)
+        frame = self._next(request)
         try:
             spent, head = frame.head
         except (TypeError, ValueError) as error:
@@ -215,14 +196,39 @@ class NodeProcess:
         self.spent = spent is not False
         return Frame(frame.kind, head, frame.blobs)
 
+    def end_part(self) -> None:
+        """Read up to the mark between the outputs of two attempts, which came before the answer of the first."""
+        for name, output in self.output.items():
+            while not output.parts:
+                if not self._read_from(name):
+                    self._refuse(ValueError("the end of an output is missing"))
+                    return
+
+    def end_output(self) -> None:
+        """Read what was printed before the last answer, where that was read together with others."""
+        for name in self.output:
+            self._read_from(name)
+
+    def _read_from(self, name: str) -> bool:
+        """Read once from a stream. Returns whether there was anything."""
+        found = next((descriptor for descriptor, known in self._names.items() if known == name), None)
+        return found is not None and self._read(found, name)
+
     def output_text(self) -> str:
         """Return, and forget, what the process printed."""
         return "".join(output.take() or "" for output in self.output.values())
 
-    def _ask(self, data: bytes, on_report: Callable[[str, Any], None], clock: Clock) -> Frame:
-        """Send a request, handle reports and phases, and return the frame that answers it."""
-        unsent = self._send(memoryview(data))
+    def _next(self, request: Request) -> Frame:
+        """Send what is left of a request, handle reports and phases, and return the frame that answers it."""
+        clock, until, late = request.clock, request.until, False
         while True:
+            if (answer := self._answer_of(request)) is not None:
+                return answer
+            if self._ended is not None:
+                raise ProcessDied(self._ended)
+            if late:
+                request.on_late()
+                until = None
             left = clock.left
             if left is not None and left <= 0:
                 self.end()
@@ -232,20 +238,25 @@ class NodeProcess:
                 left = min(self._closed_at + CLOSED_S - time.monotonic(), math.inf if left is None else left)
                 if left <= 0:
                     self._end_for("ended, since it closed its connection")
+            if until is not None:
+                late = time.monotonic() >= until  # once what was sent before then has been read
+                left = min(until - time.monotonic(), math.inf if left is None else left)
             # What was printed before an answer is ready to be read whenever the answer is.
             self._receive(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
-            if unsent:
-                unsent = self._send(unsent)
-            while self._frames:
-                frame = self._frames.popleft()
-                if frame.kind == "report":
-                    self._take(frame.head, on_report)
-                elif frame.kind == "phase":
-                    self._enter(frame.head, clock)
-                else:
-                    return frame
-            if self._ended is not None:
-                raise ProcessDied(self._ended)
+            if self._unsent:
+                self._unsent = self._send(self._unsent)
+
+    def _answer_of(self, request: Request) -> Frame | None:
+        """Handle what has arrived up to an answer, and return that."""
+        while self._frames:
+            frame = self._frames.popleft()
+            if frame.kind == "report":
+                self._take(frame.head, request.on_report)
+            elif frame.kind == "phase":
+                self._enter(frame.head, request.clock)
+            else:
+                return frame
+        return None
 
     def _enter(self, phase: Any, clock: Clock) -> None:
         try:

@@ -25,6 +25,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
+from wtb.execution.engine.executor import Take
 from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, Writes, begin
 from wtb.execution.engine.resource_usage import sampler
 from wtb.execution.journal import Lost
@@ -43,6 +44,7 @@ from wtb.execution.sandbox.node_process import (
     Setup,
     show,
 )
+from wtb.execution.sandbox.quick_nodes import TOGETHER_S, QuickNodes
 from wtb.execution.sandbox.shared_process import AttemptLost, SharedProcess, SharedRun
 from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.workspaces import Workspaces
@@ -256,6 +258,8 @@ class InProcesses:
         self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
         self._evaluators = list(code.evaluators)
         self._tries = run.set_aside_after
+        self._runs = run.recycle.runs
+        self._quick = QuickNodes()
         head: SetupHead = {
             "recipe": code.recipe.text(),
             "fingerprints": code.head["fingerprints"],
@@ -315,6 +319,41 @@ class InProcesses:
                     return self._run_isolated(task, key)
         return self._run_shared(task, key)
 
+    def is_quick(self, node: str, variant: str) -> bool:
+        return self._quick.knows(node, variant) and not self.shares(node, variant)
+
+    def run_together(self, tasks: Sequence[Task], take: Take) -> None:
+        """Run attempts in one process, which takes all of them in one message and makes them in order.
+
+        None begins long after the message was sent: those that one holds up run elsewhere meanwhile.
+        """
+        left = set(range(len(tasks)))
+
+        def give_back() -> None:
+            """Those behind the one that is next have not begun, and will not."""
+            for number in sorted(left)[1:]:
+                left.discard(number)
+                take(number, None)
+
+        with self.pool.one() as process:
+            together = tasks[: max(1, self._runs - process.asked)]
+            until = time.monotonic() + TOGETHER_S
+            process.post("runs", messages.tasks(together, until))
+            for number, task in enumerate(together, 1):
+                ask = partial(_next_answer, process, until, give_back, is_last=number == len(together))
+                try:
+                    made: Result | Exception = self._run_in(process, task, ask)
+                except _NotBegunError:
+                    break
+                except Exception as error:  # noqa: BLE001 - raised where the result is asked for
+                    made, process.spent = error, True
+                left.discard(number - 1)
+                take(number - 1, made)
+                if process.spent:
+                    break
+        for number in sorted(left):
+            take(number, None)
+
     def _run_isolated(self, task: Task, key: RunKey) -> Result:
         """Run an attempt alone, and note whether it ends its process. Raises as `run` does."""
         result = self._run_alone(task)
@@ -337,9 +376,9 @@ class InProcesses:
         ):
             task.begun()
             begun, clock = time.time(), time.perf_counter()
-            request = Request("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
+            request = Request(record.report, Clock.of_attempt(task.timeout))
             try:
-                run = process.begin(key, request, task.timeout)
+                run = process.begin(key, "run", messages.task(task), request, task.timeout)
             except AttemptLost as error:
                 self.pool.check()
                 return _failed(task, record, begun, clock, _lost(error))
@@ -376,26 +415,30 @@ class InProcesses:
 
     def _run_alone(self, task: Task) -> Result:
         """Run an attempt in a process of its own. Raises as `run` does."""
+        with self.pool.one() as process:
+            return self._run_in(process, task, lambda request: process.ask("run", messages.task(task), request))
+
+    def _run_in(self, process: NodeProcess, task: Task, ask: Callable[[Request], Frame]) -> Result:
+        """Run an attempt in a process that no other one uses now. ask: waits for its answer. Raises as `run` does."""
         record = Record(on_event=task.on_event)
-        with (
-            self.pool.one() as process,
-            self._noted(process, task),
-            sampler.sampling(process.pid, task.on_event, whole=True) as printing,
-        ):
+        with self._noted(process, task), sampler.sampling(process.pid, task.on_event, whole=True) as printing:
             printing(process.output)
             task.begun()
             begun, clock = time.time(), time.perf_counter()
-            request = Request("run", messages.task(task), record.report, Clock.of_attempt(task.timeout))
-            answer = self._exchange(process, request, lambda frame: self._checked(messages.as_result(frame, record)))
+            request = Request(record.report, Clock.of_attempt(task.timeout))
+            answer = self._exchange(
+                process, partial(ask, request), lambda frame: self._checked(messages.as_result(frame, record))
+            )
             if isinstance(answer, Failure):
                 answer = _failed(task, record, begun, clock, replace(answer, node=task.node))
             answer.stdout, answer.stderr = (output.take() for output in process.output.values())
+        self._quick.note(task, answer)
         return answer
 
-    def _exchange(self, process: NodeProcess, request: Request, read: Callable[[Frame], T]) -> T | Failure:
+    def _exchange(self, process: NodeProcess, ask: Callable[[], Frame], read: Callable[[Frame], T]) -> T | Failure:
         """Ask a process and read its answer. The end of the process, or an answer of another shape, is a failure."""
         try:
-            frame = process.ask(request)
+            frame = ask()
             try:
                 return read(frame)
             except Malformed as error:
@@ -467,7 +510,7 @@ class InProcesses:
     def _step_beside(self, key: RunKey, kind: str, head: Any) -> Joined | Failure:
         """Begin or join in a process that node runs share. Raises AttemptLost and ProcessDied."""
         with next(iter(self._shared.values())).one() as process:
-            run = process.begin(key, Request(kind, head, clock=Clock({}, JOIN_S)), JOIN_S)
+            run = process.begin(key, kind, head, Request(clock=Clock({}, JOIN_S)), JOIN_S)
             try:
                 frame = run.answer()
                 try:
@@ -521,7 +564,8 @@ class InProcesses:
             return None
 
         with self.pool.one() as process:
-            failure = self._exchange(process, Request("score", messages.evaluation(task, first), take, clock), read)
+            ask = partial(process.ask, "score", messages.evaluation(task, first), Request(take, clock))
+            failure = self._exchange(process, ask, read)
             show(process.output_text())
         return scored, failure
 
@@ -534,7 +578,8 @@ class InProcesses:
         answer: T | Failure
         for _ in range(tries):
             with self.pool.one() as process:
-                answer = self._exchange(process, Request(kind, head, clock=Clock({}, limit)), read)
+                ask = partial(process.ask, kind, head, Request(clock=Clock({}, limit)))
+                answer = self._exchange(process, ask, read)
                 text = process.output_text()
             if not isinstance(answer, Failure) or answer.kind != "killed":
                 show(text)
@@ -561,6 +606,24 @@ def _sharing(engine: Engine | None, run: Run) -> dict[tuple[str, str], Shape]:
             if places > 1 and not node.rules.durable:
                 shapes[name, variant] = Shape(places, is_async)
     return shapes
+
+
+class _NotBegunError(Exception):
+    """A node process began no other of the attempts that it was sent together."""
+
+
+def _next_answer(
+    process: NodeProcess, until: float, on_late: Callable[[], None], request: Request, *, is_last: bool
+) -> Frame:
+    """Wait for the next of several answers, with what was printed before it. Raises _NotBegunError, and as `ask`."""
+    frame = process.answer(replace(request, until=until, on_late=on_late))
+    if frame.kind == "left":
+        raise _NotBegunError
+    if is_last or process.spent:
+        process.end_output()
+    else:
+        process.end_part()
+    return frame
 
 
 def _failed(task: Task, record: Record, begun: float, clock: float, failure: Failure) -> Result:

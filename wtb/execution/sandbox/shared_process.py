@@ -23,12 +23,12 @@ from wtb.execution.sandbox.isolation import Isolation, RunKey
 from wtb.execution.sandbox.node_process import (
     CLOSED_S,
     NodeProcess,
-    Output,
     ProcessDied,
     Request,
     Setup,
     show,
 )
+from wtb.execution.sandbox.output import Output
 
 PROBE_S = 1.0  # for a process to show that it still answers
 _LOST = "ended together with its process, which it shared: {}"
@@ -95,7 +95,6 @@ class SharedProcess(NodeProcess):
         self._blamed: SharedRun | None = None
         self._over = False
         self._lock = threading.Lock()
-        self._unsent = memoryview(b"")
         self._wakes, self._waker = socket.socketpair()
         for end in (self._wakes, self._waker):
             end.setblocking(False)
@@ -110,9 +109,8 @@ class SharedProcess(NodeProcess):
     def lives(self) -> bool:
         return self._ended is None
 
-    def begin(self, key: RunKey, request: Request, timeout: float | None) -> SharedRun:
+    def begin(self, key: RunKey, kind: str, head: Any, request: Request, timeout: float | None) -> SharedRun:
         """Send an attempt to the process. Raises AttemptLost if that has ended."""
-        data = request.head
         with self._lock:
             if self._over:
                 raise AttemptLost(_LOST.format(self._ended))
@@ -121,7 +119,7 @@ class SharedProcess(NodeProcess):
             if timeout is not None:
                 self._timed.add(run)
             self.asked += 1
-        self._post(packed(request.kind, [run.number, data]))
+        self._post(packed(kind, [run.number, head]))
         return run
 
     def cancel(self, run: SharedRun) -> None:

@@ -97,15 +97,42 @@ class Worker:
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
         if workflow is not None and self._engine is not None:
             warm_up(workflow, self._engine, self._surroundings)
+        self._mark = bytes.fromhex(setup["mark"])
         self._growth: int = setup["growth"]
         self._condition = Condition(self._growth)
 
     def serve(self) -> None:
         while (frame := self._channel.receive()) is not None:
+            if frame.kind == "runs":
+                self._make_all(frame)
+                continue
+            self._channel.asked += 1
             kind, head = self._answer(frame)
-            _flush_output()
-            spent = self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
-            self._channel.send(kind, [spent, head])
+            self._channel.send(kind, [self._is_spent(), head])
+
+    def _make_all(self, frame: Frame) -> None:
+        """Make several attempts in order, each with an answer of its own. Those that are left are said to be so."""
+        assert self._engine is not None, "only nodes are run together"
+        until, tasks = messages.as_tasks(frame, self._params)
+        for place, task in enumerate(tasks, 1):
+            self._channel.asked += 1
+            made = messages.result(self._engine.run(task, self._surroundings))
+            spent = self._is_spent()
+            if not spent and place < len(tasks):  # what is printed from here on is of the next one
+                os.write(1, self._mark)
+                os.write(2, self._mark)
+            self._channel.send("result", [spent, made])
+            if spent:
+                return
+            if place < len(tasks) and time.monotonic() >= until:
+                self._channel.asked += 1
+                self._channel.send("left", [False, None])
+                return
+
+    def _is_spent(self) -> bool:
+        """Flush what was printed. Returns whether the process is to be replaced."""
+        _flush_output()
+        return self._condition.is_poor() or self._calls.abandoned or self._surroundings.is_displaced()
 
     def serve_many(self, places: int, *, is_async: bool) -> None:
         """Serve so many attempts at a time, of nodes that are all async, or all sync."""
@@ -119,7 +146,7 @@ class Worker:
         server.serve()
 
     def _scored(self, made: list[Score]) -> None:
-        self._channel.send("report", [self._channel.received - 1, "scored", made])
+        self._channel.send("report", [self._channel.asked, "scored", made])
 
     def _answer(self, frame: Frame) -> tuple[str, Any]:
         """Do what a frame asks for. Returns the kind and the head of the answer."""
@@ -277,7 +304,7 @@ class NodeSurroundings(Surroundings):
 
     def record(self, on_event: OnEvent | None = None) -> Record:
         """Tells the runner everything as it comes about: what was spent counts, even if this process is killed."""
-        asked = self._channel.received - 1  # the first frame was no request
+        asked = self._channel.asked
         return Record(on_event=lambda what, data: self._channel.send("report", [asked, what, data]))
 
     def workspace(self, snapshot: str | None, *, enter: bool = False) -> AttemptWorkspace:

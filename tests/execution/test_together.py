@@ -1,0 +1,342 @@
+"""Quick node runs that start from one checkpoint: one message to a node process, and each as by itself nevertheless."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench, in_memory
+from tests.support.flows import PATIENCE_S, Flows, failures, states, tried, until
+from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.recipe import Recipe
+from wtb.authoring.context.attempt_record import CaseView, Record
+from wtb.authoring.graph_snapshot import outline_digest
+from wtb.config.run_options import Run
+from wtb.core.failures import Failure
+from wtb.core.stop import Stopped
+from wtb.core.tree.checkpoints import Position
+from wtb.core.values import Value
+from wtb.execution.engine.native import NativeEngine
+from wtb.execution.engine.protocol import Result, Root, Settings, Task
+from wtb.execution.journal import Lost
+from wtb.execution.sandbox import messages, pool
+from wtb.execution.sandbox.framing import Inbox, packed
+from wtb.execution.sandbox.node_process import NodeProcess
+from wtb.execution.sandbox.output import Output
+from wtb.execution.sandbox.pool import InProcesses, UserCode
+from wtb.execution.sandbox.quick_nodes import KNOWN, QUICK_S, TOGETHER_S, QuickNodes
+from wtb.store.files.locations import workspaces_of
+from wtb.store.tables.schema import attempts, node_runs
+
+VARIANTS = 4
+VARIED = f"""
+for number in range(1, {VARIANTS}):
+    a.variant(f"v{{number}}", number=number)
+"""
+
+
+def forking(body: str, options: str = "") -> str:
+    """A node of several variants, which are numbered: node runs that start from one checkpoint."""
+    lines = body.strip().replace("\n", "\n    ")
+    return f"@wf.node({options})\ndef a(state, ctx, *, number=0):\n    {lines}\n\n{VARIED}"
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have all nodes known to be quick, however slow the machine. Returns how many node runs each message has held."""
+    counts: list[int] = []
+    post = NodeProcess.post
+
+    def counted(process: NodeProcess, kind: str, head: Any) -> None:
+        if kind in ("run", "runs"):
+            counts.append(len(head[2]) if kind == "runs" else 1)
+        post(process, kind, head)
+
+    monkeypatch.setattr(NodeProcess, "post", counted)
+    monkeypatch.setattr(QuickNodes, "knows", lambda *_: True)
+    monkeypatch.setattr(pool, "TOGETHER_S", 2 * PATIENCE_S)
+    return counts
+
+
+@pytest.fixture
+def soon(sent: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """None begins long after the message, as it is outside of these tests."""
+    monkeypatch.setattr(pool, "TOGETHER_S", TOGETHER_S)
+
+
+def by_variant(bench: Bench) -> dict[str, list[dict[str, Any]]]:
+    """The attempts of each variant of a node."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    query = sa.select(node_runs.c.variant, attempts).join(attempts, attempts.c.node_run_id == node_runs.c.id)
+    with bench.database.read() as connection:
+        for row in connection.execute(query.order_by(attempts.c.number)).mappings():
+            found.setdefault(row["variant"], []).append(dict(row))
+    return found
+
+
+# What travels
+
+
+def test_node_runs_of_a_fork_travel_in_one_message(flows: Flows, sent: list[int]) -> None:
+    found = states(flows.run(forking("return {'number': number}"), cases=2))
+    assert sorted(state["number"] for state in found) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sent == [VARIANTS, VARIANTS]
+
+
+def test_so_do_those_of_a_step_with_several_nodes(flows: Flows, sent: list[int]) -> None:
+    text = """
+@wf.node
+def a(state):
+    return {"a": state["n"]}
+
+
+@wf.node
+def b(state, *, add=0):
+    return {"b": state["n"] + add}
+
+
+b.variant("more", add=1)
+"""
+    bench = flows.run(text, vary={"b": "all"}, end='wf.entry("a", "b")\nwf.edge("a", END)\nwf.edge("b", END)\n')
+    assert sorted(state["b"] for state in states(bench)) == [0, 1]
+    assert sent == [3]
+    assert len(tried(bench)) == 3
+
+
+def test_a_process_makes_no_more_of_them_than_it_may_make_at_all(flows: Flows, sent: list[int]) -> None:
+    bench = flows.run(forking("return {'pid': os.getpid()}"), run={"recycle": {"runs": 3}})
+    assert sent == [3, 1]
+    assert sorted(Counter(state["pid"] for state in states(bench)).values()) == [1, 3]
+
+
+def test_a_node_is_known_to_be_quick_by_its_last_runs() -> None:
+    known = QuickNodes()
+    task = Task("a", "default", {}, Position(0, ("a",)), Root(CaseView("c")))
+    quick = Result(0.0, QUICK_S, Record(), writes={})
+    for others in (
+        Result(0.0, QUICK_S * 1.01, Record(), writes={}),
+        Result(0.0, 0.0, Record(), failure=Failure("error", "ValueError", "no")),
+    ):
+        for _ in range(KNOWN):
+            assert not known.knows("a", "default")
+            known.note(task, quick)
+        assert known.knows("a", "default")
+        assert not known.knows("a", "other")
+        known.note(task, others)
+
+
+def test_what_node_runs_have_in_common_travels_once_and_is_read_as_it_was() -> None:
+    large = Value.of("x" * 100_000)
+    root = Root(CaseView("c", ("tag",), {"n": b"1"}), 2, {"p": 1}, 3)
+    tasks = [
+        Task(
+            "a",
+            f"v{number}",
+            {"large": large},
+            Position(0, ("a",)),
+            root,
+            settings=Settings(mode="auto"),
+            trace=str(number),
+        )
+        for number in range(VARIANTS)
+    ]
+    data = packed("runs", messages.tasks(tasks, 12.5))
+    assert data.count(large.data) == 1
+    (frame,) = Inbox().feed(data)
+    assert messages.as_tasks(frame, {"p": 1}) == (12.5, tasks)
+
+
+@pytest.mark.usefixtures("soon")
+def test_nodes_of_a_step_that_wait_for_each_other_run_at_the_same_time(flows: Flows, sent: list[int]) -> None:
+    text = """
+@wf.node(timeout=30)
+def a(state):
+    say("begun", "a")
+    until(lambda: (HERE / "begun").read_text().count("\\n") == 2)
+
+
+@wf.node(timeout=30)
+def b(state):
+    say("begun", "b")
+    until(lambda: (HERE / "begun").read_text().count("\\n") == 2)
+"""
+    end = 'wf.entry("a", "b")\nwf.edge("a", END)\nwf.edge("b", END)\n'
+    states(flows.run(text, end=end, run={"concurrency": 2}))
+    assert sent == [2, 1]
+
+
+# What each has to itself
+
+
+def test_each_has_a_copy_of_the_state_and_a_workspace_of_its_own(flows: Flows, sent: list[int]) -> None:
+    body = """
+state["list"].append(number)
+left = os.listdir()
+Path("mine.txt").write_text(str(number))
+return {"list": state["list"], "left": left, "pid": os.getpid()}
+"""
+    first = "@wf.node\ndef first(state):\n    return {'list': ['first']}\n\n\n"
+    end = 'wf.entry("first")\nwf.edge("first", "a")\nwf.edge("a", END)\n'
+    found = states(flows.run(first + forking(body), end=end))
+    assert sent == [1, VARIANTS]
+    assert sorted(state["list"] for state in found) == [["first", number] for number in range(VARIANTS)]
+    assert [state["left"] for state in found] == [[]] * VARIANTS
+    assert len({state["pid"] for state in found}) == 1
+
+
+def test_each_keeps_what_it_printed_itself_and_by_programs(flows: Flows, sent: list[int]) -> None:
+    body = """
+print("out", number)
+os.write(2, f"err {number}\\n".encode())
+subprocess.run(["echo", f"program {number}"], check=True)
+if number == 1:
+    print("x" * 300_000)
+if number == 2:
+    time.sleep(0.001)
+"""
+    found = by_variant(flows.run(forking(body)))
+    assert sent[0] == VARIANTS
+    for number in range(VARIANTS):
+        (row,) = found["default" if number == 0 else f"v{number}"]
+        assert row["stdout"].startswith(f"out {number}\nprogram {number}\n")
+        assert row["stdout"].count("program") == 1
+        assert ("left out" in row["stdout"]) is (number == 1)
+        assert row["stderr"] == f"err {number}\n"
+
+
+def test_a_mark_ends_an_output_wherever_it_is_cut() -> None:
+    data = b"one<-=<-=->two<-=->" + b"<-" + b"three"
+    for first in range(len(data)):
+        for second in range(first, len(data)):
+            output = Output(mark=b"<-=->")
+            for piece in (data[:first], data[first:second], data[second:]):
+                output.add(piece)
+            assert [output.take() for _ in range(4)] == ["one<-=", "two", "<-three", None]
+
+
+# What becomes of the others
+
+
+@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(0)", "os.close(3); os._exit(1)"])
+def test_one_that_ends_its_process_costs_the_others_nothing(flows: Flows, sent: list[int], ends: str) -> None:
+    bench = flows.run(forking(f"if number == 2:\n    {ends}\nreturn {{'number': number}}"), run={"set_aside_after": 1})
+    assert sent[0] == VARIANTS
+    assert Counter(cell.status for cell in bench.cells()) == {"succeeded": 3, "set_aside": 1}
+    assert {variant: len(rows) for variant, rows in by_variant(bench).items()} == dict.fromkeys(
+        ("default", "v1", "v2", "v3"), 1
+    )
+
+
+def test_one_that_fails_is_tried_again_by_itself(flows: Flows, sent: list[int]) -> None:
+    body = "if number == 1 and ctx.attempt == 1:\n    raise ValueError('once')\nreturn {'number': number}"
+    bench = flows.run(forking(body, "retries=1, backoff=0.0"))
+    assert sent == [VARIANTS, 1]
+    assert {variant: len(rows) for variant, rows in by_variant(bench).items()} == {
+        "default": 1, "v1": 2, "v2": 1, "v3": 1,
+    }  # fmt: skip
+    assert len(states(bench)) == VARIANTS
+
+
+def test_each_has_a_deadline_of_its_own(flows: Flows, sent: list[int]) -> None:
+    body = "if number == 2:\n    until(lambda: False)\nreturn {'number': number}"
+    bench = flows.run(forking(body, "timeout=0.3"))
+    assert Counter(cell.status for cell in bench.cells()) == {"succeeded": 3, "failed": 1}
+    ((kind, message),) = failures(bench)
+    assert kind == "timeout"
+    assert "deadline of 0.3 s" in message
+    assert len(tried(bench)) == VARIANTS
+
+
+@pytest.mark.usefixtures("soon")
+def test_those_behind_a_slow_one_run_elsewhere_meanwhile(flows: Flows, sent: list[int]) -> None:
+    body = """
+try:
+    (HERE / "first").mkdir()
+except FileExistsError:
+    say("others", number)
+    return {"pid": os.getpid()}
+until(lambda: (HERE / "others").exists() and len((HERE / "others").read_text().splitlines()) == 3)
+return {"pid": os.getpid()}
+"""
+    bench = flows.run(forking(body, f"timeout={PATIENCE_S}"), run={"concurrency": 2})
+    found = states(bench)
+    assert sent == [VARIANTS, 1, 1, 1]
+    assert sorted(Counter(state["pid"] for state in found).values()) == [1, 3]
+    assert len(tried(bench)) == VARIANTS
+
+
+def test_a_process_that_user_code_has_changed_makes_none_after_that(flows: Flows, sent: list[int]) -> None:
+    body = "if number == 1:\n    sys.stdout = open(os.devnull, 'w')\nprint(number)\nreturn {'pid': os.getpid()}"
+    bench = flows.run(forking(body))
+    changed = by_variant(bench)["v1"]
+    assert [row["stdout"] for row in changed] == [None]
+    others = {variant: [row["stdout"] for row in rows] for variant, rows in by_variant(bench).items()}
+    assert others == {"default": ["0\n"], "v1": [None], "v2": ["2\n"], "v3": ["3\n"]}
+
+
+# Those that are ended from outside
+
+
+class Together:
+    """Node processes without a sweep, in which attempts were begun together."""
+
+    def __init__(self, flows: Flows, text: str) -> None:
+        name = flows.write(text)
+        workflow, database = load(f"{name}:wf"), in_memory()
+        workspaces = workspaces_of(database, flows.files)
+        database.close()
+        head = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
+        code = UserCode(NativeEngine(workflow), [], Recipe(f"{name}:wf"), head)  # type: ignore[arg-type]
+        self.processes = InProcesses(code, Run(), workspaces, "test", 1)
+        self.made: dict[str, Result | Exception | None] = {}
+        root = Root(CaseView("c"))
+        self.tasks = [
+            Task("a", "default", {"n": Value.of(number)}, Position(0, ("a",)), root, execution=f"e{number}")
+            for number in range(3)
+        ]
+        self.thread = threading.Thread(target=self.processes.run_together, args=(self.tasks, self._take))
+        self.thread.start()
+
+    def _take(self, number: int, made: Result | Exception | None) -> None:
+        self.made[f"e{number}"] = made
+
+
+HELD = """
+@wf.node
+def a(state):
+    say("began", state["n"])
+    until(lambda: state["n"] != 0)
+"""
+
+
+@pytest.fixture
+def held(flows: Flows) -> Iterator[Together]:
+    together = Together(flows, HELD)
+    until(lambda: flows.said("began") == ["0"], "the first to have begun")
+    yield together
+    together.processes.close()
+
+
+def test_one_that_is_taken_away_is_ended_and_the_others_go_on(flows: Flows, held: Together) -> None:
+    until(lambda: len(held.made) == 2, "those behind it to be given back")
+    held.processes.end_attempt("e0", 0)
+    held.thread.join(PATIENCE_S)
+    assert isinstance(held.made.pop("e0"), Lost)
+    assert held.made == {"e1": None, "e2": None}
+    made = held.processes.run(held.tasks[1])
+    assert made.failure is None
+    assert flows.said("began") == ["0", "1"]
+
+
+def test_a_pool_that_is_closed_stops_them(flows: Flows, held: Together) -> None:
+    held.processes.close()
+    held.thread.join(PATIENCE_S)
+    assert isinstance(held.made.pop("e0"), Stopped)
+    assert held.made == {"e1": None, "e2": None}
+    assert flows.said("began") == ["0"]
