@@ -314,6 +314,7 @@ class WorkerSession:
         with self._polling:
             if not self.ended:
                 self._poll_sweeps()
+        self.release_to_free_slots()  # also while all slots of this process are busy, with what may take hours
         if time.monotonic() > self._kill_nodes_at:
             self.end_nodes()
 

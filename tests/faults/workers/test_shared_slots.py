@@ -144,6 +144,20 @@ def test_a_sweep_submitted_second_begins_long_before_the_first_ends(cluster: Clu
 
 
 @pytest.mark.slow
+def test_what_waits_behind_a_long_node_is_run_by_a_worker_that_has_a_free_slot(cluster: Cluster) -> None:
+    write_flow(cluster)
+    cluster.start_worker(concurrency=1)
+    cluster.start_scheduler()
+    submit(cluster, "one", 4, params="hold: true")
+    cluster.until(lambda: noted(cluster), "a node to hold the slot")
+    assert len(cluster.executions("running")) == 2, "one waits for the slot"
+    cluster.start_worker(concurrency=3)
+    cluster.until(lambda: len(noted(cluster)) == 4, "all to have begun, none of which has ended")
+    cluster.project.write({"gate": ""})
+    cluster.ends_well({"succeeded": 4})
+
+
+@pytest.mark.slow
 def test_a_sweep_of_higher_priority_comes_first(cluster: Cluster) -> None:
     write_flow(cluster)
     cluster.start_worker(ready=False)

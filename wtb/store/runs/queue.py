@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import fetch_records
@@ -113,7 +114,8 @@ def claim_for(
     """
     with database.write() as connection:
         turns = _turns(connection, slot, refused)
-        tries = [(turn, executions.c.id == wanted) for turn in turns if turn.id == _sweep_of(connection, wanted)]
+        named = None if wanted is None else _sweep_of(connection, wanted)
+        tries = [(turn, executions.c.id == wanted) for turn in turns if turn.id == named]
         tries += [(turn, executions.c.sweep_id == turn.id) for turn in turns]
         for sweep, which in tries:
             if _room(connection, sweep, [slot]) < 1:
@@ -138,7 +140,7 @@ def _start(connection: sa.Connection, sweep_id: str) -> None:
         try_move(connection, sweep_id, "running", by="worker")
 
 
-def _sweep_of(connection: sa.Connection, execution_id: str | None) -> str | None:
+def _sweep_of(connection: sa.Connection, execution_id: str) -> str | None:
     return connection.scalar(sa.select(executions.c.sweep_id).where(executions.c.id == execution_id))
 
 
@@ -208,12 +210,12 @@ def _share(connection: sa.Connection, sweep: _Turn, turns: int, free: int) -> in
     """
     if turns > 1 or Quota.of(sweep.quota).node_runs is not None:
         free = 1
-    slots = connection.scalar(
-        sa.select(sa.func.coalesce(sa.func.sum(runners.c.slots), 1)).where(runners.c.worker.is_not(None), is_fresh())
-    )
-    pending = connection.scalar(sa.select(sa.func.count()).select_from(_some_pending())) or 0
-    each = max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * (slots or 1))))
-    return max(1, min(each * free, math.ceil(pending * free / (slots or 1))))
+    counted = sa.select(sa.func.count()).select_from(_some_pending()).scalar_subquery()
+    has = sa.func.coalesce(sa.func.sum(runners.c.slots), 1)
+    slots, pending = connection.execute(sa.select(has, counted).where(runners.c.worker.is_not(None), is_fresh())).one()
+    slots, pending = max(1, int(slots)), int(pending)
+    each = max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * slots)))
+    return max(1, min(each * free, math.ceil(pending * free / slots)))
 
 
 def _some_pending() -> sa.Subquery:
@@ -258,13 +260,14 @@ def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> lis
 
 def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: _Turn) -> None:
     """Mark slots as busy. begun: the execution of each."""
-    connection.execute(_of(begun.keys(), working.delete()))
     rows = [
         {"runner_id": slot.runner_id, "slot": slot.number, "execution_id": execution_id}
         for slot, execution_id in begun.items()
     ]
     whose = {"session_id": sweep.session_id, "sweep_id": sweep.id, "since": now()}
-    connection.execute(working.insert().values([row | whose for row in rows]))
+    insert = postgresql.insert(working).values([row | whose for row in rows])
+    changed = {name: insert.excluded[name] for name in ("session_id", "sweep_id", "execution_id", "since")}
+    connection.execute(insert.on_conflict_do_update(index_elements=list(working.primary_key), set_=changed))
 
 
 def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list[Slot]:
