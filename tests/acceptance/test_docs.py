@@ -223,8 +223,6 @@ class Page:
                 self.compare(block, block.start + output, block.start + end, said)
 
     def browse(self, block: Block) -> None:
-        if not (UPDATE or os.environ.get("TEST_ALL")):  # until it was done often enough without failing
-            return
         (address,) = re.findall(r"pages: (http://\S+?);", self.said)[-1:]
         (token,) = re.findall(r"\bwtb_\S{20,}", self.said)[-1:]
         picture = self.path.parent / block.notes["in the browser"]
