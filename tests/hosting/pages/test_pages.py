@@ -335,14 +335,16 @@ async (path) => {
   const { useResource } = await import(path);
   const { html, render } = await import(path.replace("resource.js", "html.js"));
   const place = document.createElement("p"), pause = (ms) => new Promise((done) => setTimeout(done, ms));
-  let asked = 0, reload;
-  const ask = async () => { const number = ++asked; await pause(100); return `answer ${number}`; };
+  let asked = 0, reload, answer;
+  const ask = () => new Promise((done) => { const number = ++asked; answer = () => done(`answer ${number}`); });
   const One = () => { const found = useResource(ask, []); reload = found.reload; return html`<b>${found.data}</b>`; };
   render(html`<${One} />`, place);
   while (!asked) await pause(1);
   for (let turn = 0; turn < 20; turn++) { reload(); await pause(1); }
-  while (!place.textContent.includes("2")) await pause(5);
-  await pause(150);
+  answer();
+  while (asked === 1) await pause(1);
+  answer();
+  while (!place.textContent.includes("2")) await pause(1);
   return { asked, shown: place.textContent };
 }
 """
