@@ -18,6 +18,7 @@ from statistics import median, quantiles
 from typing import Any
 
 import psutil
+import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import fill
 from benchmarks.harness.environment import Environment
@@ -34,12 +35,26 @@ from wtb.store.read import queries
 READS, WRITES = 40, 5  # requests of each kind in a round
 SUBMITTED = 1_000  # cells
 
+_ENDED = "events.kind = 'sweep.completed' AND events.sweep_id LIKE 'other%'"
+_KEEPING = (
+    """
+    INSERT INTO events (session_id, sweep_id, kind, severity, at, data)
+    SELECT session_id, id, 'sweep.completed', 'info', 1, '{}' FROM sweeps WHERE id LIKE 'other%'
+    """,
+    f"""
+    INSERT INTO matrices (sweep_id, transaction, event_id, tallied_at, frozen_at, cells)
+    SELECT sweep_id, transaction, id, 1, 1, jsonb_build_object(
+        'succeeded', (SELECT count(*) FROM cells WHERE cells.sweep_id = events.sweep_id))
+    FROM events WHERE {_ENDED}
+    """,
+)
 _Request = tuple[str, str, Mapping[str, Any] | None]  # its method, path and body
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     database = Database(environment.fresh("postgresql"))
     fill(database, environment.folder / "api", environment.cells, pending=1)
+    _keep_counts(database)
     timed(database, workflow())
     (sweep,) = queries.list_sweeps(database, limit=1)
     _publish(database, environment.folder)
@@ -70,6 +85,17 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         yield Figure(f"{of}, p95", 1000 * quantiles(each, n=20)[18], "ms", target)
         yield Figure(f"{of}, median", 1000 * median(each), "ms")
         yield Figure(f"{of}, CPU", 1000 * busy_s[name], "ms")
+
+
+def _keep_counts(database: Database) -> None:
+    """Leave what has ended as the scheduler does, which keeps matrices, and tables as they are once vacuumed."""
+    with database.write(long=True) as connection:
+        for statement in _KEEPING:
+            connection.execute(sa.text(statement))
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("SET statement_timeout = 0"))
+        connection.execute(sa.text("VACUUM ANALYZE"))
+        connection.invalidate()  # with its setting
 
 
 def _publish(database: Database, folder: Path) -> None:

@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +37,7 @@ from wtb.store.housekeeping import deletion, retention
 from wtb.store.log import log_rows
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import tallies
-from wtb.store.read.queries import find_sweep
+from wtb.store.read.queries import find_sweep, list_sweeps
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
@@ -569,6 +570,17 @@ def test_a_kept_matrix_is_read_without_looking_at_a_cell(ended: Any) -> None:
     assert not [query for query in asked if "cells" in query or "scores" in query or "node_runs" in query]
 
 
+def test_cells_of_a_sweep_whose_matrix_is_kept_are_counted_no_more(ended: Any) -> None:
+    counts = ended.counts
+    frozen(ended)
+    asked: list[str] = []
+    sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
+    assert ended.counts == counts
+    assert [row.counts for row in list_sweeps(ended.database)] == [counts]
+    assert asked
+    assert not [query for query in asked if "FROM cells" in query]
+
+
 def test_a_sweep_that_is_not_at_its_end_has_no_kept_matrix(bench: Make) -> None:
     made = bench(workflow(), CASES, ALL)
     assert not freeze(made.database, made.sweep_id)
@@ -636,6 +648,7 @@ def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
     after = build(ended.database, ended.row)
     assert after == made(ended.database, ended.row, Scores(ended.database, ended.row))
     assert after != before, "the change shows"
+    assert ended.counts == Counter(row["status"] for row in ended.rows(cells))
     if ended.status == "completed" and ended.counts.keys() <= {"succeeded", "failed"}:
         assert frozen(ended) == after
 

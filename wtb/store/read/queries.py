@@ -16,9 +16,10 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, StoredPosition, Totals, Writer
 from wtb.core.values import Value
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records, parts
+from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
+from wtb.store.read import tallies
 from wtb.store.rows.control import InvocationRow
 from wtb.store.rows.executions import AttemptRow, CallRow, CheckpointRow, ExecutionRow, NodeRunRow
 from wtb.store.rows.results import ListedCell, MetricRow, ScoreRow
@@ -135,24 +136,14 @@ def list_sweeps(
         query = query.where(sweeps.c.kind == "sweep")
     with database.read() as connection:
         found = connection.execute(query).all()
-        counts = _counts(connection, [row.id for row in found])
+        counts = tallies.cell_counts(connection, [row.id for row in found])
         return [ListedSweep(*(*row, counts[row.id])) for row in found]
-
-
-def _counts(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Cells of some sweeps by status, in as few statements as there may be: each takes longer than what it counts."""
-    query = sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()).group_by(cells.c.sweep_id, cells.c.status)
-    counts: dict[str, dict[str, int]] = {sweep_id: {} for sweep_id in sweep_ids}
-    for part in parts(sweep_ids):
-        for sweep_id, status, count in connection.execute(query.where(cells.c.sweep_id.in_(part))):
-            counts[sweep_id][status] = count
-    return counts
 
 
 def cell_counts(database: Database, sweep_id: str) -> dict[str, int]:
     """Cells by status."""
     with database.read() as connection:
-        return _counts(connection, [sweep_id])[sweep_id]
+        return tallies.cell_counts(connection, [sweep_id])[sweep_id]
 
 
 def workflow_graph(database: Database, workflow_id: str) -> WorkflowDocument:

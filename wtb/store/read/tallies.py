@@ -1,4 +1,4 @@
-"""Sums of a sweep's scores that grow while its cells finish, and its matrix, kept once it is at its end.
+"""Sums of a sweep's scores that grow while its cells finish; its matrix and its cells' counts, kept once it has ended.
 
 Both rest on one place in the sweep's events: up to there all is counted, and a kept matrix is that of a sweep of
 which this is the last event. Every change of state is an event in the same transaction, so whatever changes a sweep
@@ -8,12 +8,14 @@ makes its kept matrix invalid, and nobody has to remember to throw it away.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from wtb.store.bulk import parts
 from wtb.store.database import Database
 from wtb.store.log import COMPLETED, OLDEST_OPEN
 from wtb.store.rows.results import TallyRow
@@ -40,6 +42,22 @@ _ENDS = (executions, executions.c.ended_transaction, executions.c.ended_event)
 _SOURCES = ((events, events.c.transaction, events.c.id), _ENDS)  # of events by which scores come and go
 _Source = tuple[sa.Table, sa.Column[Any], sa.Column[Any]]
 
+
+def _last_place(source: _Source) -> list[sa.ScalarSelect[Any]]:
+    """Where the last event of a source stands, for a query of `matrices`."""
+    table, transaction, id = source
+    there = (table.c.sweep_id == matrices.c.sweep_id, id.is_not(None))
+    last = (transaction.desc(), id.desc())
+    return [sa.select(column).where(*there).order_by(*last).limit(1).scalar_subquery() for column in (transaction, id)]
+
+
+_KEPT_COUNTS = sa.select(
+    matrices.c.sweep_id,
+    matrices.c.cells,
+    matrices.c.transaction,
+    matrices.c.event_id,
+    *(column for source in _SOURCES for column in _last_place(source)),
+).where(matrices.c.cells.is_not(None))
 _counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)
 
 
@@ -68,9 +86,8 @@ def tally(database: Database, sweep_id: str) -> bool:
             until = _part(connection, sweep_id, since, goal, size)
             _add(connection, sweep_id, since, until)
             moved = {"transaction": until[0], "event_id": until[1], "tallied_at": now()}
-            connection.execute(
-                matrices.update().where(matrices.c.sweep_id == sweep_id).values(**moved, document=None, frozen_at=None)
-            )
+            forgotten = dict.fromkeys(("document", "frozen_at", "cells"))
+            connection.execute(matrices.update().where(matrices.c.sweep_id == sweep_id).values(**moved, **forgotten))
         counted = True
         took = max(time.monotonic() - started, 1e-6)
         size = max(_LEAST, min(2 * size, round(size * PART_S / took)))
@@ -106,7 +123,31 @@ def keep(database: Database, sweep_id: str, document: MatrixDocument, place: Pla
     # As text: PostgreSQL's JSONB forgets the order of keys, which is that of nodes and metrics.
     text = orjson.dumps(document).decode()
     query = matrices.update().where(matrices.c.sweep_id == sweep_id, _counted_to == _literal(place))
-    return database.execute(query.values(document=text, frozen_at=now())) == 1
+    with database.write(long=True) as connection:
+        counts = _count(connection, [sweep_id])[sweep_id]
+        return connection.execute(query.values(document=text, frozen_at=now(), cells=counts)).rowcount == 1
+
+
+def cell_counts(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Cells of some sweeps by status, counted where they were not kept, or the sweep has changed since."""
+    counts: dict[str, dict[str, int]] = {}
+    for part in parts(sweep_ids):
+        query = _KEPT_COUNTS.where(matrices.c.sweep_id.in_(part))
+        for sweep_id, found, *place in connection.execute(query):
+            at, *lasts = zip(*[iter(place)] * 2, strict=True)
+            if at == max((last for last in lasts if last[1] is not None), default=None):
+                counts[sweep_id] = found
+    return counts | _count(connection, [id for id in sweep_ids if id not in counts])
+
+
+def _count(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Count them, in as few statements as there may be: each takes longer than what it counts in a small sweep."""
+    query = sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()).group_by(cells.c.sweep_id, cells.c.status)
+    counts: dict[str, dict[str, int]] = {sweep_id: {} for sweep_id in sweep_ids}
+    for part in parts(sweep_ids):
+        for sweep_id, status, count in connection.execute(query.where(cells.c.sweep_id.in_(part))):
+            counts[sweep_id][status] = count
+    return counts
 
 
 def _whole(query: sa.Select[Any], sweep_id: str) -> sa.Select[Any]:

@@ -102,6 +102,7 @@ matrices = sa.Table(
     sa.Column("tallied_at", Seconds),
     sa.Column("document", Json, comment="the matrix, once the sweep is at its end"),
     sa.Column("frozen_at", Seconds),
+    sa.Column("cells", Json, comment="how many there are of each status, once the matrix is kept"),
 )
 
 baselines = sa.Table(
