@@ -260,15 +260,16 @@ class Streams:
                 continue
             try:
                 owners, sweeps = set(self._owners), {selection.sweep for selection in self._tails}
-                if owners:
-                    self._ended |= owners - await self._still_active(owners)
+                revoked = owners - await self._still_active(owners) if owners else set[str]()
                 deleted = sweeps - await run_quickly(sweeps_there, self._context, sweeps)
             except WTBError as error:
                 _log.warning("whether tokens were revoked or sweeps deleted is not known: %s", error)
                 continue
+            self._ended |= revoked
             for selection, tail in self._tails.items():
                 tail.is_deleted |= selection.sweep in deleted
-            self._wake_all()
+            if revoked or deleted:
+                self._wake_all()
 
     async def _reset(self, selection: Selection, position: LogPosition) -> Message:
         document = await run_quickly(status, self._context, selection.sweep)
