@@ -43,7 +43,21 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "project": ("project",),
     "token": ("token",),
     "baseline": ("baseline",),
+    "at": ("checkpoint",),
+    "questions": ("approval", "sweep"),
 }
+_SEVERAL = {"questions"}  # arguments that are lists
+
+# Arguments that name nothing of a project: amounts, words, choices, files of the caller's, and people, who are of none.
+_NAMES_NOTHING = """
+    action add again allow_code_change allow_private answer anyway approval archived asking at_once bound
+    breakpoints budget by calls case cases cell choice clear closed code command comparisons content cron directory
+    dry_run edited endpoint evaluate expires_s failed_only feedback field file folder follow force from_node full
+    headers heads input interval_s keep keys kinds label labels limit limits looked_into margin max_bytes max_cells
+    metric missed mode notify now on_failure openinference part path pdb pilot policy prepared priority progress
+    protobuf queued quota rater reason remove repeat role row run scale scopes set severity since singles status
+    statuses strict sweeps team timeout to tz undo until update user value variants workflow written
+"""
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things
 _NEW = {"project create", "session create", "token create", "schedule add"}  # where `name` is that of what is made
@@ -151,10 +165,15 @@ class Call:
     argument: str
     kind: str
 
+    def arguments(self, own: Mapping[str, str], value: str, folder: Path) -> dict[str, Any]:
+        """What it is called with: of one's own things, but for this one."""
+        given = [value] if self.argument in _SEVERAL else value
+        return {**_required(self.name, OPERATIONS[self.name], own, folder), self.argument: given}
+
     def outcome(self, context: Context, own: Mapping[str, str], value: str, folder: Path) -> str:
         """What comes of it, with the thing named X."""
         operation = OPERATIONS[self.name]
-        arguments = {**_required(self.name, operation, own, folder), self.argument: value}
+        arguments = self.arguments(own, value, folder)
         try:
             found = operation.function(context, **arguments)
             text = repr(list(found) if isinstance(found, Iterator) else found)
@@ -172,6 +191,12 @@ def calls() -> list[Call]:
         for argument in _parameters(operation)
         for kind in _kinds(name, argument)
     ]
+
+
+def unknown_arguments() -> set[str]:
+    """Arguments of operations of which it is not said here whether they name something."""
+    found = {argument for operation in OPERATIONS.values() for argument in _parameters(operation)}
+    return found - _NAMES.keys() - set(_NAMES_NOTHING.split()) - {"name"}
 
 
 def _kinds(name: str, argument: str) -> tuple[str, ...]:
@@ -197,6 +222,7 @@ def _required(name: str, operation: Operation, own: Mapping[str, str], folder: P
         "role": "viewer",
         "keys": {"workflow": "no-workflow", "cases": [{"id": "one", "input": {}}]},
         "limits": {"usd": 500.0},
+        "action": "approve",
         **{argument: own[kinds[0]] for argument, kinds in _NAMES.items() if argument != "ref"},
     }
     if name not in _NEW and (kinds := _kinds(name, "name")):

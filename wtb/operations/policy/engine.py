@@ -73,7 +73,7 @@ class Policies:
             "principal": {"type": "User", "id": by},
             "action": {"type": "Action", "id": action},
             "resource": {"type": kind, "id": id},
-            "context": dict(context),
+            "context": json.dumps(dict(context)),  # as the library would, after a copy
         }
         try:
             result = self._cedar.is_authorized(request, self._parsed, self._nobody)
