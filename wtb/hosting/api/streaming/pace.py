@@ -32,6 +32,7 @@ class Pace:
         self._is_quick = asyncio.Event()
         self._is_quick.set()
         self._quickened = asyncio.Event()
+        self._heard = asyncio.Event()
 
     @property
     def is_quiet(self) -> bool:
@@ -83,6 +84,7 @@ class Pace:
         def hear() -> None:
             try:
                 if announcements.take():
+                    self._heard.set()
                     self.quicken()
             except WTBError as error:
                 loop.remove_reader(descriptor)
@@ -101,10 +103,10 @@ class Pace:
 
     async def _slow_down(self, announcements: Announcements) -> None:
         """Slow down whenever nothing is announced any more, and all that was can be read."""
-        self._quickened.clear()
+        self._heard.clear()  # which somebody who begins to follow does not set
         await run_quickly(announcements.try_out)
         try:
-            await asyncio.wait_for(self._quickened.wait(), _TRIED_S)
+            await asyncio.wait_for(self._heard.wait(), _TRIED_S)
         except TimeoutError:  # as behind a pooler, which gives the connection to others after each transaction
             _log.warning("streams ask all the time, since what the database announces does not come here")
             return
