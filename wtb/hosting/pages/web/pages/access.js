@@ -13,7 +13,7 @@ export function AccessPage() {
     <${Waiting} resource=${resource} />
     ${resource.data && !rows.length ? html`<p class="quiet">${words.access.empty}</p>` : null}
     ${rows.length
-      ? html`<div class="scroll"><table><thead><tr>${Object.values(columns).map((name) => html`<th>${name}</th>`)}<th></th></tr></thead>
+      ? html`<div class="scroll" tabindex="0"><table><thead><tr>${Object.values(columns).map((name) => html`<th>${name}</th>`)}<th></th></tr></thead>
           <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${one.name}</td><td>${one.scopes.join(", ")}</td><td title=${date(one.expires_at)}>${ago(one.expires_at)}</td><td>${ago(one.used_at)}</td><td>${one.state}</td></tr>`)}</tbody></table></div>`
       : null}`;
 }

@@ -34,7 +34,7 @@ function Changed({ changed }) {
 
 /** @param {{rows: any[]}} props */
 function Rows({ rows }) {
-  return html`<div class="scroll"><table><tbody>${rows.map(
+  return html`<div class="scroll" tabindex="0"><table><tbody>${rows.map(
     (row) => html`<tr><td class="mono name">${combination(row.combination)}</td><td><b>${row.verdict}</b></td>
       <td>${Object.entries(row.metrics).map(([name, /** @type {any} */ one]) => html`<div>${name}: ${figure(one.before)} → ${figure(one.after)} (${difference(one.delta)}${one.p_worse === null ? "" : `, ${words.compare.pWorse} ${probability(one.p_worse)}`})</div>`)}</td></tr>`,
   )}</tbody></table></div>`;
@@ -45,7 +45,7 @@ function Cells({ title, cells }) {
   const [shown, setShown] = useState(SHOWN);
   if (!cells.length) return null;
   const left = cells.length - shown;
-  return html`<h2>${title} (${count(cells.length)})</h2><div class="scroll"><table><tbody>${cells.slice(0, shown).map(
+  return html`<h2>${title} (${count(cells.length)})</h2><div class="scroll" tabindex="0"><table><tbody>${cells.slice(0, shown).map(
     (one) => html`<tr><td class="name">${one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td>
       <td class="num"><${Came} to=${one.before} execution=${one.executions[0]} /> → <${Came} to=${one.after} execution=${one.executions[1]} /></td><td>${one.diverged ? words.compare.partAt(one.diverged) : ""}</td>
       <td>${one.executions[0] && one.executions[1] ? html`<${Link} to=${`/executions/${segment(one.executions[0])}/diff/${segment(one.executions[1])}`}>${words.compare.look}<//>` : null}</td></tr>`,

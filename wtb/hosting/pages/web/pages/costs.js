@@ -19,7 +19,7 @@ export function CostsPage() {
     <${Waiting} resource=${budgets} />
     ${budgets.data && !budgets.data.budgets.length ? html`<p class="quiet">${words.costs.noBudgets}</p>` : null}
     ${budgets.data?.budgets.length
-      ? html`<div class="scroll"><table><tbody>${budgets.data.budgets.map(
+      ? html`<div class="scroll" tabindex="0"><table><tbody>${budgets.data.budgets.map(
           (/** @type {any} */ one) => html`<tr><td>${one.scope} <b>${one.name}</b> ${one.kind}</td><td class="num">${one.kind === "usd" ? usd(one.spent, one.most) : count(one.spent)} / ${one.kind === "usd" ? usd(one.most) : count(one.most)}</td>
             <td><div class="progress" role="img" aria-label=${`${Math.round((100 * one.spent) / one.most)}%`}><i class=${one.spent >= one.most ? "failed" : "succeeded"} style=${{ width: `${Math.min(100, (100 * one.spent) / one.most)}%` }}></i></div></td></tr>`,
         )}</tbody></table></div>`
@@ -29,7 +29,7 @@ export function CostsPage() {
     ${budgets.error ? null : html`<${Waiting} resource=${costs} />`}
     ${costs.data && !rows.length ? html`<p class="quiet">${words.costs.nothing}</p>` : null}
     ${rows.length
-      ? html`<div class="scroll"><table><thead><tr><th>${words.costs.kinds[/** @type {"model"} */ (by)]}</th>${Object.values(columns).map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
+      ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.costs.kinds[/** @type {"model"} */ (by)]}</th>${Object.values(columns).map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
           <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${by === "sweep" ? html`<${Link} to=${`/sweeps/${segment(one.sweep)}`}>${one.sweep_name}<//>` : one[by] ?? words.none}</td><td class="num">${usd(one.usd, largestOf(rows.map((/** @type {any} */ other) => other.usd)))}</td><td class="num">${count(one.tokens_in)}</td><td class="num">${count(one.tokens_out)}</td><td class="num">${count(one.calls)}</td><td class="num">${count(one.attempts)}</td></tr>`)}</tbody></table></div>`
       : null}`;
 }

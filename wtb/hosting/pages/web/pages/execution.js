@@ -136,7 +136,7 @@ function Edited({ path, state, reload }) {
 /** @param {{cells: any[]}} props */
 function Cells({ cells }) {
   if (!cells.length) return null;
-  return html`<h2>${words.execution.cells}</h2><div class="scroll"><table><tbody>${cells.map(
+  return html`<h2>${words.execution.cells}</h2><div class="scroll" tabindex="0"><table><tbody>${cells.map(
     (one) => html`<tr><td><${Status} status=${one.status} /></td><td class="mono">${combination(one.combination)}</td>
       <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td><td class="bad">${one.error ?? ""}</td></tr>`,
   )}</tbody></table></div>`;

@@ -52,7 +52,7 @@ function Answer({ found }) {
 function Cases({ found, limit }) {
   if (!found.cases.length) return null;
   const columns = words.rows.columns;
-  return html`<h2>${words.rows.cases}</h2><div class="scroll"><table>
+  return html`<h2>${words.rows.cases}</h2><div class="scroll" tabindex="0"><table>
       <thead><tr><th>${columns.case}</th><th class="num">${columns.row}</th><th class="num">${columns.other}</th><th class="num">${columns.gain}</th><th><span class="seen-only-by-readers">${words.compare.look}</span></th></tr></thead>
       <tbody>${found.cases.map((/** @type {any} */ one) => {
         const [a, b] = one.executions;

@@ -14,7 +14,7 @@ export function SchedulesPage() {
     <${Waiting} resource=${resource} />
     ${resource.data && !rows.length ? html`<p class="quiet">${words.schedules.empty}</p>` : null}
     ${rows.length
-      ? html`<div class="scroll"><table><tbody>${rows.map(
+      ? html`<div class="scroll" tabindex="0"><table><tbody>${rows.map(
           (/** @type {any} */ one) => html`<tr><td class="name"><b>${one.name}</b></td><td class="mono">${one.cron} ${one.tz}</td><td><${Status} status=${one.status} /></td>
             <td>${words.schedules.next}: <span title=${date(one.next_at)}>${ago(one.next_at)}</span></td>
             <td>${one.last ? html`${words.schedules.last}: ${one.last.sweep ? html`<${Link} to=${`/sweeps/${segment(one.last.sweep)}`}>${one.last.verdict ?? one.last.status}<//>` : one.last.status}` : null}</td></tr>`,

@@ -56,7 +56,7 @@ function matches(one, text) {
 /** @param {{rows: any[], chosen: string[], toggle: (id: string) => void}} props */
 function Table({ rows, chosen, toggle }) {
   const { columns } = words.sweeps;
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweeps.compare}</span></th>
       ${Object.values(columns).map((name) => html`<th>${name}</th>`)}</tr></thead>
     <tbody>${rows.map(

@@ -14,11 +14,11 @@ export function WorkersPage() {
     ${found && !found.workers.length ? html`<p class="quiet">${words.workers.none}</p>` : null}
     ${found?.broker?.problem ? html`<p class="notice">${found.broker.problem}</p>` : null}
     ${found?.workers.length
-      ? html`<div class="scroll"><table><thead><tr><th>${columns.name}</th><th>${columns.queues}</th><th class="num">${columns.busy}</th><th class="num">${columns.slots}</th><th class="num">${columns.seen}</th><th>${columns.version}</th></tr></thead>
+      ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${columns.name}</th><th>${columns.queues}</th><th class="num">${columns.busy}</th><th class="num">${columns.slots}</th><th class="num">${columns.seen}</th><th>${columns.version}</th></tr></thead>
           <tbody>${found.workers.map((/** @type {any} */ one) => html`<tr><td class="name">${one.name}</td><td>${one.queues?.join(", ")}</td><td class="num">${count(one.busy)}</td><td class="num">${count(one.slots)}</td><td class="num">${duration(one.seen_s)}</td><td>${one.version}</td></tr>`)}</tbody></table></div>`
       : null}
     ${found?.queues.length
-      ? html`<h2>${words.workers.queues}</h2><div class="scroll"><table><thead><tr><th>${queueColumns.name}</th><th class="num">${queueColumns.messages}</th><th class="num">${queueColumns.pending}</th><th class="num">${queueColumns.workers}</th></tr></thead>
+      ? html`<h2>${words.workers.queues}</h2><div class="scroll" tabindex="0"><table><thead><tr><th>${queueColumns.name}</th><th class="num">${queueColumns.messages}</th><th class="num">${queueColumns.pending}</th><th class="num">${queueColumns.workers}</th></tr></thead>
           <tbody>${found.queues.map((/** @type {any} */ one) => html`<tr><td>${one.name}</td><td class="num">${count(one.messages)}</td><td class="num">${count(one.pending)}</td><td class="num">${count(one.workers)}</td></tr>`)}</tbody></table></div>`
       : null}`;
 }

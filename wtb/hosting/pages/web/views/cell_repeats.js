@@ -27,7 +27,7 @@ export function CellRepeats({ sweep, combination = {}, id }) {
     <h3 tabindex="-1" ref=${heading} class="name">${id} · ${inWords(combination)}</h3>
     <${Waiting} resource=${repeats} />
     ${repeats.data
-      ? html`<div class="scroll"><table><tbody>${repeats.data.map(
+      ? html`<div class="scroll" tabindex="0"><table><tbody>${repeats.data.map(
           (one) => html`<tr><td>${one.execution ? html`<${Link} to=${`/executions/${segment(one.execution)}`}>${words.execution.repeat(one.repeat)}<//>` : words.execution.repeat(one.repeat)}</td>
             <td><${Status} status=${one.status} /></td>
             <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td></tr>`,

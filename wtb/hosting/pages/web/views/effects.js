@@ -14,7 +14,7 @@ export function Effects({ found }) {
     ${found.because ? html`<p class="quiet">${found.because}</p>` : null}
     ${found.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
     ${found.nodes.length
-      ? html`<div class="scroll"><table><thead><tr><th>${words.tree.node}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.variant}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
+      ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.tree.node}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.variant}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
           <tbody>${found.nodes.map((/** @type {any} */ node) =>
             node.variants.map(
               (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : node.node}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
@@ -24,7 +24,7 @@ export function Effects({ found }) {
           <p class="quiet">${words.effects.legend}</p>`
       : null}
     ${found.interactions.length
-      ? html`<h2>${words.effects.together}</h2><div class="scroll"><table><thead><tr><th>${words.effects.nodesOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th></tr></thead>
+      ? html`<h2>${words.effects.together}</h2><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.nodesOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th></tr></thead>
           <tbody>${found.interactions.map(
             (/** @type {any} */ one) => html`<tr><td class="name">${one.nodes.join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${difference(one.strongest.effect)}</td></tr>`,
           )}</tbody></table></div>`

@@ -15,7 +15,7 @@ export function Files({ checkpoint }) {
   if (!found.data) return html`<${Waiting} resource=${found} />`;
   if (!found.data.files.length) return null;
   const path = `/executions/${segment(checkpoint)}/file`;
-  return html`<h2>${words.execution.files}</h2><div class="scroll"><table>
+  return html`<h2>${words.execution.files}</h2><div class="scroll" tabindex="0"><table>
       <thead><tr><th>${words.execution.fileColumns.path}</th><th class="num">${words.execution.fileColumns.bytes}</th><th></th></tr></thead>
       <tbody>${found.data.files.map(
         (/** @type {any} */ one) => html`<tr key=${one.path}><td class="name mono">${one.path}</td><td class="num">${count(one.size)}</td>

@@ -51,7 +51,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
   const columns = words.sweep.columns;
   const costliest = largestOf(matrix.rows.map((/** @type {any} */ row) => row.cost_usd));
   const hasFailures = matrix.rows.some((/** @type {any} */ row) => row.failed);
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweep.best}</span></th>${nodes.map((node) => html`<th>${node}</th>`)}
       <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>
       ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${costliest ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>

@@ -23,7 +23,7 @@ function List({ execution }) {
   const cells = found.data.cells.filter((/** @type {any} */ one) => one.execution && one.execution !== execution.id);
   if (!cells.length) return html`<p class="quiet">${words.execution.noOthers}</p>`;
   const nodes = differing(found.data.cells.map((/** @type {any} */ one) => one.combination));
-  return html`<div class="scroll"><table><tbody>${cells.map(
+  return html`<div class="scroll" tabindex="0"><table><tbody>${cells.map(
     (/** @type {any} */ one) => html`<tr><td class="mono name"><${Link} to=${`/executions/${segment(one.execution)}`}>${combination(one.combination, nodes)}<//>${one.repeat ? `, ${words.execution.repeat(one.repeat)}` : ""}</td><td><${Status} status=${one.status} /></td>
       <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td>
       <td><${Link} to=${`/executions/${segment(execution.id)}/diff/${segment(one.execution)}`}>${words.compare.look}<span class="seen-only-by-readers"> ${combination(one.combination, nodes)}</span><//></td></tr>`,

@@ -57,7 +57,7 @@ export function PriceChart({ matrix, metric }) {
   return html`<section><h2>${label}</h2>
     <div class="scroll" tabindex="0" role="group" aria-label=${label}><${Drawing} marks=${marks} line=${line} name=${name} show=${price.show} label=${label} metric=${metric} better=${better} /></div>
     <p class="quiet">${words.price.legend}</p>
-    <div class="scroll"><table><thead><tr><th></th><th>${words.price.combination}</th><th class="num">${words.price[/** @type {"cost"} */ (price.name)]}</th><th class="num">${metric}</th></tr></thead>
+    <div class="scroll" tabindex="0"><table><thead><tr><th></th><th>${words.price.combination}</th><th class="num">${words.price[/** @type {"cost"} */ (price.name)]}</th><th class="num">${metric}</th></tr></thead>
       <tbody>${line.map((mark, place) => html`<tr><td><b>${LETTERS[place] ?? ""}</b></td><td class="name mono">${name(mark)}</td><td class="num">${price.show(mark.price)}</td><td class="num">${figure(mark.mean)}</td></tr>`)}</tbody></table></div>
   </section>`;
 }

@@ -155,7 +155,7 @@ function move(tree, event) {
 /** @param {{nodes: any[]}} props */
 function Nodes({ nodes }) {
   const total = totalOf(nodes);
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th>${words.tree.node}</th><th class="num">${words.tree.nodeRuns}</th><th class="num">${words.tree.unshared}</th><th class="num">${words.tree.saved}</th><th class="num">${words.tree.failed}</th><th class="num">${words.tree.time}</th><th class="num">${words.tree.cost}</th></tr></thead>
     <tbody>${nodes.map((one) => html`<tr><td>${one.node}</td><td class="num">${count(one.executed)}</td><td class="num">${count(one.unshared)}</td><td class="num">${one.unshared ? `${Math.round(100 * (1 - one.executed / one.unshared))}%` : ""}</td><td class="num">${count(one.failed)}</td><td class="num">${share(one.seconds, total.seconds) ?? words.unknown}</td><td class="num">${share(one.usd, total.usd) ?? words.unknown}</td></tr>`)}</tbody>
   </table></div>`;

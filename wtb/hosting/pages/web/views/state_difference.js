@@ -14,13 +14,13 @@ export function Difference({ found, names, same = words.diff.sameState }) {
     ...Object.entries(state.only_b).map(([key, value]) => [key, undefined, value]),
   ];
   return html`${rows.length
-      ? html`<div class="scroll"><table class="sides">
+      ? html`<div class="scroll" tabindex="0"><table class="sides">
           <thead><tr><th>${words.diff.key}</th>${names.map((name) => html`<th>${name}</th>`)}</tr></thead>
           <tbody>${rows.map(([key, before, after]) => html`<tr><td class="name mono">${key}</td><${Sides} before=${before} after=${after} names=${names} /></tr>`)}</tbody></table></div>`
       : html`<p class="quiet">${same}</p>`}
     ${state.same.length ? html`<p class="quiet">${words.diff.unchanged(state.same.join(", "))}</p>` : null}
     ${files?.length
-      ? html`<h3>${words.diff.files}</h3><div class="scroll"><table><tbody>${files.map((/** @type {any} */ one) => html`<tr><td class="name mono">${one.path}</td><td>${one.kind}</td><td class="num">${count(one.a)}</td><td class="num">${count(one.b)}</td></tr>`)}</tbody></table></div>`
+      ? html`<h3>${words.diff.files}</h3><div class="scroll" tabindex="0"><table><tbody>${files.map((/** @type {any} */ one) => html`<tr><td class="name mono">${one.path}</td><td>${one.kind}</td><td class="num">${count(one.a)}</td><td class="num">${count(one.b)}</td></tr>`)}</tbody></table></div>`
       : null}`;
 }
 

@@ -89,6 +89,6 @@ function Calls({ step: { calls, invocations } }) {
 function Attempts({ tried }) {
   const waits = tried.map((one, place) => (place && one.started_at && tried[place - 1].started_at ? (beginAndEnd(one)[0] - beginAndEnd(tried[place - 1])[1]) / 1000 : null));
   const columns = words.execution.attemptColumns;
-  return html`<div class="scroll"><table><thead><tr><th>${columns.number}</th><th>${columns.status}</th><th class="num">${columns.waited}</th><th class="num">${columns.took}</th><th class="num">${columns.cost}</th></tr></thead>
+  return html`<div class="scroll" tabindex="0"><table><thead><tr><th>${columns.number}</th><th>${columns.status}</th><th class="num">${columns.waited}</th><th class="num">${columns.took}</th><th class="num">${columns.cost}</th></tr></thead>
     <tbody>${tried.map((one, place) => html`<tr><td>${one.number}</td><td><${Status} status=${one.status} /></td><td class="num">${waits[place] === null ? "" : duration(Math.max(0, waits[place]))}</td><td class="num">${duration(one.duration_s)}</td><td class="num">${one.usd ? usd(one.usd, largestOf(tried.map((other) => other.usd))) : ""}</td></tr>`)}</tbody></table></div>`;
 }
