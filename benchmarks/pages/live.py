@@ -2,7 +2,7 @@
 
 It runs in a process of its own, through the journal of any run, on SQLite. From the first cells on, the page is asked
 at every frame how many have a score in what was drawn last; the n-th outcome is drawn once there are n. When it was
-committed is what its event says, which is up to one group of the journal too early.
+committed is what its cell says, which is up to one group of the journal too early.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.pages.site import site
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep, evaluator
 from wtb.store.database import Database
-from wtb.store.tables.schema import events
+from wtb.store.tables.schema import cells
 
 CASES, RATE = 1_000, 1_000
 LOOKED_AT_S = 20
@@ -55,8 +55,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             page = seen.open(f"/sweeps/{sweep}")
             drawn = page.evaluate(DRAWN, LOOKED_AT_S)
             running.kill()
-        query = sa.select(events.c.at).where(events.c.sweep_id == sweep, events.c.kind == "cell.succeeded")
-        committed = [at for (at,) in database.tuples(query.order_by(events.c.at))]
+        query = sa.select(cells.c.finished_at).where(cells.c.sweep_id == sweep, cells.c.finished_at.is_not(None))
+        committed = [at for (at,) in database.tuples(query.order_by(cells.c.finished_at))]
         database.close()
         took = _latencies(drawn, committed)
         late.append(1000 * sorted(took)[int(0.95 * len(took))])
@@ -67,7 +67,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
 def _began(database: Database) -> str:
     """The sweep, once it has outcomes."""
-    query = sa.select(events.c.sweep_id).where(events.c.kind == "cell.succeeded").limit(1)
+    query = sa.select(cells.c.sweep_id).where(cells.c.finished_at.is_not(None)).limit(1)
     while not (found := database.tuples(query)):
         time.sleep(0.1)
     return str(found[0][0])
