@@ -78,11 +78,11 @@ class NodeRuns:
             if prior.question is not None or prior.failure is not None:
                 result = Result(time.time(), 0.0, Record(), failure=prior.failure, question=prior.question)
                 return NodeRun(earlier.id, task.key, task.node, variant, result)
-        return self._running(execution, task, variant, earlier, prior, cells, alone).run()
+        return self._running(execution, task, variant, cells, alone, earlier, prior).run()
 
     def _running(
-        self, execution: Execution, task: NodeTask, variant: str, earlier: NodeRunRow | None,
-        prior: approval_modes.PriorAnswers, cells: int, alone: bool,
+        self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool,
+        earlier: NodeRunRow | None = None, prior: approval_modes.PriorAnswers = approval_modes.NO_ANSWERS,
     ) -> RunningNode:  # fmt: skip
         id = new_id() if earlier is None else earlier.id
         recorder = NodeRunRecorder(self.sweep.ids, self.journal, execution, task, self.plans.of(task.node, variant), id)
@@ -90,7 +90,7 @@ class NodeRuns:
 
     def begin(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> RunningNode:
         """Begin a node run whose first attempt is made together with others, if `goes_together` is true of it."""
-        running = self._running(execution, task, variant, None, approval_modes.NO_ANSWERS, cells, alone)
+        running = self._running(execution, task, variant, cells, alone)
         running.begin_together()
         return running
 
