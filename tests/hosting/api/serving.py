@@ -9,12 +9,13 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from tests.support.project import Project, Running
+from tests.support.project import FLOW, SWEEP, Project, Running
 from wtb.hosting.api.connections import Connection
 from wtb.hosting.api.routes import PREFIX
 
@@ -53,6 +54,19 @@ class Server:
             connection.request("GET", PREFIX + path, headers=headers)
             with connection.getresponse() as response:
                 yield response
+
+
+@contextmanager
+def serving_a_sweep(folder: Path, *options: str, check: int = 0) -> Iterator[Server]:
+    """Yield a server of a project with one sweep of one case. options, check: of `wtb run`, and how it exits."""
+    project = Project(folder)
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    project.inside("run", "sweep.yaml", *options, check=check)
+    made = Server(project)
+    made.start()
+    yield made
+    made.kill()
+    project.close()
 
 
 def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:

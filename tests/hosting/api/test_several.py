@@ -13,9 +13,8 @@ from urllib.parse import urlencode
 import pytest
 from websockets.sync.client import connect
 
-from tests.hosting.api.serving import HEADERS, Server, messages_of
+from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
 from tests.support.bench import Bench, make_bench
-from tests.support.project import FLOW, SWEEP, Project
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
@@ -289,11 +288,5 @@ def test_a_sweep_of_another_project_is_not_there(server: Server) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    project = Project(tmp_path_factory.mktemp("several"))
-    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
-    project.inside("run", "sweep.yaml", check=0)
-    made = Server(project)
-    made.start()
-    yield made
-    made.kill()
-    project.close()
+    with serving_a_sweep(tmp_path_factory.mktemp("several")) as made:
+        yield made

@@ -14,8 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.hosting.api.serving import TOKEN, Server, messages_of
-from tests.support.project import FLOW, SWEEP, Project
+from tests.hosting.api.serving import TOKEN, Server, messages_of, serving_a_sweep
 from wtb.hosting.access import codes, cookies
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.api.routes import PREFIX
@@ -61,14 +60,8 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    project = Project(tmp_path_factory.mktemp("sign-in"))
-    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
-    project.inside("run", "sweep.yaml", "--break", "B", check=1)
-    made = Server(project)
-    made.start()
-    yield made
-    made.kill()
-    project.close()
+    with serving_a_sweep(tmp_path_factory.mktemp("sign-in"), "--break", "B", check=1) as made:
+        yield made
 
 
 @pytest.fixture

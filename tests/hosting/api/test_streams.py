@@ -19,7 +19,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.hosting.api.serving import HEADERS, Server, messages_of
+from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
 from tests.support.bench import Bench
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
@@ -462,11 +462,5 @@ def test_who_may_not_follow_is_told_so_before_anything_is_sent(
 
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    project = Project(tmp_path_factory.mktemp("shared"))
-    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
-    project.inside("run", "sweep.yaml", check=0)
-    made = Server(project)
-    made.start()
-    yield made
-    made.kill()
-    project.close()
+    with serving_a_sweep(tmp_path_factory.mktemp("shared")) as made:
+        yield made

@@ -17,9 +17,8 @@ from starlette.testclient import TestClient
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.hosting.api.serving import Server, messages_of
+from tests.hosting.api.serving import Server, messages_of, serving_a_sweep
 from tests.support.documents import check
-from tests.support.project import FLOW, SWEEP, Project
 from wtb.core.errors import ConflictError, InputError
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.identities import Identities
@@ -157,14 +156,8 @@ def test_who_asks_is_known_also_while_operations_take_every_thread(context: Cont
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    project = Project(tmp_path_factory.mktemp("tokens"))
-    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
-    project.inside("run", "sweep.yaml", "--break", "B", check=1)
-    made = Server(project)
-    made.start()
-    yield made
-    made.kill()
-    project.close()
+    with serving_a_sweep(tmp_path_factory.mktemp("tokens"), "--break", "B", check=1) as made:
+        yield made
 
 
 def token_of(server: Server, name: str, *options: str) -> dict[str, str]:

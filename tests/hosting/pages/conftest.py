@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.hosting.pages.site import Site
 from tests.support.browser import executable, started
 
 if TYPE_CHECKING:
@@ -18,3 +19,12 @@ def browser() -> Iterator[Browser]:
     assert executable(), "there is no Chromium: `make chromium` installs one"
     with started() as found:
         yield found
+
+
+@pytest.fixture
+def site(serving: Site) -> Iterator[Site]:
+    """The site of the module; each test leaves it without a fault."""
+    serving.faults.clear()
+    yield serving
+    serving.close()
+    assert not serving.faults

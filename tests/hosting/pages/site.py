@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,8 @@ from tests.hosting.api.serving import TOKEN, Server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+    from tests.support.project import Project
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}  # of axe-core
 
@@ -90,3 +94,13 @@ class Site:
         take_picture(page)
         found = Axe().run(page, options=RULES)
         assert found.violations_count == 0, f"{page.url}\n{found.generate_report()}"
+
+
+@contextmanager
+def served(project: Project, browser: Browser) -> Iterator[Site]:
+    """Yield a site of a project, whose server is started for it."""
+    server = Server(project)
+    server.start()
+    assert server.running is not None
+    with server.running:
+        yield Site(server, browser)

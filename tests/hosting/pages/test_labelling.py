@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hosting.api.serving import Server
-from tests.hosting.pages.site import Site
+from tests.hosting.pages.site import Site, served
 from tests.support.model_server import ModelHandler
 from tests.support.project import Project
 from wtb.core.access.roles import Role
@@ -79,20 +78,8 @@ def judged(shared_project: Project) -> Project:
 
 @pytest.fixture(scope="module")
 def serving(judged: Project, browser: Browser) -> Iterator[Site]:
-    server = Server(judged)
-    server.start()
-    assert server.running is not None
-    with server.running:
-        yield Site(server, browser)
-
-
-@pytest.fixture
-def site(serving: Site) -> Iterator[Site]:
-    """The site of the module; each test leaves it without a fault."""
-    serving.faults.clear()
-    yield serving
-    serving.close()
-    assert not serving.faults
+    with served(judged, browser) as site:
+        yield site
 
 
 def token_of(judged: Project, role: Role, name: str) -> str:

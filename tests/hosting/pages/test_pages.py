@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.hosting.api.serving import TOKEN, Server
-from tests.hosting.pages.site import Site, take_picture
+from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
 from wtb.display.matrix.sentences import answers
 
@@ -83,20 +83,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def serving(finished: Project, browser: Browser) -> Iterator[Site]:
-    server = Server(finished)
-    server.start()
-    assert server.running is not None
-    with server.running:
-        yield Site(server, browser)
-
-
-@pytest.fixture
-def site(serving: Site) -> Iterator[Site]:
-    """The site of the module; each test leaves it without a fault."""
-    serving.faults.clear()
-    yield serving
-    serving.close()
-    assert not serving.faults
+    with served(finished, browser) as site:
+        yield site
 
 
 def sweeps(project: Project) -> list[str]:
