@@ -28,11 +28,15 @@ class Option:
     choices: tuple[str, ...] = ()
     of_names: bool = False
 
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        return self.kind if isinstance(self.kind, tuple) else (self.kind,)
+
     def fits(self, value: object) -> bool:
         """Return whether the option may have a value."""
-        if isinstance(value, bool) and self.kind is not bool:  # which is an int, too
-            return False
-        if not isinstance(value, self.kind):
+        if isinstance(value, bool):  # which is an int, too
+            return bool in self.kinds
+        if not isinstance(value, self.kinds):
             return False
         if isinstance(value, int | float):
             return self.least is None or value >= self.least
@@ -42,8 +46,7 @@ class Option:
 
     def schema(self) -> dict[str, Any]:
         """Return what it may be as a JSON Schema."""
-        kinds = self.kind if isinstance(self.kind, tuple) else (self.kind,)
-        types = [_JSON_TYPES[one] for one in kinds if one in _JSON_TYPES]
+        types = [_JSON_TYPES[one] for one in self.kinds if one in _JSON_TYPES]
         items: dict[str, Any] = {"type": "string", "enum": list(self.choices)} if self.choices else {"type": "string"}
         return {
             "type": types[0] if len(types) == 1 else types,
