@@ -24,8 +24,10 @@ from benchmarks.harness.figures import Figure
 from benchmarks.harness.workers import WorkerStack, empty_stack, server_of, tree_cpu_s
 from benchmarks.workloads.chain import STEPS
 from benchmarks.workloads.importable import MANY
+from wtb.core.serialization.codec import digest, encode
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
+from wtb.store.bulk import insert_values
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.files.locations import workspaces_of
@@ -37,7 +39,7 @@ SMALL = 10_000  # cells of what the others are held against
 COMBINATIONS = MANY ** len(STEPS)
 A_CASE = MANY + MANY**2 + MANY**3  # node runs
 WORKERS, SLOTS = 2, 8
-SAMPLE_S, PROBE_S = 1.0, 0.1
+SAMPLE_S, PROBE_S, LOOK_S = 1.0, 0.1, 0.01
 STALLED_S = 600.0  # without a further node run: it will not end
 MOST_CELLS = 10_000_000
 # What should not grow with the cells: its name, the attribute of Measured, and how it is shown.
@@ -71,7 +73,7 @@ class Measured:
     memory: dict[str, float] = field(default_factory=dict)
     # For a while workers have node processes for what was lost besides those for the rest. A small sweep ends before.
     memory_after_kill: dict[str, float] = field(default_factory=dict)
-    waited_s: dict[str, float] = field(default_factory=dict)
+    waited_s: dict[str, tuple[float, float]] = field(default_factory=dict)
     commands: dict[str, tuple[float, float, float]] = field(default_factory=dict)  # wall, CPU, MB
 
 
@@ -91,8 +93,10 @@ def _alone(found: Measured) -> Iterator[Figure]:
     yield Figure(f"{of}: database a node run", found.stored_bytes / found.node_runs, "B", 3_000)
     for name, attribute, scale, unit in EACH:
         yield Figure(f"{of}: {name} a node run", scale * getattr(found, attribute) / found.node_runs, unit)
-    for kind, seconds in found.waited_s.items():
-        yield Figure(f"{of}: another writer and its follower waited at most, {kind}", seconds, "s", 1.0)
+    for kind, (locked_s, followed_s) in found.waited_s.items():
+        removing = kind in ("its deletion", "garbage collection")
+        yield Figure(f"{of}: another writer waited at most, {kind}", 1e3 * locked_s, "ms", 100 if removing else 1_000)
+        yield Figure(f"{of}: and then its follower, {kind}", 1e3 * followed_s, "ms", 1_000)
     yield Figure(f"{of}: from kill -9 of the workers to the next node run", found.resumed_after_s, "s", 10.0)
     for name, (wall_s, cpu_s, megabytes) in found.commands.items():
         target = 5.0 if "matrix" in name else None
@@ -129,6 +133,7 @@ def _measured(environment: Environment, cells: int) -> Measured:
         _look(stack, found, "at its end")
         with probe.during(found, "its deletion"):
             found.deleted_s = _command(stack, "delete", "large", "--yes")[0]
+        with probe.during(found, "garbage collection"):
             found.collected_s = _command(stack, "gc")[0]
     return found
 
@@ -250,12 +255,12 @@ def _sample(stack: WorkerStack, most: dict[str, float]) -> None:
 
 
 class _Probe:
-    """Somebody who writes an event of another sweep and waits until it can be read, again and again."""
+    """Somebody who writes a value and an event of another sweep and waits until it can be read, again and again."""
 
     def __init__(self, database: Database, sweep_id: str) -> None:
         self._database, self._sweep = Database(database.url.render_as_string(hide_password=False)), sweep_id
         self._ending = threading.Event()
-        self._longest = 0.0
+        self._locked_s = self._followed_s = 0.0
 
     @contextmanager
     def probing(self) -> Iterator[_Probe]:
@@ -270,17 +275,21 @@ class _Probe:
 
     @contextmanager
     def during(self, found: Measured, what: str) -> Iterator[None]:
-        self._longest = 0.0
+        self._locked_s = self._followed_s = 0.0
         yield
-        found.waited_s[what] = self._longest
+        found.waited_s[what] = self._locked_s, self._followed_s
 
     def _probe(self) -> None:
         position: LogPosition = START
         while not self._ending.wait(PROBE_S):
             begun = time.monotonic()
+            data = encode(begun)
             with self._database.write() as connection:
+                insert_values(connection, [(digest(data), data)])
                 add_event(connection, subject("default", self._sweep), "probe", {})
+            written = time.monotonic()
             while not (rows := queries.event_rows(self._database, self._sweep, after=position)):
-                pass
+                time.sleep(LOOK_S)
             position = rows[-1]["transaction"], rows[-1]["id"]
-            self._longest = max(self._longest, time.monotonic() - begun)
+            self._locked_s = max(self._locked_s, written - begun)
+            self._followed_s = max(self._followed_s, time.monotonic() - written)

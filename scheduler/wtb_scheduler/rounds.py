@@ -1,7 +1,7 @@
 """The scheduler's maintenance loop, one round every few seconds.
 
-A round reclaims executions of dead workers, ends sweeps that have nothing left to run, keeps their matrices up to date,
-fires schedules, notifies free slots of pending executions, and removes some rows of sweeps that were deleted. Several
+A round reclaims executions of dead workers, ends sweeps that have nothing left to run, fires schedules, notifies free
+slots of pending executions, keeps matrices up to date, and removes some rows of sweeps that were deleted. Several
 schedulers may run at once, and any of them may be killed at any moment.
 """
 
@@ -39,6 +39,7 @@ class Round(TypedDict):
 
 
 REMOVAL_S = 1.0  # of a round, for rows of sweeps that were deleted
+TALLY_S = 1.0  # of a round, for the tallies of one sweep
 
 
 def run_round(
@@ -58,26 +59,25 @@ def run_round(
     maintenance.forget_dead_slots(database)
     approvals.expire(database)
     finished = paused = 0
+    unfinished = []
     for sweep in maintenance.open_sweeps(database):
         if _is_overdue(sweep):
             paused += leases.pause(database, sweep.id, _overdue(sweep), by="scheduler")
         elif sweep.unfinished:
-            tallies.tally(database, sweep.id)
-            finished += _is_known(database, sweep)
+            unfinished.append(sweep)
         elif sweep.status == "running":
             finished += complete(database, sweep.id)
-    for sweep_id in maintenance.unfrozen(database):
-        freeze(database, sweep_id)
     if fires is not None:
         fires.look()
-    if alerts is not None:
-        alerts.look()
     rows = queue.pending_notifications(database)
     try:
         notify(rows)
     except Exception as error:
         raise BrokerError(f"the broker accepts no messages: {error}") from error
     finally:
+        finished += _keep_up_to_date(database, unfinished)
+        if alerts is not None:
+            alerts.look()
         _remove_hidden(database)
     return {
         "taken_back": len(lost),
@@ -86,6 +86,20 @@ def run_round(
         "paused": paused,
         "notified": len(rows),
     }
+
+
+def _keep_up_to_date(database: Database, unfinished: Sequence[OpenSweep]) -> int:
+    """Tally sweeps, end those of which enough is known, and keep the matrices of those at their end.
+
+    This comes after what gives work, since it takes long for a million cells. Returns how many sweeps it ended.
+    """
+    finished = 0
+    for sweep in unfinished:
+        tallies.tally(database, sweep.id, within_s=TALLY_S)
+        finished += _is_known(database, sweep)
+    for sweep_id in maintenance.unfrozen(database):
+        freeze(database, sweep_id)
+    return finished
 
 
 def _remove_hidden(database: Database) -> None:

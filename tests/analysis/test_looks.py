@@ -29,9 +29,10 @@ from wtb.display.text.progress import watched
 from wtb.display.views.progress import Standing
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
-from wtb.store.read import queries
+from wtb.store.read import queries, tallies
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import cells, sweeps
+from wtb_scheduler import rounds
 from wtb_scheduler.rounds import run_round
 
 Make = Callable[..., Any]
@@ -321,3 +322,33 @@ def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -
     assert made.counts["skipped"] > 0
     assert run_round(database, lambda rows: None)["finished"] == 0
     assert matrix(made)["figures"] == "anytime"
+
+
+def test_a_round_gives_work_before_it_counts_and_counts_for_a_while(
+    database: Database, bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a million cells take to be counted nobody waits for: after workers were killed that had cost minutes."""
+    if database.is_sqlite:
+        pytest.skip("workers need PostgreSQL")
+    made = bench(workflow(), CASES, ALL, evaluators={"tests:right": right}, run=IN_TURN)
+    made.run(node_runs=150)
+    control.go_on(database, made.sweep_id, by="somebody")
+    with database.write() as connection:
+        connection.execute(sweeps.update().values(queued=True))
+    done: list[str] = []
+    add = tallies._add
+
+    def slow(*given: Any) -> None:
+        add(*given)
+        done.append("counted")
+        time.sleep(rounds.TALLY_S)
+
+    monkeypatch.setattr(tallies, "_add", slow)
+    monkeypatch.setattr(tallies, "_LEAST", 10)
+    monkeypatch.setattr(rounds, "TALLY_S", 0.01)
+    for _ in range(2):
+        run_round(database, lambda rows: done.append("notified"))
+    assert done == ["notified", "counted", "notified", "counted"]
+    monkeypatch.setattr(tallies, "_add", add)
+    assert tallies.tally(database, made.sweep_id)
+    assert tallies.whole_at(database, made.sweep_id) is not None

@@ -291,19 +291,23 @@ def plan_of_tally(database: Database, sweep_id: str) -> str:
 
 
 def test_a_tally_reads_what_is_new_by_its_keys_and_nothing_else(run_sweep: Make) -> None:
-    """Also of a sweep that began after PostgreSQL last looked at its tables, of which it expects one row at most."""
+    """Of a sweep that PostgreSQL knows, where it takes a part for much of it, and of one that began after it last
+    looked at its tables, of which it expects one row at most.
+    """
     many = [{"id": str(x), "input": {"x": x}} for x in range(200)]
     first = run_sweep(workflow(), many, ALL, evaluators={"tests:score": score})
     with first.database.write() as connection:
         connection.execute(sa.text("ANALYZE"))
     second = run_sweep(workflow(), many, ALL, evaluators={"tests:score": score})
-    plan = plan_of_tally(second.database, second.sweep_id)
-    assert not [table for table in ("events", "cells", "scores") if f"Seq Scan on {table}" in plan]
+    plans = [plan_of_tally(one.database, one.sweep_id) for one in (first, second)]
+    for plan in plans:
+        assert not [table for table in ("cells", "scores") if f"Seq Scan on {table}" in plan]
+    assert "Seq Scan on events" not in plan
     if second.database.is_sqlite:
         assert "SCAN events" not in plan
         assert "(sweep_id=? AND metric=? AND case_number=? AND repeat=? AND combination=?)" in plan
     else:
-        assert "Index Cond: ((execution_id)::text = (events.execution_id)::text)" in plan
+        assert "Index Cond: ((execution_id)::text = ANY" in plan
         assert "(case_number = cells.case_number) AND (repeat = cells.repeat)" in plan
         assert "Join Filter" not in plan
     assert tallied(second.database, second.sweep_id) == grouped(second.database, second.sweep_id)

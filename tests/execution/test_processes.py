@@ -211,6 +211,40 @@ def a(state, ctx):
     assert Counter(row["stdout"] for row in tried(bench)) == {"only here": 1, None: 2}
 
 
+class ChannelFirst:
+    """A poll that finds an answer, and not what was printed while it looked at one stream after another."""
+
+    def __init__(self, poll: Any, names: Mapping[int, str]) -> None:
+        self._poll, self._names = poll, names
+
+    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        ready = self._poll.poll(timeout)
+        heard = [one for one in ready if self._names[one[0]] == "channel"]
+        return heard or ready
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._poll, name)
+
+
+def test_what_is_printed_while_the_runner_looks_is_kept_with_its_attempt(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = NodeProcess.__init__
+
+    def looking(self: NodeProcess, setup: Setup) -> None:
+        plain(self, setup)
+        self._poll = ChannelFirst(self._poll, self._names)
+
+    monkeypatch.setattr(NodeProcess, "__init__", looking)
+    text = """
+@wf.node
+def a(state, ctx):
+    print("only here", ctx.case.id)
+"""
+    bench = flows.run(text, cases=20)
+    assert sorted(row["stdout"] for row in tried(bench)) == sorted(f"only here c{number}\n" for number in range(20))
+
+
 def test_of_a_long_output_the_beginning_and_the_end_are_kept(flows: Flows) -> None:
     text = """
 @wf.node

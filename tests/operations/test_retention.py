@@ -29,7 +29,9 @@ from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import deletion, retention, superseded, unreferenced
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.files import mark
+from wtb.store.housekeeping.references import values_named
 from wtb.store.housekeeping.sizes import stored_amounts
+from wtb.store.log import take_positions
 from wtb.store.read.queries import find_execution
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.tables.schema import (
@@ -482,6 +484,24 @@ def a_write(world: World, connection: sa.Connection, text: str) -> None:
     insert_rows(connection, checkpoints, [{"id": f"new-{text}", **about}])
 
 
+def with_its_place_in_the_log(connection: sa.Connection, text: str) -> None:
+    transaction, ids = take_positions(connection, 1)
+    place = {"created_transaction": transaction, "created_event": ids[0]}
+    connection.execute(checkpoints.update().where(checkpoints.c.id == f"new-{text}").values(place))
+
+
+def a_result(connection: sa.Connection, text: str) -> None:
+    """What a node run that succeeded wrote, on a checkpoint that is there."""
+    key, data = value(text)
+    insert_values(connection, [(key, data)])
+    transaction, ids = take_positions(connection, 1)
+    place = {"ended_transaction": transaction, "ended_event": ids[0], "started_at": NOW, "ended_at": NOW}
+    about = {"sweep_id": "s", "execution_id": "e", "checkpoint_id": "root", "task": text, "node": text, "variant": text}
+    counts = {"visit": 1, "attempts": 1, "cells": 1, "duration_s": 0, "usd": 0, "tokens_in": 0, "tokens_out": 0}
+    run = {"id": f"run-{text}", "status": "succeeded", "fingerprint": "", "writes": {"k": key}}
+    insert_rows(connection, node_runs, [run | about | counts | place])
+
+
 def with_a_lone_value(world: World) -> unreferenced.Unreferenced:
     world.sweep("s")
     world.execution("e", "s", None)
@@ -496,7 +516,7 @@ def test_a_value_that_is_named_after_it_was_found_to_be_unreferenced_stays(world
     with world.database.write() as connection:
         a_write(world, connection, "lone")
 
-    assert unreferenced.remove_values(world.database, found, 0) == (0, 0)
+    assert unreferenced.remove_values(world.database, found) == (0, 0)
     assert "lone" in world.stored
 
 
@@ -530,7 +550,7 @@ def test_a_flush_that_found_the_value_and_has_not_committed_is_waited_for(postgr
     found = with_a_lone_value(postgres)
     with postgres.database.engine.connect() as flush, flush.begin():
         insert_values(flush, [value("lone")])  # it is there: nothing is inserted
-        thread, removed = in_background(lambda: unreferenced.remove_values(postgres.database, found, 0))
+        thread, removed = in_background(lambda: unreferenced.remove_values(postgres.database, found))
         until(lambda: waits_for_a_lock(postgres))
         a_write(postgres, flush, "lone")
     thread.join()
@@ -539,28 +559,42 @@ def test_a_flush_that_found_the_value_and_has_not_committed_is_waited_for(postgr
     assert "lone" in postgres.stored
 
 
-def test_a_flush_that_began_before_the_search_is_seen_too(postgres: World) -> None:
+def test_flushes_that_began_before_the_search_are_seen_too(postgres: World) -> None:
+    """Rows with a place in the log and rows without, in a table that is looked through by its index and in others."""
     postgres.sweep("s")
     postgres.execution("e", "s", None)
-    postgres.store_values("lone")
+    postgres.line("s", "e", "root")
+    texts = ("row", "in the log", "result", "nobody's")
+    postgres.store_values(*texts)
     with postgres.database.engine.connect() as flush, flush.begin():
-        a_write(postgres, flush, "lone")
+        a_write(postgres, flush, "row")
+        a_write(postgres, flush, "in the log")
+        with_its_place_in_the_log(flush, "in the log")
+        a_result(flush, "result")
         found = unreferenced.unreferenced(postgres.database, 100)  # does not see what is not committed
-        assert found.digests == [value("lone")[0]]
+        assert set(found.digests) == {value(text)[0] for text in texts}
 
-    assert unreferenced.remove_values(postgres.database, found, 0) == (0, 0)
+    assert unreferenced.remove_values(postgres.database, found) == (1, len(value("nobody's")[1]))
+
+
+def test_what_was_written_since_the_search_is_found_by_indexes(postgres: World) -> None:
+    """While the table of values is locked nothing is looked through whose size grows with the node runs."""
+    postgres.sweep("s")
+    with postgres.database.read() as connection:
+        plan = connection.scalars(sa.text(f"EXPLAIN {values_named(connection, 1)}")).all()
+    whole = {line.split(" on ")[1].split()[0] for line in plan if "Seq Scan" in line}
+    assert whole <= {"sweeps", "cases", "approvals", "thread_checkpoints", "thread_writes"}, plan
 
 
 def test_a_flush_that_comes_while_a_value_is_removed_stores_it_again(postgres: World) -> None:
     found = with_a_lone_value(postgres)
-    digests = f'["{found.digests[0]}"]'
 
     def flush() -> None:
         with postgres.database.write() as connection:
             a_write(postgres, connection, "lone")
 
     with postgres.database.write() as collection:
-        assert unreferenced._remove(collection, digests, found.horizon) == (1, 6)
+        assert unreferenced._remove(collection, found) == (1, 6)
         thread, _ = in_background(flush)
         until(lambda: waits_for_a_lock(postgres))
     thread.join()
@@ -574,7 +608,7 @@ def test_a_collection_that_cannot_get_the_lock_gives_up_and_takes_nothing(postgr
     with postgres.database.engine.connect() as submit, submit.begin():
         insert_values(submit, [value("another")])
         with pytest.raises(unreferenced.Busy, match="run `wtb gc` again"):
-            unreferenced.remove_values(postgres.database, found, 0, tries=2)
+            unreferenced.remove_values(postgres.database, found, tries=2)
 
     assert "lone" in postgres.stored
 

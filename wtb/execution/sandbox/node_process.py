@@ -204,11 +204,6 @@ class NodeProcess:
                     self._refuse(ValueError("the end of an output is missing"))
                     return
 
-    def end_output(self) -> None:
-        """Read what was printed before the last answer, where that was read together with others."""
-        for name in self.output:
-            self._read_from(name)
-
     def _read_from(self, name: str) -> bool:
         """Read once from a stream. Returns whether there was anything."""
         found = next((descriptor for descriptor, known in self._names.items() if known == name), None)
@@ -241,7 +236,6 @@ class NodeProcess:
             if until is not None:
                 late = time.monotonic() >= until  # once what was sent before then has been read
                 left = min(until - time.monotonic(), math.inf if left is None else left)
-            # What was printed before an answer is ready to be read whenever the answer is.
             self._receive(self._poll.poll(None if left is None else max(0.0, left) * 1000.0 + 1.0))
             if self._unsent:
                 self._unsent = self._send(self._unsent)
@@ -300,13 +294,17 @@ class NodeProcess:
 
     def _receive(self, ready: Sequence[tuple[int, int]]) -> None:
         """Read from the descriptors that are ready. That of the end comes last, since output may be left."""
-        ended = False
+        ended = heard = False
         for descriptor, events in ready:
             name = self._names[descriptor]
             if name == "leash":
                 ended = True
             elif events & ~select.POLLOUT:
                 self._read(descriptor, name)
+                heard |= name == "channel"
+        if heard:  # what was printed before an answer may have come when the poll had looked at it already
+            for name in self.output:
+                self._read_from(name)
         if ended:
             self._read_rest()
             self._ended = self._ended or _end_reason(

@@ -619,9 +619,7 @@ def _next_answer(
     frame = process.answer(replace(request, until=until, on_late=on_late))
     if frame.kind == "left":
         raise _NotBegunError
-    if is_last or process.spent:
-        process.end_output()
-    else:
+    if not is_last and not process.spent:
         process.end_part()
     return frame
 

@@ -32,7 +32,7 @@ from wtb.store.housekeeping.retention import expired_sweeps, removable, settled_
 from wtb.store.tables.schema import sweeps
 from wtb.store.threads.rows import remove_writes_without_session
 
-PASS = 200_000  # values that are looked at in one go
+PASS = 500_000  # values that are looked at in one go
 _COUNTED = ("sweeps", "checkpoints", "node_runs")
 _SIZED = ("outputs", "values", "files")
 
@@ -224,9 +224,9 @@ class _Collection:
         while True:
             candidates = unreferenced.unreferenced(self._database, PASS)
             before = self.removed["values"].count
-            for start in range(0, len(candidates.digests), unreferenced.PART):
+            for part in candidates.parts():
                 try:
-                    count, size = unreferenced.remove_values(self._database, candidates, start)
+                    count, size = unreferenced.remove_values(self._database, part)
                 except unreferenced.Busy as busy:
                     self.notes.append(str(busy))
                     return

@@ -23,7 +23,7 @@ from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.references import snapshots
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.housekeeping.superseded import spent_from
-from wtb.store.housekeeping.unreferenced import unreferenced_among
+from wtb.store.housekeeping.unreferenced import remove_values, unreferenced_among
 from wtb.store.tables.schema import (
     alerts,
     approvals,
@@ -39,7 +39,6 @@ from wtb.store.tables.schema import (
     scores,
     sessions,
     sweeps,
-    values,
 )
 
 AT_REST = ("paused", "completed", "failed", "cancelled")  # sweeps of which nothing runs
@@ -244,12 +243,8 @@ def _delete_events(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
 
 def remove_named_values(database: Database, named: Named) -> int:
     """Remove values that nothing names any more; what other rows name stays. Returns how many went."""
-    removed = 0
-    for part in parts(sorted(named.values)):
-        with database.write(long=True) as connection:
-            gone = unreferenced_among(connection, part)
-            removed += connection.execute(values.delete().where(values.c.digest.in_(gone))).rowcount
-    return removed
+    found = unreferenced_among(database, sorted(named.values))
+    return sum(remove_values(database, part)[0] for part in found.parts())
 
 
 def remove_named_files(database: Database, files: FileStore, named: Named, since: float) -> int:

@@ -24,23 +24,46 @@ GONE_SWEEPS = sa.Table("wtb_gone_sweeps", _imagined, sa.Column("id", sa.String(3
 GONE_CHECKPOINTS = sa.Table("wtb_gone_checkpoints", _imagined, sa.Column("id", sa.String(32), primary_key=True))
 
 
-def values_named(connection: sa.Connection, condition: str = "1 = 1", *, imagined: bool = False) -> str:
-    """A query for the digests (`value`) of all values that rows (`t`) of that condition name."""
+def values_named(connection: sa.Connection, since: int | None = None, *, imagined: bool = False) -> str:
+    """A query for the digests (`value`) of all values that rows name.
+
+    Args:
+        connection: Tells the dialect.
+        since: Of PostgreSQL, only rows that this transaction wrote or one with a higher number.
+        imagined: As everything would be, as noted within `imagining`.
+    """
     if connection.dialect.name == "sqlite":
         whole, part = 'json_each(t."{column}")', "json_each(t.\"{column}\", '$.{key}')"
     else:
         whole, part = 'jsonb_each_text(t."{column}")', "jsonb_each_text(t.\"{column}\" -> '{key}')"
     named = [(table, whole.format(column=column), checkpoint) for table, column, checkpoint in _REFERRING]
     named += [(table, part.format(column=column, key=key), checkpoint) for table, column, key, checkpoint in _IN_PART]
-    parts = []
-    for table, entries, checkpoint in named:
-        where = condition + (f" AND {still_there('t', checkpoint)}" if imagined else "")
-        parts.append(f'SELECT d.value FROM "{table}" AS t, {entries} AS d WHERE {where}')
     # Threads go with no sweep and no checkpoint of one.
     entries = whole.format(column="state")
-    parts.append(f"SELECT d.value FROM thread_checkpoints AS t, {entries} AS d WHERE {condition}")
-    parts.append(f"SELECT t.digest FROM thread_writes AS t WHERE t.digest IS NOT NULL AND {condition}")
+    parts = [f"SELECT d.value FROM {_rows('thread_checkpoints', since)} AS t, {entries} AS d"]
+    parts.append(f"SELECT t.digest FROM {_rows('thread_writes', since)} AS t WHERE t.digest IS NOT NULL")
+    for table, entries, checkpoint in named:
+        where = f" WHERE {still_there('t', checkpoint)}" if imagined else ""
+        parts.append(f"SELECT d.value FROM {_rows(table, since)} AS t, {entries} AS d{where}")
     return " UNION ALL ".join(parts)
+
+
+# Tables with many rows, which are written once: a column that says by which transaction, second in an index by sweep.
+_WRITTEN_BY = {"checkpoints": "created_transaction", "node_runs": "ended_transaction"}
+
+
+def _rows(table: str, since: int | None) -> str:
+    """The rows of a table, or those that a transaction wrote or one with a higher number."""
+    if since is None:
+        return f'"{table}"'
+    # Ages, since the numbers that rows have wrap around. A row that looks younger than it is does no harm.
+    young = f"age(r.xmin) <= age('{since % 2**32}'::xid)"
+    if (number := _WRITTEN_BY.get(table)) is None:
+        return f'(SELECT * FROM "{table}" AS r WHERE {young})'
+    # OFFSET 0 keeps these apart, so that each is a look into the index for each sweep and not a scan of the table.
+    of_sweep = f'SELECT * FROM "{table}" AS r WHERE r.sweep_id = s.id AND r.{number}'
+    some = f"{of_sweep} >= {since} UNION ALL {of_sweep} IS NULL AND {young} OFFSET 0"
+    return f"(SELECT r.* FROM sweeps AS s CROSS JOIN LATERAL ({some}) AS r)"
 
 
 def snapshots(connection: sa.Connection, *, imagined: bool = False) -> list[tuple[str, str]]:

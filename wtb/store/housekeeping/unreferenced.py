@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,16 @@ import orjson
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
-from wtb.store.bulk import MOST_ROWS, update_rows
+from wtb.store.bulk import MOST_ROWS, parts, update_rows
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.housekeeping.references import still_there, values_named
 from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
 from wtb.store.tables.schema import attempts, node_runs, sweeps, values
 
-PART = 20_000  # finding some costs as much as finding all
-_LOCK_WAIT_MS = 300  # while we wait, so does everybody who comes after us
-_LOCK_TRIES = 40
+PART = 2_000  # values that are removed at a time: everybody who writes waits for as long
+_PART_SQLITE = 20_000  # finding some costs as much as finding all there
+_LOCK_WAIT_MS = 50  # while we wait, so does everybody who comes after us
+_LOCK_TRIES = 60
 
 
 class Busy(StoreError):
@@ -33,35 +34,41 @@ class Unreferenced:
     digests: Sequence[str]
     horizon: int | None
 
+    def parts(self) -> Iterator[Unreferenced]:
+        """Those that `remove_values` removes at a time."""
+        size = _PART_SQLITE if self.horizon is None else PART
+        return (Unreferenced(part, self.horizon) for part in parts(self.digests, size))
+
 
 def unreferenced(database: Database, limit: int) -> Unreferenced:
     """Up to `limit` values that no state, input or write names. `remove_values` sees to rows written since."""
+    return _unreferenced(database, f'SELECT digest FROM "values" EXCEPT {{named}} LIMIT {int(limit)}')
+
+
+def unreferenced_among(database: Database, digests: Sequence[str]) -> Unreferenced:
+    """The same, of these values."""
+    return _unreferenced(database, f"{_given(database.is_sqlite)} EXCEPT {{named}}", digests=_dumped(digests))
+
+
+def _unreferenced(database: Database, query: str, **parameters: str) -> Unreferenced:
     with database.read(long=True) as connection:
-        query = f'SELECT digest FROM "values" EXCEPT SELECT value FROM ({values_named(connection)}) AS r'
-        digests = list(connection.scalars(sa.text(f"{query} LIMIT {int(limit)}")))
+        named = f"SELECT value FROM ({values_named(connection)}) AS r"
+        digests = list(connection.scalars(sa.text(query.format(named=named)), parameters))
         if database.is_sqlite:
             return Unreferenced(digests, None)
         # Of the same snapshot: whatever ended before this transaction began has been seen.
-        horizon = connection.scalar(sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text"))
+        horizon = connection.scalar(sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"))
         return Unreferenced(digests, int(horizon))
 
 
-def unreferenced_among(connection: sa.Connection, digests: Sequence[str]) -> list[str]:
-    """Return those of some values that no row names. Within the transaction that removes them, nothing names them anew.
+def _given(on_sqlite: bool) -> str:
+    """A query for the digests of a parameter."""
+    each = "json_each(:digests)" if on_sqlite else "jsonb_array_elements_text(CAST(:digests AS jsonb))"
+    return f"SELECT value FROM {each}"
 
-    Args:
-        connection: In a transaction that writes.
-        digests: Of these.
 
-    Raises:
-        StoreError: If others write values without a pause.
-    """
-    given = "json_each(:digests)"
-    if connection.dialect.name != "sqlite":
-        connection.exec_driver_sql('LOCK TABLE "values" IN EXCLUSIVE MODE')
-        given = "jsonb_array_elements_text(CAST(:digests AS jsonb))"
-    query = f"SELECT value FROM {given} EXCEPT SELECT value FROM ({values_named(connection)}) AS r"
-    return list(connection.scalars(sa.text(query), {"digests": orjson.dumps(list(digests)).decode()}))
+def _dumped(digests: Sequence[str]) -> str:
+    return orjson.dumps(list(digests)).decode()
 
 
 def count_unreferenced(connection: sa.Connection) -> tuple[int, int]:
@@ -73,19 +80,18 @@ def count_unreferenced(connection: sa.Connection) -> tuple[int, int]:
     return count, size
 
 
-def remove_values(database: Database, garbage: Unreferenced, start: int, tries: int = _LOCK_TRIES) -> tuple[int, int]:
-    """Remove values from `start` on, up to `PART`, that still nobody names. Returns (how many, bytes).
+def remove_values(database: Database, garbage: Unreferenced, tries: int = _LOCK_TRIES) -> tuple[int, int]:
+    """Remove values that still nobody names. Returns (how many, bytes).
 
     Who writes a reference inserts the value first, in the same transaction, where it is not there yet. On PostgreSQL
-    the lock waits for all who did so, and the rows of all transactions that `unreferenced` did not see are asked
-    once more; who comes later finds the values gone and inserts them again. Raises Busy where the lock is not to be
-    had.
+    the lock waits for all who did so, and the rows of transactions that `unreferenced` did not see are asked once
+    more, by their indexes; who comes later finds the values gone and inserts them again. Raises Busy where the lock is
+    not to be had.
     """
-    digests = orjson.dumps(garbage.digests[start : start + PART]).decode()
     for attempt in range(1, tries + 1):
         try:
             with database.write() as connection:
-                return _remove(connection, digests, garbage.horizon)
+                return _remove(connection, garbage)
         except StoreError as error:
             if sqlstate(error) != LOCK_NOT_AVAILABLE:
                 raise
@@ -93,19 +99,15 @@ def remove_values(database: Database, garbage: Unreferenced, start: int, tries: 
     raise Busy("values: others wrote without a pause; run `wtb gc` again when less is running")
 
 
-def _remove(connection: sa.Connection, digests: str, horizon: int | None) -> tuple[int, int]:
+def _remove(connection: sa.Connection, garbage: Unreferenced) -> tuple[int, int]:
     """Delete values that nothing names. Returns how many, and their bytes."""
-    if horizon is None:
-        given, named = "json_each(:digests)", values_named(connection)
-    else:
+    if garbage.horizon is not None:
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_LOCK_WAIT_MS}")
         connection.exec_driver_sql('LOCK TABLE "values" IN EXCLUSIVE MODE')
-        given = "jsonb_array_elements_text(CAST(:digests AS jsonb))"
-        # Ages, since numbers of transactions wrap around. A row that looks younger than it is does no harm.
-        named = values_named(connection, f"age(t.xmin) <= age('{horizon}'::xid)")
-    query = _listed(f"SELECT value FROM {given} EXCEPT SELECT value FROM ({named}) AS r")
+    named = values_named(connection, garbage.horizon)
+    query = _listed(f"{_given(garbage.horizon is None)} EXCEPT SELECT value FROM ({named}) AS r")
     gone = values.delete().where(values.c.digest.in_(query)).returning(octets(values.c.data))
-    sizes = list(connection.scalars(gone, {"digests": digests}))
+    sizes = list(connection.scalars(gone, {"digests": _dumped(garbage.digests)}))
     return len(sizes), sum(sizes)
 
 

@@ -7,6 +7,7 @@ makes its kept matrix invalid, and nobody has to remember to throw it away.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,36 +62,39 @@ _KEPT_COUNTS = sa.select(
 _counted_to = sa.tuple_(matrices.c.transaction, matrices.c.event_id)
 
 
-def tally(database: Database, sweep_id: str) -> bool:
+def tally(database: Database, sweep_id: str, within_s: float = math.inf) -> bool:
     """Add the scores of what finished since the last time, each exactly once. Returns whether there was anything new.
 
     Where somebody else is tallying this sweep it returns at once. On PostgreSQL events younger than the oldest
     running transaction wait for the next time. After a retry, a rollback or a rescoring all is counted anew. What
-    there is to count goes in transactions of about `PART_S`: who follows a log waits for the end of each.
+    there is to count goes in transactions of about `PART_S`: who follows a log waits for the end of each. No further
+    one begins after `within_s`, unless all is counted anew.
     """
     with database.read() as connection:
         goal, place = _last_event(connection, sweep_id, settled=True), _counted(connection, sweep_id) or START
     if goal is None or goal <= place:  # so that nothing is locked or written for a sweep at rest
         return False
-    size, counted, has_begun_anew = _LEAST, False, False
-    while True:
-        started = time.monotonic()
+    size, counted = _LEAST, False
+    started = time.monotonic()
+    end = started + within_s
+    while started < end:
         with database.write(long=True) as connection:
             since = _lock(connection, sweep_id)
             if since is None or since >= goal:
                 return counted
-            if not has_begun_anew and since != START and _has_rescored(connection, sweep_id, since, goal):
+            if not counted and _has_rescored(connection, sweep_id, since, goal):
                 connection.execute(tallies.delete().where(tallies.c.sweep_id == sweep_id))
-                since = START
-            has_begun_anew = has_begun_anew or since == START
+                since, end = START, math.inf  # who went on from a part of it would find the same once more
             until = _part(connection, sweep_id, since, goal, size)
             _add(connection, sweep_id, since, until)
             moved = {"transaction": until[0], "event_id": until[1], "tallied_at": now()}
             forgotten = dict.fromkeys(("document", "frozen_at", "cells"))
             connection.execute(matrices.update().where(matrices.c.sweep_id == sweep_id).values(**moved, **forgotten))
         counted = True
-        took = max(time.monotonic() - started, 1e-6)
-        size = max(_LEAST, min(2 * size, round(size * PART_S / took)))
+        now_s = time.monotonic()
+        size = max(_LEAST, min(2 * size, round(size * PART_S / max(now_s - started, 1e-6))))
+        started = now_s
+    return counted
 
 
 def tally_rows(database: Database, sweep_id: str) -> list[TallyRow]:
@@ -250,14 +254,19 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
     )
     written, ends = (_between(source, sweep_id, since, until) for source in _SOURCES)
     completed = sa.union(  # an event is either a row of its own, or said by that of the execution
-        sa.select(events.c.execution_id.label("id")).where(written, events.c.kind == COMPLETED),
+        sa.select(events.c.execution_id).where(written, events.c.kind == COMPLETED),
         sa.select(executions.c.id).where(ends),
-    ).subquery()
+    )
+    # PostgreSQL takes the rows between two places for a third of all, and would read all cells of the sweep for them.
+    # A list it looks up one by one.
+    id = cells.c.execution_id
+    on_sqlite = connection.dialect.name == "sqlite"
+    is_completed = id.in_(completed) if on_sqlite else id == sa.func.any(sa.func.array(completed.scalar_subquery()))
     ended = (
         sa.select(metrics.c.name.label("metric"), cells.c.combination, value)
-        .select_from(completed)
-        .join(cells, cells.c.execution_id == completed.c.id)
-        .join(metrics, metrics.c.sweep_id == cells.c.sweep_id)
+        .select_from(cells)
+        .join(metrics, metrics.c.sweep_id == sweep_id)
+        .where(is_completed)
         .where(~cells.c.edited)
         .cte("ended")
         .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times
@@ -269,7 +278,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         .where(ended.c.value.is_not(None))
         .group_by(ended.c.metric, ended.c.combination)
     )
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    dialect = sqlite if on_sqlite else postgresql
     insert = dialect.insert(tallies).from_select([column.name for column in tallies.c], new)
     added = {name: tallies.c[name] + insert.excluded[name] for name in ("n", "total")}
     connection.execute(insert.on_conflict_do_update(index_elements=list(tallies.primary_key), set_=added))
