@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from simulations.promises import Promise
+from wtb.analysis.judges import bias
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.raters.agreement import cohens_kappa, krippendorffs_alpha
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
@@ -22,6 +23,8 @@ def promises() -> Iterator[Promise]:
     """All of judges."""
     yield from _means()
     yield from _differences()
+    yield from _unequal_chances()
+    yield from _biases()
     yield from _agreement()
 
 
@@ -103,6 +106,65 @@ def _differences() -> Iterator[Promise]:
             covered,
             at_least=COVERS,
         )
+
+
+def _unequal_chances() -> Iterator[Promise]:
+    for drawn in (0.02, 0.1):
+
+        def covered(rng: Rng, runs: int, drawn: float = drawn) -> tuple[int, int]:
+            hits = 0
+            for _ in range(runs):
+                unsure = rng.random(2_000) < 0.3
+                truth = (rng.random(2_000) < np.where(unsure, 0.3, 0.9)).astype(np.float64)
+                judge = np.where(rng.random(2_000) < np.where(unsure, 0.6, 0.95), truth, 1 - truth)
+                chance = np.where(unsure, 5 * drawn, drawn)
+                labels = np.where(rng.random(2_000) < chance, truth, np.nan)
+                hits += _covers(labelled_mean(labels, judge, 1 / chance).interval, 0.3 * 0.3 + 0.7 * 0.9)
+            return hits, runs
+
+        yield Promise(
+            "intervals of labels drawn with unequal chances cover",
+            "the 30% of 2,000 cases in which the judge is unsure are five times as likely to be labelled",
+            f"about {2_000 * drawn * (0.7 + 5 * 0.3):.0f} labels",
+            covered,
+            at_least=COVERS if drawn > 0.05 else None,
+        )
+
+
+_LEVELS = np.array([0.1, 0.2, 0.3, 0.3, 0.1])  # shares of 1 to 5
+_LIKES = "intervals of what a judge adds for its own family cover"
+_OFTEN = "intervals of how much more often a judge gives a level cover"
+
+
+def _biases() -> Iterator[Promise]:
+    """The judge's own row is better than the other one, and the judge errs: neither is a bias."""
+    for more in (0.0, 0.2):
+        for cases in (50, 200):
+
+            def liked(rng: Rng, runs: int, more: float = more, cases: int = cases) -> tuple[int, int]:
+                hits = 0
+                own, places = np.repeat([True, False], cases), np.tile(np.arange(cases), 2)
+                for _ in range(runs):
+                    truth = (rng.random((2, cases)) < [[0.85], [0.45]]).astype(np.float64)
+                    judge = np.where(rng.random((2, cases)) < 0.8, truth, 1 - truth).ravel() + more * own
+                    found = bias.own_family(bias.Held(judge, truth.ravel(), places), own).interval
+                    hits += found is not None and _covers(found, more)
+                return hits, runs
+
+            yield Promise(_LIKES, f"it adds {more:g}", f"{cases} cases", liked, at_least=COVERS)
+
+            def often(rng: Rng, runs: int, more: float = more, cases: int = cases) -> tuple[int, int]:
+                hits = 0
+                for _ in range(runs):
+                    people = 1.0 + rng.choice(5, cases, p=_LEVELS)
+                    noisy = np.where(rng.random(cases) < 0.7, people, 1.0 + rng.choice(5, cases, p=_LEVELS))
+                    judge = np.where(rng.random(cases) < more, 4.0, noisy)
+                    used = bias.uses(bias.Held(judge, people, np.arange(cases)), range(1, 6))
+                    found = used[3].more.interval
+                    hits += found is not None and _covers(found, more * 0.7)
+                return hits, runs
+
+            yield Promise(_OFTEN, f"it says 4 anyway in {more:.0%}", f"{cases} cases", often, at_least=COVERS)
 
 
 _SHARES = np.array([0.1, 0.2, 0.4, 0.3])  # of units that are truly of each level

@@ -57,6 +57,14 @@ OVERVIEW = (
         (
             "intervals of labels with judgements cover",
             "intervals of differences of labels with judgements cover",
+            "intervals of labels drawn with unequal chances cover",
+        ),
+    ),
+    (
+        "intervals of what a judge is biased by cover",
+        (
+            "intervals of what a judge adds for its own family cover",
+            "intervals of how much more often a judge gives a level cover",
         ),
     ),
     ("intervals of agreement cover", ("intervals of agreement cover",)),

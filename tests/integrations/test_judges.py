@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -53,6 +54,7 @@ class Judging(ModelHandler):
 
     asked: ClassVar[list[dict[str, Any]]] = []
     keys: ClassVar[list[str]] = []
+    at: ClassVar[list[float]] = []
     failing: ClassVar[list[int | str | None]] = []
     version: ClassVar[str] = ""
     turns: ClassVar[list[str]] = []
@@ -61,6 +63,7 @@ class Judging(ModelHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.at.append(time.time())
         self.asked.append(body)
         self.keys.append((self.headers["x-api-key"] or self.headers["Authorization"]).split()[-1])
         failure = self.failing.pop(0) if self.failing else None
@@ -114,7 +117,7 @@ def anthropic_reply(body: dict[str, Any], answer: str) -> dict[str, Any]:
 def server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     asking.replied.cache_clear()
     asking.client_of.cache_clear()
-    for kept in (Judging.asked, Judging.keys, Judging.failing):
+    for kept in (Judging.asked, Judging.keys, Judging.failing, Judging.at):
         kept.clear()
     Judging.released.clear()
     Judging.together.reset()
@@ -641,3 +644,120 @@ def test_a_model_that_changed_its_version_is_a_named_change_between_sweeps_and_w
     project.inside("score", sweeps[0], "--file", "sweep.yaml", check=0)
     warnings = json.loads(project.inside("matrix", sweeps[0], "-f", "json", check=0).stdout)["warnings"]
     assert "changed models: helpful was judged by m-2026-04 and m-2026-05" in warnings
+
+
+def replies(**judge: Any) -> dict[str, Any]:
+    """A sweep of four cells, each of which a judge is asked about once."""
+    given = {"field": "a", "model": MODEL, "name": "helpful", "criteria": "It is kind.", **judge}
+    given["rubric"] = {str(level): text for level, text in RUBRIC.items()}
+    return {
+        "sweep": "nightly",
+        "workflow": "answers:wf",
+        "cases": [{"id": name, "input": {"q": name}} for name in "abcd"],
+        "vary": {"answer": ["default"]},
+        "evaluate": [{"judge": given}],
+    }
+
+
+@pytest.mark.parametrize("pool", ["process", "thread"])
+def test_all_processes_together_keep_to_the_rate_of_a_judge(
+    server: Any, project: Project, monkeypatch: pytest.MonkeyPatch, pool: str
+) -> None:
+    monkeypatch.delenv("JUDGEMENTS_FOLDER", raising=False)
+    url, asked = server
+    spec = replies(url=f"{url}/v1", per_minute=200, samples=3) | {"run": {"concurrency": 4, "pool": pool}}
+    project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
+    began = time.time()
+    project.inside("run", "sweep.yaml", "-q", check=0)
+    late = [at - began - number * 0.3 for number, at in enumerate(sorted(Judging.at))]
+    assert len(asked) == 12
+    assert min(late) >= 0, "none comes before its turn, whoever asks"
+    project.inside("run", "sweep.yaml", "-q", check=0)
+    assert len(asked) == 12, "what is kept takes no turn"
+
+
+def test_who_has_no_turn_in_time_asks_nothing_and_a_rate_that_leaves_no_time_is_refused(
+    priced: list[dict[str, Any]],
+) -> None:
+    slow = made(per_minute=2, timeout=5, criteria="Once.")
+    assert scores(slow, "good")["judge"].value == 3
+    found = scores(slow, "poor")
+    assert found["judge"].error == "no turn came in time, at 2 requests a minute"
+    assert (found["judge.failed"].value, len(priced)) == (1, 1)
+    with pytest.raises(InputError, match=r"so that 3 samples take more than 67 s; expected a 'timeout'"):
+        made(per_minute=2, samples=3)
+    with pytest.raises(InputError, match="'per_minute' is 'fast'; expected a number from"):
+        made(per_minute="fast")
+
+
+@pytest.mark.parametrize("pool", ["process", "thread"])
+def test_judges_pause_a_sweep_where_they_have_cost_what_they_may(
+    priced: list[dict[str, Any]], project: Project, monkeypatch: pytest.MonkeyPatch, pool: str
+) -> None:
+    monkeypatch.delenv("JUDGEMENTS_FOLDER", raising=False)
+    limits = {"usd": 0.000001, "judging": {"usd": 0.0005}}  # the first is of what runs, which costs nothing
+    spec = replies() | {"limits": limits, "run": {"concurrency": 4, "pool": pool}}
+    project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
+    said = project.inside("run", "sweep.yaml", "-q", check=1).said
+    assert "paused (limit reached: judging.usd = 0.0005 (spent 0.00042, 0.00021 wanted))" in said
+    assert "--limits judging.usd=MORE" in said
+    assert len(priced) == 2, "four at a time spend no more than two may"
+    project.inside("resume", "nightly", "--limits", "judging.usd=0.00043", check=1)
+    assert len(priced) == 2, "who goes on knows what a cell costs"
+    assert (
+        "judging.usd = 0.0001: 0.00042"
+        in project.inside("resume", "nightly", "--limits", "judging.usd=0.0001", check=2).said
+    )
+    done = json.loads(project.inside("resume", "nightly", "--limits", "judging.usd=1", "-f", "json", check=0).stdout)
+    assert (len(priced), done["cost"]["usd"]) == (4, 0)
+    assert done["rows"][0]["metrics"]["helpful"]["n"] == 4
+    (budget,) = [
+        one for one in json.loads(project.inside("budget", "list", "-f", "json").stdout)["budgets"] if one["node"]
+    ]
+    assert (budget["node"], budget["spent"]) == ("(judging)", pytest.approx(0.00084))
+
+
+def test_scoring_again_stops_where_judges_have_cost_what_they_may(
+    priced: list[dict[str, Any]], project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGEMENTS_FOLDER", raising=False)
+    spec = replies()
+    project.write(
+        {"answers.py": FLOW, "sweep.yaml": json.dumps(spec), "plain.yaml": json.dumps(spec | {"evaluate": []})}
+    )
+    project.inside("run", "plain.yaml", "-q", check=0)
+    score = ("score", "nightly", "--file", "sweep.yaml", "-f", "json", "--limits")
+    said = project.inside(*score, "judging.usd=0.0005", check=1)
+    assert "limit reached: judging.usd = 0.0005 (spent 0.00042, 0.00021 wanted): 2 executions not judged" in said.stderr
+    assert json.loads(said.stdout)["rows"][0]["metrics"]["helpful"]["n"] == 2
+    said = project.inside(*score, "judging.usd=0.0007", check=1)
+    assert "not judged" in said.stderr
+    assert len(priced) == 3, "what was judged before is asked about no more, and costs nothing"
+    said = project.inside(*score, "judging.usd=none", check=0)
+    assert (len(priced), json.loads(said.stdout)["rows"][0]["metrics"]["helpful"]["n"]) == (4, 4)
+    assert "expected a limit of judges, such as judging.usd" in project.inside(*score, "usd=5", check=2).said
+
+
+def test_a_limit_that_nobody_can_keep_stops_at_once_and_says_so(server: Any, project: Project) -> None:
+    url, asked = server
+    spec = replies(url=f"{url}/v1") | {"limits": {"judging": {"usd": 1}}}
+    project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
+    said = project.inside("run", "sweep.yaml", "-q", check=1).said
+    assert "limit judging.usd cannot be kept, since the price of a judge's model is not known" in said
+    assert len(asked) == 1
+    project.inside("resume", "nightly", "--limits", "judging.usd=none", "-q", check=0)
+    assert len(asked) == 4
+
+
+def test_many_cells_are_scored_at_once_also_where_judges_are_among_conditions(server: Any, project: Project) -> None:
+    url, asked = server
+    judge = {"judge": {"field": "a", "model": MODEL, "url": f"{url}/v1", "criteria": "It is kind.", "rubric": RUBRIC}}
+    judge["judge"] |= {"at_least": 2, "rubric": {str(level): text for level, text in RUBRIC.items()}}
+    spec = replies() | {"evaluate": [{"all_of": [judge]}]}
+    plain = spec | {"evaluate": [], "cases": spec["cases"][:3]}
+    project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec), "plain.yaml": json.dumps(plain)})
+    project.inside("run", "plain.yaml", "-q", check=0)
+    Judging.failing[:] = ["together"] * 3  # none is answered before three are asked
+    said = project.inside("score", "nightly", "--file", "sweep.yaml", "--at-once", "3", "-f", "json", check=0)
+    assert json.loads(said.stdout)["rows"][0]["metrics"]["all_of"]["mean"] == 1
+    assert len(asked) == 3

@@ -180,6 +180,7 @@ def read_limits(texts: list[str] | None) -> Limits:
 
     lines = []
     nodes: dict[str, list[str]] = {}
+    judging: list[str] = []
     for part in texts or []:
         key, equals, value = part.partition("=")
         if not equals:
@@ -189,8 +190,12 @@ def read_limits(texts: list[str] | None) -> Limits:
         node, _, kind = rest.rpartition(".")
         if scope == "nodes" and node:
             nodes.setdefault(node, []).append(f"      {kind}: {value}\n")
+        elif scope == "judging" and rest:
+            judging.append(f"    {rest}: {value}\n")
         else:
             lines.append(f"  {key}: {value}\n")
+    if judging:
+        lines += ["  judging:\n", *judging]
     if nodes:
         lines.append("  nodes:\n")
         lines += [f"    {json.dumps(node)}:\n{''.join(of)}" for node, of in nodes.items()]

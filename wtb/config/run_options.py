@@ -36,8 +36,14 @@ class NodeLimits(Strict):
     node_runs: Positive | None = None
 
 
+class JudgingLimits(Strict):
+    """Where a sweep stops for what its judges cost, which counts in no other limit; None is no limit."""
+
+    usd: Dollars | None = None
+
+
 class Limits(Strict):
-    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single nodes."""
+    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single ones. judging: of judges."""
 
     cell_timeout: Seconds | None = None
     node_runs: Positive | None = None
@@ -45,6 +51,7 @@ class Limits(Strict):
     tokens: Positive | None = None
     wall: Seconds | None = None
     nodes: dict[Name, NodeLimits] = {}
+    judging: JudgingLimits = JudgingLimits()
 
 
 class Rlimits(Strict):

@@ -18,6 +18,7 @@ from wtb.authoring.graph import queue_of
 from wtb.core.failures import Failure, disk_words, is_disk_fault
 from wtb.core.ids import new_id
 from wtb.core.questions import Hold
+from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
@@ -33,6 +34,7 @@ from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
 from wtb.execution.together import Together, Wanted, run_forked
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.limits.reservations import Settlement
 from wtb.store.runs.records import Appended
 
 T = TypeVar("T")
@@ -278,12 +280,16 @@ class Runner:
         state, head = shown(execution.state), execution.at
         about = case.id, case.tags, case.input, case.expected
         task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
-        made = self._with_room(partial(self.code.score, task))
-        if waiting := head.position.arrived:
+        with self.sweep.limits.budgets.judging(execution.id) as settled:
+            made = self._with_room(partial(self.code.score, task))
+            self._end_scored(execution, made, settled(made))
+
+    def _end_scored(self, execution: Execution, made: Sequence[Score], settled: Sequence[Settlement]) -> None:
+        if waiting := execution.at.position.arrived:
             joins: dict[str, Json] = {name: [*sources] for name, sources in waiting.items()}
             self._record(execution, [Happened("join.unmet", {"joins": joins})], severity="warning")
         scores: dict[str, Json] = {score.metric: score.value if score.error is None else score.error for score in made}
-        self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made)
+        self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made, settled=settled)
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
         """Mark the execution and its cells as failed. A retry resumes from the head."""
@@ -303,6 +309,7 @@ class Runner:
         *,
         failure: Failure | None = None,
         scores: Sequence[Any] = (),
+        settled: Sequence[Settlement] = (),
     ) -> None:
         """Record the outcome of an execution and of its cells, with their scores, and wait for the commit."""
         execution.status = status
@@ -322,7 +329,7 @@ class Runner:
             change=records.ended(status, failure=failure, reason=reason, cells=said),
             outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
-            appended={"scores": records.scores(self.sweep.ids, execution, scores)},
+            appended={"scores": records.scores(self.sweep.ids, execution, scores), "settled": settled},
         )
         self.journal.flush(execution.id)
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": count})

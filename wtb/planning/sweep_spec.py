@@ -51,7 +51,17 @@ from wtb.config.field_types import (
     variant_name,
 )
 from wtb.config.keeping.redaction import Redact
-from wtb.config.run_options import Limits, NodeLimits, Recycle, Rlimits, Run, ServerName, ToolServer, Workspace
+from wtb.config.run_options import (
+    JudgingLimits,
+    Limits,
+    NodeLimits,
+    Recycle,
+    Rlimits,
+    Run,
+    ServerName,
+    ToolServer,
+    Workspace,
+)
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
@@ -353,6 +363,7 @@ _PLACES: dict[Loc, type[BaseModel]] = {
     (): SweepSpec,
     ("best",): Best,
     ("limits",): Limits,
+    ("limits", "judging"): JudgingLimits,
     ("run",): Run,
     ("redact",): Redact,
     ("run", "rlimits"): Rlimits,

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import wtb
-from wtb.analysis.judges.check import _by_length, _levels
+from wtb.analysis.judges import bias
+from wtb.analysis.judges.bias import Held
 from wtb.analysis.statistics.raters.agreement import cohens_kappa
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 from wtb.core.errors import InputError
@@ -124,7 +125,7 @@ def test_a_judge_below_a_stated_agreement_ends_with_1(judged: Project) -> None:
 
 def test_a_judge_with_many_scores_has_ten_groups_of_them() -> None:
     scores = np.arange(100) / 100
-    levels = _levels(scores, scores, np.arange(100), (0.0, 1.0))
+    levels = bias.levels(Held(scores, scores, np.arange(100)), (0.0, 1.0))
     assert [one.labels for one in levels] == [10] * 10
     assert [one.judge for one in levels] == pytest.approx([one.people.value for one in levels])
 
@@ -331,18 +332,90 @@ def test_an_agreement_that_is_none_is_refused(weekly: Project, given: str, words
 
 
 def test_a_judge_that_likes_long_answers_is_found_out() -> None:
+    def by_length(more: Any, cases: Any, lengths: Any) -> bias.Figure:
+        return bias.by_length(Held(more, np.zeros(len(more)), cases), lengths)
+
     draw = np.random.default_rng(5)
     cases = np.arange(200)
     lengths = [int(length) for length in 2 ** draw.uniform(3, 10, 200)]
     fair = draw.normal(0, 0.3, 200)
-    found = _by_length(fair + 0.25 * np.log2(lengths), cases, lengths)
+    found = by_length(fair + 0.25 * np.log2(lengths), cases, lengths)
     assert found.value == pytest.approx(0.25, abs=0.05)
     assert found.interval is not None
     assert found.interval[0] < 0.25 < found.interval[1]
     slope = np.polyfit(np.log2(lengths), fair, 1)[0]
-    again = _by_length(fair, cases, lengths)
+    again = by_length(fair, cases, lengths)
     assert again.value == pytest.approx(slope), "as another implementation has it"
     assert again.interval is not None
     assert again.interval[0] < 0 < again.interval[1]
-    assert _by_length(fair, cases, [7] * 200).value is None, "of what is equally long nothing is known"
-    assert _by_length(fair[:2], cases[:2], lengths[:2]).value is None
+    assert by_length(fair, cases, [7] * 200).value is None, "of what is equally long nothing is known"
+    assert by_length(fair[:2], cases[:2], lengths[:2]).value is None
+
+
+MODELS = FLOW.replace("def answer(state, *, better: int = 0):", "def answer(state, ctx, *, better: int = 0):").replace(
+    "    if state", "    ctx.call(model='gpt-4o-mini' if better else 'claude-sonnet-4-5', usd=0.0)\n    if state"
+)
+JUDGED_BY = {"field": "x", "model": "openai/gpt-4o", "criteria": "It is kind.", "url": "http://127.0.0.1:9/v1"}
+
+
+def test_whose_family_an_answer_is_of_is_known_by_recorded_calls_or_said(judged: Project) -> None:
+    """The judge is out of reach here: that it has a model is all that is asked of it; scores come from a function."""
+    judge = f"evaluate: [{{judge: {json.dumps(JUDGED_BY | {'name': 'helpful', 'timeout': 1})}}}]"
+    sweep = (
+        SWEEP.replace('evaluate: ["judged:helpful"]', judge).replace("nightly", "called").replace("judged:", "called:")
+    )
+    judged.write({"called.py": MODELS, "called.yaml": sweep})
+    judged.inside("run", "called.yaml", "-q")
+    judged.inside("score", "called", "-e", "called:helpful", check=0)
+    lines = [f"c{number},{row},ana,{number % 2}\n" for number in range(30) for row in ("default", "long")]
+    judged.write({"both.csv": HEADER + "".join(lines)})
+    check = ("judge", "check", "called", "--labels", "both.csv")
+    found = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["own_family"]
+    assert (found["families"], found["labels"]) == (["gpt"], 30)
+    assert found["more"]["interval"] is not None
+    said = judged.inside(*check, check=0).stdout
+    assert "What it gives its own family (gpt, 30 labels) more than others with the same label: " in said
+    named = json.loads(judged.inside(*check, "--own", "answer=default", "-f", "json", check=0).stdout)["own_family"]
+    assert (named["families"], named["more"]["value"]) == ([], pytest.approx(-found["more"]["value"]))
+    assert "did you mean 'answer=long'" in judged.inside(*check, "--own", "answer=lang", check=2).said
+    plain = json.loads(judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json").stdout)
+    assert plain["own_family"] is None, "of a judge that is no model nobody knows"
+    assert [one["level"] for one in plain["uses"]] == [0, 1]
+
+
+def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None:
+    drawn = [(number, label, 0.9 if label else 0.3) for number, label in LABELS]
+    head = "case,answer,rater,label,probability\n"
+    judged.write({"drawn.csv": head + "".join(f"c{n},default,ana,{label},{p}\n" for n, label, p in drawn)})
+    check = ("judge", "check", "nightly", "-f", "json", "--labels")
+    found = json.loads(judged.inside(*check, "drawn.csv", check=0).stdout)
+    alike = json.loads(judged.inside(*check, "labels.csv", check=0).stdout)
+    assert (found["is_weighted"], alike["is_weighted"]) == (True, False)
+    people = [one["rows"][0]["people"]["value"] for one in (found, alike)]
+    assert people[0] < people[1], "labels of 0 stand for three times as many cases"
+    assert "count by one over these" in judged.inside("judge", "check", "nightly", "--labels", "drawn.csv").stdout
+    lacks = head + "".join(f"c{n},default,ana,{label},{p if n else ''}\n" for n, label, p in drawn)
+    judged.write({"lacks.csv": lacks})
+    assert "expected 'probability' of all" in judged.inside(*check, "lacks.csv", check=2).said
+
+
+def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project) -> None:
+    for rater, typed in (("ana", "1\n1\n"), ("ben", "1\n1\n"), ("eva", "0\n0\n")):
+        weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
+    bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
+    sweep = bench.sweep("weekly")
+    before = sweep.labels()
+    (asked, _) = sweep.draw_labels(rater="nobody", again=True).items
+    for said in (None, 1.0):
+        with pytest.raises(InputError, match="'ana' labelled it when it was drawn"):
+            sweep.give_label(asked.case, asked.id, said, rater="ana", again=True)
+    rows = written(weekly, "weekly", "drawn.csv")
+    again = "case,answer,rater,label,asked\n" + "".join(
+        f"{one['case']},{one['answer']},ana,1,disagreement\n" for one in rows[:1]
+    )
+    weekly.write({"again.csv": again})
+    assert (
+        "'ana' labelled it when it was drawn" in weekly.inside("label", "weekly", "--import", "again.csv", check=2).said
+    )
+    assert sweep.labels() == before
+    bench.close()

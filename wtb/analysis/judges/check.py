@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wtb.analysis.judges import bias
+from wtb.analysis.judges.bias import Figure, Held, JudgedLevel, LevelUse, OwnFamily, figure
 from wtb.analysis.scores import Scores, stacked
 from wtb.analysis.statistics import Floats, Interval
-from wtb.analysis.statistics.intervals import ROUNDING, intervals, t_quantile
 from wtb.analysis.statistics.raters.agreement import Agreement, Scale, cohens_kappa, krippendorffs_alpha
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 from wtb.core.errors import InputError
@@ -21,8 +21,6 @@ from wtb.store.read import aggregates, outcomes
 from wtb.store.rows.sweeps import SweepRow
 
 Asked = Literal["random", "disagreement"]
-_MOST_LEVELS = 10  # of the calibration curve
-_LEAST_CASES = 3  # for a slope
 
 
 @dataclass(frozen=True)
@@ -99,29 +97,6 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure and its interval of 95%; None where it is not known."""
-
-    value: float | None
-    interval: Interval | None
-
-
-@dataclass(frozen=True)
-class JudgedLevel:
-    """What people say where the judge gives a score, or scores close to each other: a point of its calibration curve.
-
-    Attributes:
-        judge: The mean of these scores.
-        labels: How many labels are of cells with them.
-        people: The mean of these labels, by case.
-    """
-
-    judge: float
-    labels: int
-    people: Figure
-
-
-@dataclass(frozen=True)
 class LabelledRow:
     """What people would say of a row, of the labels of some of its cases and the judge's scores of all.
 
@@ -161,6 +136,9 @@ class JudgeCheck:
         alpha: Krippendorff's alpha among the raters; no value where no cell has two labels.
         bias: The mean of the judge's score less the label, by case.
         by_length: How much more than the label the score is where an answer is twice as long.
+        own_family: How much more it gives to models of its own family; None where it is not known whose answers are.
+        uses: How often it gives each level, and people do, from the lowest on.
+        is_weighted: Whether cases were drawn with unequal chances, and count by one over these.
         levels: What people say where it gives which score, from the lowest on.
         rows: Of the combinations that have labels.
     """
@@ -175,8 +153,31 @@ class JudgeCheck:
     alpha: Figure
     bias: Figure
     by_length: Figure
+    own_family: OwnFamily | None
+    uses: tuple[LevelUse, ...]
+    is_weighted: bool
     levels: tuple[JudgedLevel, ...]
     rows: tuple[LabelledRow, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a judge and of what it judges.
+
+    Attributes:
+        lengths: Of answers in characters, by combination, case and repeat.
+        levels: Of its rubric.
+        families: Of its models.
+        own: The combinations whose answers are of models of these, or were named by hand; None where nobody knows.
+    """
+
+    lengths: Mapping[tuple[int, int, int], int] = field(default_factory=dict)
+    levels: Sequence[float] = ()
+    families: Sequence[str] = ()
+    own: Set[int] | None = None
+
+
+_NOTHING_KNOWN = Judged()
 
 
 def check(
@@ -188,7 +189,7 @@ def check(
     scale: Scale,
     *,
     margin: float | None = None,
-    lengths: Mapping[tuple[int, int, int], int] | None = None,
+    judged_by: Judged = _NOTHING_KNOWN,
 ) -> JudgeCheck:
     """Hold the scores of a metric against labels. Cells that failed, or were edited, have neither.
 
@@ -200,10 +201,10 @@ def check(
         labels: Of its cells.
         scale: What labels are.
         margin: Half the width of the interval that is wanted of each row.
-        lengths: Of answers in characters, by combination, case and repeat.
+        judged_by: What is known of the judge beside its scores.
 
     Raises:
-        InputError: No label is of a cell that has a score.
+        InputError: No label is of a cell that has a score, or chances differ that some do not say.
     """
     given, labels = len(labels), [one for one in labels if one.drawn]
     scores = stacked(aggregates.scores_by_repeat(database, sweep.id, metric), 4)
@@ -213,9 +214,14 @@ def check(
         raise InputError(
             f"no label is of a cell that has a score of {metric!r}; expected labels of cells that have one"
         )
-    judge = np.array([by_cell[one.combination, one.case, one.repeat] for one in judged])
-    people = np.array([one.value for one in judged])
-    cases = np.array([one.case for one in judged], dtype=np.int64)
+    weights = _weights(labels)
+    held = Held(
+        np.array([by_cell[one.combination, one.case, one.repeat] for one in judged]),
+        np.array([one.value for one in judged]),
+        np.array([one.case for one in judged], dtype=np.int64),
+        weights,
+    )
+    lengths = [judged_by.lengths.get((one.combination, one.case, one.repeat)) for one in judged]
     clustered = outcomes.clusters(database, sweep.id)
     ends = read.measures[metric].scale
     return JudgeCheck(
@@ -225,19 +231,21 @@ def check(
         len(labels) - len(judged),
         given - len(labels),
         tuple(sorted({one.rater for one in labels})),
-        _agreed(cohens_kappa(judge, people, scale, cases)),
-        _agreed(_among_raters(labels, scale)),
-        _by_case(judge - people, cases, ends and (ends[0] - ends[1], ends[1] - ends[0])),
-        _by_length(
-            judge - people, cases, [(lengths or {}).get((one.combination, one.case, one.repeat)) for one in judged]
-        ),
-        _levels(judge, people, cases, ends),
+        _agreed(cohens_kappa(held.judge, held.people, scale, held.cases, held.weight)),
+        _agreed(_among_raters(labels, scale, weights)),
+        bias.by_case(held.judge - held.people, held, None, ends and (ends[0] - ends[1], ends[1] - ends[0])),
+        bias.by_length(held, lengths),
+        _own(held, judged, judged_by),
+        bias.uses(held, judged_by.levels),
+        weights is not None,
+        bias.levels(held, ends),
         tuple(
             _row(
                 read.choices[number],
                 scores[scores[:, 0] == number],
                 [one for one in labels if one.combination == number],
                 ends,
+                weights=weights,
                 has_clusters=bool(clustered),
                 margin=margin,
             )
@@ -246,7 +254,40 @@ def check(
     )
 
 
-def _among_raters(labels: Sequence[Label], scale: Scale) -> Agreement:
+def _weights(labels: Sequence[Label]) -> dict[int, float] | None:
+    """What each case counts: one over the chance that it was drawn with; None where all had the same.
+
+    A case that several raters drew had the greatest of their chances at least: who draws more has the cases of others,
+    too, since all draw from one order.
+    """
+    chances: dict[int, float] = {}
+    known = [one for one in labels if one.probability is not None]
+    for one in known:
+        chances[one.case] = max(one.probability or 0.0, chances.get(one.case, 0.0))
+    if len(set(chances.values())) < 2:
+        return None
+    if len(known) < len(labels):
+        raise InputError(
+            f"{len(labels) - len(known)} of {len(labels)} labels do not say with what chance their cases were "
+            "drawn, and others were drawn with unequal ones; expected 'probability' of all"
+        )
+    mean = sum(chances.values()) / len(chances)
+    return {case: mean / chance for case, chance in chances.items()}
+
+
+def _of_cases(weights: Mapping[int, float] | None, cases: Sequence[int]) -> Floats | None:
+    """What cases count; of one without a label nobody asks it."""
+    return None if weights is None else np.array([weights.get(case, 1.0) for case in cases])
+
+
+def _own(held: Held, judged: Sequence[Label], known: Judged) -> OwnFamily | None:
+    if known.own is None:
+        return None
+    own = np.array([one.combination in known.own for one in judged])
+    return OwnFamily(tuple(known.families), int(own.sum()), bias.own_family(held, own))
+
+
+def _among_raters(labels: Sequence[Label], scale: Scale, weights: Mapping[int, float] | None) -> Agreement:
     cells = {
         place: n for n, place in enumerate(dict.fromkeys((one.combination, one.case, one.repeat) for one in labels))
     }
@@ -254,46 +295,8 @@ def _among_raters(labels: Sequence[Label], scale: Scale) -> Agreement:
     ratings = np.full((len(raters), len(cells)), np.nan)
     for one in labels:
         ratings[raters[one.rater], cells[one.combination, one.case, one.repeat]] = one.value
-    return krippendorffs_alpha(ratings, scale, np.array([case for _, case, _ in cells], dtype=np.int64))
-
-
-def _by_case(values: Floats, cases: NDArray[np.int64], ends: Interval | None) -> Figure:
-    """The mean of values that are averaged within the case first."""
-    means = np.array([values[cases == case].mean() for case in np.unique(cases)])
-    low, high = intervals(means[None, :])[0].tolist()
-    return _figure(float(means.mean()), (low, high), ends)
-
-
-def _by_length(values: Floats, cases: NDArray[np.int64], lengths: Sequence[int | None]) -> Figure:
-    """The slope of values by the logarithm of lengths to base 2, with the error of leaving out a case at a time."""
-    known = np.array([length is not None for length in lengths])
-    values, cases = values[known], cases[known]
-    x = np.log2([max(length, 1) for length in lengths if length is not None])
-    units = np.unique(cases)
-    if len(units) < _LEAST_CASES:
-        return Figure(None, None)
-
-    def slope(chosen: NDArray[np.bool_]) -> float:
-        apart = x[chosen] - x[chosen].mean()
-        spread = float(apart @ apart)
-        return float(apart @ values[chosen]) / spread if spread > ROUNDING else math.nan
-
-    without = np.array([slope(cases != one) for one in units])
-    if not np.isfinite(without).all():  # all are as long as each other
-        return Figure(None, None)
-    n, value = len(units), slope(cases == cases)
-    half = t_quantile(n - 1) * math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
-    return _figure(value, (value - half, value + half))
-
-
-def _levels(judge: Floats, people: Floats, cases: NDArray[np.int64], ends: Interval | None) -> tuple[JudgedLevel, ...]:
-    """By each score, or by as many groups of scores where a judge that is asked several times gives more."""
-    found = np.unique(judge)
-    groups = found[:, None] if len(found) <= _MOST_LEVELS else np.array_split(found, _MOST_LEVELS)
-    chosen = [np.isin(judge, group) for group in groups]
-    return tuple(
-        JudgedLevel(float(judge[one].mean()), int(one.sum()), _by_case(people[one], cases[one], ends)) for one in chosen
-    )
+    cases = np.array([case for _, case, _ in cells], dtype=np.int64)
+    return krippendorffs_alpha(ratings, scale, cases, _of_cases(weights, [case for _, case, _ in cells]))
 
 
 def _row(
@@ -302,8 +305,9 @@ def _row(
     labels: Sequence[Label],
     ends: Interval | None,
     *,
+    weights: Mapping[int, float] | None,
     has_clusters: bool,
-    margin: float | None,
+    margin: float | None = None,
 ) -> LabelledRow:
     """One row, over its cases: repeats and raters are averaged within the case first."""
     cases = sorted({int(case) for case in scores[:, 1]} | {one.case for one in labels})
@@ -313,7 +317,7 @@ def _row(
         said = [one.value for one in labels if one.case == case]
         judge[place] = found.mean() if len(found) else math.nan
         people[place] = float(np.mean(said)) if said else math.nan
-    found = labelled_mean(people, judge)
+    found = labelled_mean(people, judge, _of_cases(weights, cases))
     known = judge[np.isfinite(judge)]
     # Cases of one cluster resemble each other: an interval that takes them for independent would be too short.
     interval = (math.nan, math.nan) if has_clusters else found.interval
@@ -322,7 +326,7 @@ def _row(
         found.labels,
         len(known),
         float(known.mean()) if len(known) else None,
-        _figure(found.mean, interval, ends),
+        figure(found.mean, interval, ends),
         found.weight,
         found.has_few_labels,
         _needed(found.labels, interval, margin),
@@ -336,13 +340,4 @@ def _needed(labels: int, interval: Interval, margin: float | None) -> int | None
 
 
 def _agreed(found: Agreement) -> Figure:
-    return _figure(found.value, found.interval)
-
-
-def _figure(value: float, interval: Interval, ends: Interval | None = None) -> Figure:
-    """A figure as far as it is known, within the ends that it cannot leave: what lies beyond covers nothing."""
-    if not math.isfinite(value):
-        return Figure(None, None)
-    low, high = ends or (-math.inf, math.inf)
-    known = (max(interval[0], low), min(interval[1], high)) if math.isfinite(interval[0]) else None
-    return Figure(min(max(value, low), high), known)
+    return figure(found.value, found.interval)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from wtb.analysis.judges.check import Figure
+from wtb.analysis.judges.bias import Figure
 from wtb.analysis.statistics.raters.bradley_terry import Comparisons, strengths
 from wtb.analysis.statistics.raters.racing import could_be_best
 

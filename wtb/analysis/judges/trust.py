@@ -8,7 +8,7 @@ from typing import Any
 from wtb.analysis.judges.check import JudgeCheck, Label, check
 from wtb.analysis.scores import Scores
 from wtb.core.errors import InputError
-from wtb.core.scoring.judgement import BY_HAND
+from wtb.core.scoring.judgement import BY_HAND, MET
 from wtb.core.texts import plural
 from wtb.store.control.labels import label_rows, labelled_sweeps
 from wtb.store.database import Database
@@ -40,6 +40,12 @@ def judge_of(sweep: SweepRow, metric: str) -> tuple[str, Mapping[str, Any]]:
             if metric in (options.get("name"), name, name.rpartition(":")[2]):
                 return name, options
     return "", {}
+
+
+def rubric_of(judge: Mapping[str, Any]) -> dict[str, str]:
+    """The levels of a judge, by its options, with their descriptions; criteria alone are met or not."""
+    rubric = judge.get("rubric") or (MET if judge.get("criteria") else {})
+    return {str(level): str(text) for level, text in rubric.items()}
 
 
 def why_not(database: Database, sweep: SweepRow, metric: str) -> tuple[bool, str]:

@@ -176,6 +176,14 @@ class Versioned:
     version: str | None
 
 
+@dataclass(frozen=True)
+class Priced:
+    """What judgements cost, and how much of it was spent to get them now; None where nobody knows."""
+
+    value: float | Unscored
+    spent: float | None
+
+
 def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
     """What is wrong with a loss that is more than the scale of a metric, in words, or None."""
     if measure.scale is None:
@@ -208,6 +216,11 @@ class Evaluator:
     is_built_in: bool = False
     threshold: Threshold | None = None
     figure: Figure | None = None
+
+    @property
+    def may_ask_judges(self) -> bool:
+        """Whether it is built in, and combines others among which there may be judges."""
+        return self.is_built_in and isinstance(self.better, Mapping)
 
     def score_of(self, case: ScoredCase, result: CellResult) -> float:
         """The score of a cell, of a built-in evaluator, which gives one number; 1 or 0 where it has a threshold."""
@@ -358,6 +371,8 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     if isinstance(value, Versioned):
         version = None if value.version is None else storable(value.version, METRIC)
         return replace(_number(scorer, metric, value.value), version=version)
+    if isinstance(value, Priced):
+        return replace(_number(scorer, metric, value.value), spent=value.spent)
     measure = scorer.measure(metric)
     if isinstance(value, Unscored):
         return Score(metric, None, measure, storable(value.reason))

@@ -48,6 +48,12 @@ def check(
     margin: Annotated[
         float | None, typer.Option("--margin", metavar="X", help="Say how many labels an interval of +- X takes.")
     ] = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--own", metavar="NODE=VARIANT", help="Answers of the judge's own family \\[default: by recorded calls]."
+        ),
+    ] = None,
     at_least: Annotated[
         float | None, typer.Option("--at-least", metavar="KAPPA", help="Exit with 1 unless they agree so far.")
     ] = None,
@@ -68,7 +74,9 @@ def check(
     context = open_context(db)
     if at_least is not None and not -1 <= at_least <= 1:
         raise InputError(f"--at-least is {at_least:g}; expected an agreement from -1 to 1")
-    found = judging.check_judge(context, ref, labels=labels, metric=metric, scale=scale.value, margin=margin)
+    found = judging.check_judge(
+        context, ref, labels=labels, metric=metric, scale=scale.value, margin=margin, own=own or ()
+    )
     put_as(asdict(found), judges.check(found, width(), in_color(output)), format, output)
     if at_least is not None and (found.kappa.interval is None or found.kappa.interval[0] < at_least):
         say(f"{found.metric} is not shown to agree with people as far as --at-least {at_least:g}: do not decide by it")

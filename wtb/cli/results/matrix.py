@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, render_matrix, say
+from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, read_limits, render_matrix, say
 from wtb.config import yaml_reader
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
+from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
 
@@ -61,13 +62,18 @@ def score(
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", help="Cells that judges are asked about at a time.")
     ] = CALLS_AT_ONCE,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option("--limits", metavar="KEY=VALUE", help="What judges may cost: judging.usd=5, judging.usd=none."),
+    ] = None,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
 ) -> None:
     """Score finished cells again, without running a node.
 
-    The evaluators are those of the sweep, or more.
+    The evaluators are those of the sweep, or more. Where judges have cost what they may, the rest keeps its scores, and
+    it exits with 1: with a higher limit, what was judged costs nothing again.
 
     See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
 
@@ -77,6 +83,11 @@ def score(
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     with prints_to_stderr():
-        scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once)
+        scored = scoring.score(
+            context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=read_limits(limits) or None
+        )
     say(f"{scored.scores:,} scores written")
     put(render_matrix(operations.matrix(context, scored.sweep), format, output), output)
+    if scored.reason is not None:
+        say(f"{scored.reason}: {plural(scored.left, 'execution')} not judged; --limits judging.usd=MORE goes on")
+        raise typer.Exit(1)

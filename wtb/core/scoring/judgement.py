@@ -8,7 +8,17 @@ from dataclasses import dataclass
 MOST_CALLS, CALLS_AT_ONCE = 10_000, 8  # to compare rows, unless something else is said
 MET: Mapping[str, str] = {"0": "does not meet the criteria", "1": "meets the criteria"}  # where there is no rubric
 BY_HAND = "by hand"  # a metric decides gates, however far it agrees with people
+JUDGING = "(judging)"  # the node of budgets for what judges may cost
+UNKNOWN_PRICE = (
+    "limit judging.usd cannot be kept, since the price of a judge's model is not known: lift it with "
+    "--limits judging.usd=none"
+)
 CASES_DRAWN = 100  # for people to label, unless something else is said
+
+
+def limit_name(node: str | None, kind: str) -> str:
+    """What a budget is called among the limits of a sweep, such as `nodes.answer.usd`."""
+    return f"judging.{kind}" if node == JUDGING else f"nodes.{node}.{kind}" if node else kind
 
 
 @dataclass(frozen=True)

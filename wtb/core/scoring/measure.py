@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
@@ -70,6 +71,7 @@ class Score:
     """One metric of one cell: a value, or the reason why there is none.
 
     observed: of figures, what the cell tells. version: of what gave it, such as a model, where it says so itself.
+    spent: US dollars that were spent to get it, None where nobody knows; what was kept from before cost nothing.
     """
 
     metric: str
@@ -78,3 +80,10 @@ class Score:
     error: str | None = None
     observed: str | None = None
     version: str | None = None
+    spent: float | None = 0.0
+
+
+def spent_of(scores: Iterable[Score]) -> float | None:
+    """US dollars that were spent to get scores; None where nobody knows."""
+    known = [one.spent for one in scores]
+    return None if None in known else sum(amount or 0.0 for amount in known)

@@ -34,16 +34,23 @@ class NodeLimits(TypedDict, total=False):
     node_runs: int | None
 
 
+class JudgingLimits(TypedDict, total=False):
+    """Where a sweep stops for what its judges cost; None is no limit."""
+
+    usd: float | None
+
+
 class Limits(NodeLimits, total=False):
-    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single nodes."""
+    """Where a sweep stops; None is no limit. Durations in seconds. nodes: limits of single ones. judging: of judges."""
 
     cell_timeout: float | None
     wall: float | None
     nodes: dict[str, NodeLimits]
+    judging: JudgingLimits
 
 
 # Pydantic, which reads requests, drops keys that a TypedDict has not: here they are kept, so that they can be refused.
-for _shape in (NodeLimits, Limits):
+for _shape in (NodeLimits, JudgingLimits, Limits):
     _shape.__pydantic_config__ = {"extra": "allow"}  # type: ignore[attr-defined]
 
 

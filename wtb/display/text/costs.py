@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
+from wtb.core.scoring.judgement import JUDGING
 from wtb.core.texts import money
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.csv import safe
@@ -100,12 +101,17 @@ def amount(kind: str, figure: float | None) -> str:
 def limits(settings: Limits) -> list[str]:
     """Limits of a sweep as `--limits` takes them."""
     own = [f"{key}={value:g}" for key in _LIMITS if (value := settings.get(key)) is not None]
-    return own + [
-        f"nodes.{node}.{key}={value:g}"
-        for node, of in settings.get("nodes", {}).items()
-        for key in _NODE_LIMITS
-        if (value := of.get(key)) is not None
-    ]
+    judging = settings.get("judging", {}).get("usd")
+    return (
+        own
+        + ([] if judging is None else [f"judging.usd={judging:g}"])
+        + [
+            f"nodes.{node}.{key}={value:g}"
+            for node, of in settings.get("nodes", {}).items()
+            for key in _NODE_LIMITS
+            if (value := of.get(key)) is not None
+        ]
+    )
 
 
 def budgets_on_one_line(budgets: Sequence[BudgetDocument]) -> str:
@@ -113,6 +119,9 @@ def budgets_on_one_line(budgets: Sequence[BudgetDocument]) -> str:
     parts = []
     for one in budgets:
         unit = "" if one["kind"] == "usd" else f" {one['kind'].replace('_', ' ')}"
-        whose = f"node {one['node']}: " if one["node"] else "" if one["scope"] == "sweep" else f"{one['scope']}: "
+        node = one["node"]
+        whose = "" if one["scope"] == "sweep" else f"{one['scope']}: "
+        if node:
+            whose = f"{node} " if node == JUDGING else f"node {node}: "
         parts.append(f"{whose}{amount(one['kind'], one['spent'])} of {amount(one['kind'], one['most'])}{unit}")
     return ", ".join(parts)

@@ -8,7 +8,8 @@ from wtb.core.texts import plural
 from wtb.display.tables import grid
 
 if TYPE_CHECKING:
-    from wtb.analysis.judges.check import Figure, JudgeCheck, LabelledRow
+    from wtb.analysis.judges.bias import Figure
+    from wtb.analysis.judges.check import JudgeCheck, LabelledRow
     from wtb.analysis.judges.ranking import RankedRow, RowRanking
 
 
@@ -21,6 +22,13 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
         f"The judge's score less the label: {_figure(found.bias)}",
         f"The same, where an answer is twice as long, changes by: {_figure(found.by_length)}",
     ]
+    if found.own_family is not None:
+        family = ", ".join(found.own_family.families) or "as named"
+        family += f", {plural(found.own_family.labels, 'label')}"
+        more = _figure(found.own_family.more)
+        lines.append(f"What it gives its own family ({family}) more than others with the same label: {more}")
+    if found.is_weighted:
+        lines.append("Cases were drawn with unequal chances, and count by one over these.")
     if found.unjudged:
         lines.append(f"Left out: {plural(found.unjudged, 'label')} of cells without a score.")
     if found.not_drawn:
@@ -29,6 +37,10 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
     levels = [[f"{one.judge:.3g}", str(one.labels), _figure(one.people)] for one in found.levels]
     headers = ["judge", "labels", "people say"]
     lines += ["", grid(headers, levels, width, right=headers, color=color).rstrip("\n")]
+    if found.uses:
+        headers = ["level", "judge", "people", "more often"]
+        rows = [[f"{one.level:g}", f"{one.judge:.1%}", f"{one.people:.1%}", _figure(one.more)] for one in found.uses]
+        lines += ["", grid(headers, rows, width, right=headers, color=color).rstrip("\n")]
     headers = [*nodes, "labels", "cases", "judge", "people would say", "weight"]
     shown = [[row.combination[node] for node in nodes] + _row(row) for row in found.rows]
     lines += ["", grid(headers, shown, width, right=set(headers[len(nodes) :]), color=color).rstrip("\n")]

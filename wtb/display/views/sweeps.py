@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from wtb.analysis.failure_causes import causes
 from wtb.core.documents.common import cell_counts
@@ -131,6 +131,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
         for node, variant in choice.items():
             varied.setdefault(node, {})[variant] = None
     repeats, limits = spec.get("repeats", 1), spec.get("limits") or {}
+    without: tuple[Any, ...] = (None, {}, {"usd": None})  # what is no limit
     return {
         **status_document(database, row),
         "definition": {
@@ -144,7 +145,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
             "params": spec.get("params", {}),
             "baseline": spec.get("baseline_row"),
             "evaluate": spec.get("evaluate", []),
-            "limits": cast("Limits", {key: value for key, value in limits.items() if value not in (None, {})}),
+            "limits": cast("Limits", {key: value for key, value in limits.items() if value not in without}),
         },
         "metrics": [metric.name for metric in queries.metric_rows(database, row.id)],
     }

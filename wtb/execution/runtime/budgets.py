@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,9 +22,11 @@ from wtb.authoring.context.attempt_record import Record
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
+from wtb.core.scoring.judgement import JUDGING, UNKNOWN_PRICE, limit_name
+from wtb.core.scoring.measure import Score, spent_of
 from wtb.core.stop import WALL, Stop
 from wtb.store.database import Database
-from wtb.store.limits.budgets import Key, binding_budgets, budget_rows, dearest, figure, key_of, recount
+from wtb.store.limits.budgets import Key, binding_budgets, budget_rows, dearest, dearest_judged, figure, key_of, recount
 from wtb.store.limits.reservations import (
     Claim,
     Granted,
@@ -133,6 +135,7 @@ class Budgets:
         self._ends = None if wall is None else time.monotonic() + wall
         rules = {node.name: node.rules for node in workflow.nodes.values()}
         self._declared = {name: _declared(one.max_usd, one.max_tokens) for name, one in rules.items()}
+        self._declared[JUDGING] = None
         self._free = {name: Reserved(allowance=declared) for name, declared in self._declared.items()}
         self._keys: dict[str, tuple[Key, ...]] = {}
         self._known: frozenset[Key] = frozenset()
@@ -148,7 +151,7 @@ class Budgets:
         keys = [key_of(row) for row in rows]
         new = [key for key in keys if key not in self._known]
         self._known = frozenset(keys)
-        self._keys = {name: tuple(key for key in keys if key[2] in ("", name)) for name in self._declared}
+        self._keys = {name: tuple(key for key in keys if _binds(key, name)) for name in self._declared}
         # Only now, when what is spent from here on counts by itself; and once more when what ended until now is there.
         if new or self._late:
             recount(self._database, [*new, *self._late])
@@ -198,6 +201,9 @@ class Budgets:
     def _cost(self, node: str, connection: sa.Connection) -> Mapping[str, float]:
         """What the dearest run of a node has cost: of this sweep, as far as it is known here, else of earlier ones."""
         known = self._dearest.get(node)
+        if node == JUDGING:
+            usd = dearest_judged(connection, self._sweep.id) if known is None else known[0]
+            return {} if usd is None else {"usd": usd}
         if known is None:
             found = dearest(connection, self._sweep.id, node)
             if found is None:
@@ -235,6 +241,33 @@ class Budgets:
         # Budgets that were given meanwhile: what of this attempt they know of is found when it is recorded.
         return rows + [_settlement(*about, key, None, None) for key in late]
 
+    @contextmanager
+    def judging(self, execution_id: str) -> Iterator[Callable[[Sequence[Score]], list[Settlement]]]:
+        """Reserve for the judges of a cell. Yields what makes of its scores the rows that settle what they spent.
+
+        Raises Stopped, and stops the sweep, where a budget forbids to judge.
+        """
+        if not self._keys[JUDGING]:
+            yield lambda scores: []
+            return
+        reserved = self.reserve(execution_id, JUDGING, first=False)
+        spent: list[float | None] = []
+
+        def settled(scores: Sequence[Score]) -> list[Settlement]:
+            spent.append(spent_of(scores))
+            price = sum(one.value or 0.0 for one in scores if one.metric.endswith(".usd"))  # also of what is kept
+            with self._lock:
+                self._dearest[JUDGING] = max(self._dearest.get(JUDGING, (0.0, 0.0))[0], price), 0.0
+            return self.ended(JUDGING, reserved, Record(usd=spent[0] or 0.0), accepted=False)
+
+        try:
+            yield settled
+        except BaseException:
+            self.release(reserved)
+            raise
+        if None in spent:
+            self._stop.request(UNKNOWN_PRICE)
+
     def release(self, reserved: Reserved) -> None:
         """Release the reservation of a lost attempt, whose rows may be lost, too."""
         if reserved.keys:
@@ -258,7 +291,7 @@ class Budgets:
         """Pause the sweep at a budget. Raises Stopped."""
         record_reached(self._database, self._sweep.session_id, self._sweep.id, reached)
         scope, of, node, kind = reached.key
-        name = f"nodes.{node}.{kind}" if node else kind
+        name = limit_name(node, kind)
         most = figure(kind, reached.most)
         spending = f"spent {figure(kind, reached.spent)}"
         spending += "" if reached.wanted is None else f", {figure(kind, reached.wanted)} wanted"
@@ -270,6 +303,11 @@ class Budgets:
             text = f"budget of {scope} {called!r} reached: {name} = {most} ({spending})"
             self._stop.request(text, limit=f"{scope} {kind}")
         self._stop.check()
+
+
+def _binds(key: Key, node: str) -> bool:
+    """Whether a budget is of a node; what judges cost is told apart from what the sweep does."""
+    return key[2] == node or (not key[2] and node != JUDGING)
 
 
 def _declared(usd: float | None, tokens: int | None) -> Allowance | None:

@@ -368,7 +368,7 @@ def reported_scores(what: str, data: Any) -> list[Score]:
     return boundary.shaped(lambda: [_score(**score) for score in data])
 
 
-def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, version: Any) -> Score:
+def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, version: Any, spent: Any = 0.0) -> Score:
     """Read one score: a value or an error, with how its metric is read. Raises Malformed."""
     sent = Measure(**measure)
     is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
@@ -393,7 +393,15 @@ def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, ver
         why,
         boundary.optional(_observed, observed),
         boundary.optional(boundary.name, version),
+        boundary.optional(_spent, spent),
     )
+
+
+def _spent(value: Any) -> float:
+    amount = _score_number(value)
+    if amount < 0:
+        raise Malformed("less than nothing was spent")
+    return amount
 
 
 def _observed(value: Any) -> str:

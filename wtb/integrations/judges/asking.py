@@ -23,6 +23,7 @@ from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import Judgement
 from wtb.integrations.judges import kept
 from wtb.integrations.judges.rubric import Preference, Rubric, UnusableReply
+from wtb.integrations.judges.turns import NoTurn, wait_for_turn
 from wtb.integrations.models import record_calls
 
 Provider = Literal["openai", "anthropic"]
@@ -50,6 +51,7 @@ class Question:
     """All that is sent. sample: its number among questions that are alike. deadline: on the monotonic clock.
 
     fresh: it is asked whatever was replied to it before. place: where replies are kept, unless the environment says it.
+    per_minute: requests to the model. bill: takes what each request cost; None where nobody knows.
     """
 
     endpoint: Endpoint
@@ -62,6 +64,8 @@ class Question:
     fresh: bool = False
     place: Path | None = field(default=None, compare=False)
     seed: int | None = None
+    per_minute: float | None = field(default=None, compare=False)
+    bill: list[float | None] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def digest(self) -> str:
@@ -105,6 +109,8 @@ def ask(question: Question) -> Judgement:
         except errors as error:
             problem = f"{type(error).__name__}: {error}"
             wait_s = _wait_s(question.endpoint.provider, error, pause_s)
+        except NoTurn as error:
+            return Judgement(None, str(error))
         if wait_s >= question.left_s:
             break
         time.sleep(wait_s)
@@ -127,6 +133,10 @@ def replied(question: Question) -> Judgement:
     place = kept.folder() or question.place
     if not question.fresh and (known := kept.find(question.digest, place)) is not None:
         return known
+    if question.per_minute is not None:
+        endpoint = question.endpoint
+        name = json.dumps([endpoint.provider, endpoint.url, endpoint.key, question.model])
+        wait_for_turn(name, question.per_minute, question.left_s, place)
     context = Context(CaseView(""), node="judge", variant="")  # only to see what the call costs
     said = _Said()
     with surrounding(context):
@@ -138,6 +148,7 @@ def replied(question: Question) -> Judgement:
     usd = context.record.usd
     is_known = question.endpoint.url is None and usd > 0  # no server need have the prices of another
     judgement = Judgement(score, problem, usd if is_known else None, said.model)
+    question.bill.append(judgement.usd)
     kept.keep(question.digest, judgement, place)
     return judgement
 

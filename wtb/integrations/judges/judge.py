@@ -12,7 +12,14 @@ from statistics import fmean
 from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-from wtb.authoring.evaluation.evaluators import EVALUATION_S, CellResult, ScoredCase, Unscored, Versioned
+from wtb.authoring.evaluation.evaluators import (
+    EVALUATION_S,
+    CellResult,
+    Priced,
+    ScoredCase,
+    Unscored,
+    Versioned,
+)
 from wtb.authoring.evaluation.fields import field_of
 from wtb.authoring.evaluation.library.combining import ASSERT, FAILED, USD
 from wtb.core.errors import InputError, describe, did_you_mean
@@ -56,9 +63,10 @@ def judge(
     url: str | None = None,
     key: str | None = None,
     fresh: bool = False,
+    per_minute: float | None = None,
     timeout: float = EVALUATION_S,
     better: Better = "higher",
-) -> dict[str, float | Unscored | Versioned]:
+) -> dict[str, float | Unscored | Versioned | Priced]:
     """Ask models to judge a field of the final state.
 
     Args:
@@ -76,6 +84,7 @@ def judge(
         url: Of another server that speaks it.
         key: The environment variable that holds the key; without it, the provider's own, and none for a `url`.
         fresh: Ask whatever was replied to the same question before.
+        per_minute: Requests a minute to each model, of all processes that share stored files.
         timeout: Seconds that all of it may take; it asks nothing more shortly before.
         better: Which levels are better, `higher` or `lower`; for `declare`.
 
@@ -92,11 +101,13 @@ def judge(
     if reference:
         data["reference"] = _reference_of(case, field)
         if data["reference"] is None:
-            return dict.fromkeys(("", FAILED, USD), Unscored("the case has no reference"))
+            missing = Unscored("the case has no reference")
+            return {"": missing, FAILED: missing, USD: Priced(missing, 0.0)}
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
+    bill: list[float | None] = []
     questions = [
-        Question(endpoint, one, asked, text, temperature, n, deadline, fresh, result.judgements, seed)
+        Question(endpoint, one, asked, text, temperature, n, deadline, fresh, result.judgements, seed, per_minute, bill)
         for one in models
         for n in range(samples)
     ]
@@ -105,7 +116,9 @@ def judge(
     judgements = [replies[start : start + samples] for start in range(0, len(replies), samples)]
     figures = _figures(judgements)
     versions = sorted({one.model for one in replies if one.model is not None})
-    return {**figures, "": Versioned(figures[""], ", ".join(versions) or None), **_costs(judgements)}
+    known = [usd for usd in bill if usd is not None]
+    cost = Priced(_cost(judgements), sum(known) if len(known) == len(bill) else None)
+    return {**figures, "": Versioned(figures[""], ", ".join(versions) or None), USD: cost}
 
 
 def _reference_of(case: ScoredCase, field: str) -> Any:
@@ -124,14 +137,14 @@ def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Uns
     return {"": score, FAILED: len(problems) / questions}
 
 
-def _costs(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
+def _cost(judgements: Sequence[Sequence[Judgement]]) -> float | Unscored:
     """What the judgements cost, also those that another cell paid for; no figure where one has no known price.
 
     It is never left out, since judging again replaces only what is given.
     """
     costs = [one.usd for each in judgements for one in each]
     known = [usd for usd in costs if usd is not None]
-    return {USD: sum(known) if len(known) == len(costs) else Unscored("the price of a model is not known")}
+    return sum(known) if len(known) == len(costs) else Unscored("the price of a model is not known")
 
 
 def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declaration:
@@ -162,6 +175,8 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
             raise InputError(f"{option!r} is {describe(options[option])}; expected {expected}")
     _check_server(options.get("url"), options.get("key"))
     _check_number("samples", options.get("samples", 1), int, 1, _MOST_SAMPLES)
+    if options.get("per_minute") is not None:
+        _check_rate(options["per_minute"], options.get("samples", 1), options.get("timeout"))
     if options.get("seed") is not None:
         _check_number("seed", options["seed"], int, 0, 2**31 - 1)
         if options.get("provider", PROVIDERS[0]) != "openai":
@@ -174,6 +189,19 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
         "scale": {"": rubric.ends, FAILED: PASS_OR_FAIL},
         "on_failure": {**of_score, FAILED: LEFT_OUT, USD: LEFT_OUT},
     }
+
+
+def _check_rate(per_minute: Any, samples: int, timeout: Any) -> None:
+    """Refuse a rate at which the samples of one cell have no time. Raises InputError."""
+    _check_number("per_minute", per_minute, (int, float), 1 / 60, 1_000_000)
+    seconds = EVALUATION_S if timeout is None else timeout
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)  # else it is refused elsewhere
+    least = (samples - 1) * 60 / per_minute / _SHARE_OF_TIME
+    if is_number and least >= seconds:
+        raise InputError(
+            f"'per_minute' is {per_minute:g}, so that {samples} samples take more than {least:.0f} s; expected a "
+            f"'timeout' that is longer, which is {seconds:g} s"
+        )
 
 
 def check_endpoint(endpoint: Endpoint) -> None:

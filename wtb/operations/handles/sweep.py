@@ -259,10 +259,11 @@ class SweepHandle(TargetHandle):
         *,
         file: str | Path | None = None,
         at_once: int = CALLS_AT_ONCE,
+        limits: Limits | None = None,
     ) -> Scored:
         """Score every succeeded cell again, without running a node. Scores of the same name are replaced."""
         path = None if file is None else as_path("file", file)
-        return score(self._context, self.id, evaluate=evaluate, file=path, at_once=at_once)
+        return score(self._context, self.id, evaluate=evaluate, file=path, at_once=at_once, limits=limits)
 
     @documented_by(check_judge)
     def check_judge(
@@ -272,10 +273,11 @@ class SweepHandle(TargetHandle):
         metric: str | None = None,
         scale: Scale = "ordinal",
         margin: float | None = None,
+        own: Sequence[str] = (),
     ) -> JudgeCheck:
         """Hold the scores of a metric against labels of people."""
         file = None if labels is None else as_path("labels", labels)
-        return check_judge(self._context, self.id, labels=file, metric=metric, scale=scale, margin=margin)
+        return check_judge(self._context, self.id, labels=file, metric=metric, scale=scale, margin=margin, own=own)
 
     @documented_by(rank)
     def rank(self, comparisons: str | Path, *, rater: str | None = None, asking: Asking | None = None) -> RowRanking:

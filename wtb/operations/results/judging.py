@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from wtb.analysis.judges import check
-from wtb.analysis.judges.check import JudgeCheck
-from wtb.analysis.judges.trust import judge_of, stored_labels
+from wtb.analysis.judges.bias import family_of
+from wtb.analysis.judges.check import JudgeCheck, Judged
+from wtb.analysis.judges.trust import judge_of, rubric_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, did_you_mean
 from wtb.operations.context import Context
 from wtb.operations.inspection.cells import cell_documents
 from wtb.operations.results.label_files import read_labels
 from wtb.operations.results.labelling import text_of
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
+from wtb.store.read.costs import models_called
 from wtb.store.rows.sweeps import SweepRow
 
 
@@ -31,6 +33,7 @@ def check_judge(
     metric: str | None = None,
     scale: Scale = "ordinal",
     margin: float | None = None,
+    own: Sequence[str] = (),
 ) -> JudgeCheck:
     """Hold the scores of a metric against labels of people.
 
@@ -42,6 +45,8 @@ def check_judge(
         metric: The scores; by default those that decide.
         scale: What labels are: `nominal`, `ordinal` or `interval`.
         margin: Half the width of the interval that is wanted of each row; how many labels that takes is estimated.
+        own: Variants whose answers are of models of the judge's own family, as `node=variant`; by default those of
+            varied nodes that called such a model, as far as calls were recorded.
 
     Returns:
         How far they agree, what the scores are off by, and what people would say of each row.
@@ -62,8 +67,41 @@ def check_judge(
         found = stored_labels(database, sweep.id, chosen)
     if not found:
         raise InputError(f"nobody has labelled anything for {chosen!r}; `wtb label` asks for labels")
-    lengths = _lengths(database, sweep, chosen, scores.choices, {one.case for one in found})
-    return check.check(database, sweep, scores, chosen, found, scale, margin=margin, lengths=lengths)
+    _, judge = judge_of(sweep, chosen)
+    models = judge.get("model") or ()
+    families = sorted({family_of(str(one)) for one in ([models] if isinstance(models, str) else models)})
+    judged_by = Judged(
+        _lengths(database, sweep, chosen, scores.choices, {one.case for one in found}),
+        sorted(float(level) for level in rubric_of(judge)),
+        () if own else families,
+        _named(own, scores.choices) if own else _of_families(database, sweep, scores.choices, families),
+    )
+    return check.check(database, sweep, scores, chosen, found, scale, margin=margin, judged_by=judged_by)
+
+
+def _named(own: Sequence[str], choices: Sequence[Mapping[str, str]]) -> set[int]:
+    """The combinations with any of these variants. Raises InputError for one that no row has."""
+    found: set[int] = set()
+    for text in own:
+        node, _, variant = text.partition("=")
+        rows = {number for number, choice in enumerate(choices) if choice.get(node) == variant}
+        if not rows:
+            known = sorted({f"{name}={chosen}" for choice in choices for name, chosen in choice.items()})
+            raise InputError(f"own has {text!r:.100}, which no row has{did_you_mean(text, known)}")
+        found |= rows
+    return found
+
+
+def _of_families(
+    database: Database, sweep: SweepRow, choices: Sequence[Mapping[str, str]], families: Sequence[str]
+) -> set[int] | None:
+    """The combinations of which a varied node called a model of these; None where nobody knows."""
+    varied = {node for node in choices[0] if len({choice[node] for choice in choices}) > 1} if choices else set()
+    called = [one for one in models_called(database, sweep.id) if one[0] in varied]
+    if not (called and families):
+        return None
+    own = {(node, variant) for node, variant, model in called if family_of(model) in families}
+    return {number for number, choice in enumerate(choices) if not own.isdisjoint(choice.items())}
 
 
 def _lengths(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 
 from wtb.analysis.judges.check import Asked, Label, LabelItem, LabelledCell, LabelQueue
-from wtb.analysis.judges.trust import judge_of, stored_labels
+from wtb.analysis.judges.trust import judge_of, rubric_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, describe, did_you_mean
-from wtb.core.scoring.judgement import CASES_DRAWN, MET
+from wtb.core.scoring.judgement import CASES_DRAWN
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
@@ -172,6 +172,8 @@ def give_label(
     places = next(found, None)
     if places is None:
         raise InputError(f"case {case!r} has no answer {answer!r}; expected the id of one that was drawn")
+    if again:
+        _check_not_drawn(asking.given, asking.rater, places)
     made = [
         NewLabel(place, repeat, row, asking.rater, label, asking.asked, asking.probability)
         for row, place, repeat in sorted(places)
@@ -205,6 +207,10 @@ def import_labels(context: Context, ref: str, *, labels: Path, metric: str | Non
     chosen = scores.chosen_metric(metric)
     numbers = evidence.case_numbers(database, sweep.id)
     found = read_labels(labels, scores.choices, numbers, scores.measures[chosen].scale)
+    given = stored_labels(database, sweep.id, chosen)
+    for one in found:
+        if not one.drawn:
+            _check_not_drawn(given, one.rater, {_place(one)})
     made = [
         NewLabel(
             one.case,
@@ -286,8 +292,7 @@ class _Asking:
         self.metric = self._scores.chosen_metric(self.given_metric)
         self.ends = self._scores.measures[self.metric].scale
         _, self.judge = judge_of(self.sweep, self.metric)
-        rubric = self.judge.get("rubric") or (MET if self.judge.get("criteria") else {})
-        self.rubric = {str(level): str(text) for level, text in rubric.items()}
+        self.rubric = rubric_of(self.judge)
         self.levels = [float(level) for level in self.rubric]
         self._field = self.given_field or self.judge.get("field")
         self.numbers = evidence.case_numbers(self._database, self.sweep.id)
@@ -332,6 +337,15 @@ def _id_of(case: CaseRow, answer: str) -> str:
 
 def _place(label: Label) -> _Place:
     return label.combination, label.case, label.repeat
+
+
+def _check_not_drawn(given: Sequence[Label], rater: str, places: Set[_Place]) -> None:
+    """Refuse what would take a label of a case that was drawn out of figures: just where raters disagree."""
+    if any(one.drawn and one.rater == rater and _place(one) in places for one in given):
+        raise InputError(
+            f"{rater!r} labelled it when it was drawn, and that label counts; expected another rater, or the label "
+            "changed as drawn"
+        )
 
 
 def _disagreed(labels: Sequence[Label]) -> set[_Place]:

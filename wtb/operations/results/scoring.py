@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +14,34 @@ from wtb.authoring.code.recipe import NamedEvaluator, Recipe, named
 from wtb.authoring.evaluation.declarations import BY_PATH
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator
 from wtb.authoring.evaluation.evaluators import evaluate as evaluate_cell
+from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.measure import Score
+from wtb.core.stop import Stop, Stopped
 from wtb.core.tree.checkpoints import ExecutionHistory, shown
+from wtb.core.tree.stored_spec import Limits
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.execution import Case
 from wtb.execution.load import load_cases
+from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.sandbox.heads import NO_CODE
 from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.planning.prepare import stored_spec
-from wtb.planning.sweep_spec import load_spec, read_evaluators
+from wtb.planning.sweep_spec import load_spec, read_evaluators, read_limits
 from wtb.store.control.rescore import scored_executions, write_scores
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.limits.budgets import open_budgets
+from wtb.store.limits.reservations import settle
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.slots import end_runner
 
@@ -45,13 +53,17 @@ class Scored:
     Attributes:
         sweep: The id of the sweep.
         scores: How many scores were written.
+        left: How many executions judges were not asked about, since they have reached what they may cost.
+        reason: Why, in words.
     """
 
     sweep: str
     scores: int
+    left: int = 0
+    reason: str | None = None
 
 
-_Scorer = Callable[[EvaluationTask], list[Score]]
+_Scorer = Callable[[ExecutionRow, EvaluationTask], list[Score] | None]  # None where judges may cost no more
 
 
 class _Direct:
@@ -70,6 +82,7 @@ def score(
     evaluate: Sequence[str | Mapping[str, Any]] = (),
     file: Path | None = None,
     at_once: int = CALLS_AT_ONCE,
+    limits: Limits | None = None,
 ) -> Scored:
     """Score every succeeded cell again, without running a node. Scores of the same name are replaced, others stay.
 
@@ -79,12 +92,13 @@ def score(
         evaluate: Evaluators as in a sweep file: names, import paths, or mappings of one of them to its options.
         file: A sweep file to take evaluators from.
         at_once: How many cells judges are asked about at a time.
+        limits: Other limits of the sweep for what judges cost from now on, as in a sweep file: `{"judging": {...}}`.
 
     Returns:
         How many scores were written.
 
     Raises:
-        InputError: If there is no such sweep, or an evaluator cannot be used.
+        InputError: If there is no such sweep, or an evaluator or a limit cannot be used.
     """
     database = context.database
     sweep = queries.find_sweep(database, ref)
@@ -98,8 +112,9 @@ def score(
     for _, one in made:
         one.check_failure_scores(sweep.spec.get("on_failure"))
     # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
-    judges = [one for by, one in made if by.name in BY_PATH]
-    own_code = [(by, one) for by, one in made if by.name not in BY_PATH]
+    judges = [one for by, one in made if by.name in BY_PATH or one.may_ask_judges]
+    own_code = [(by, one) for by, one in made if not (by.name in BY_PATH or one.may_ask_judges)]
+    open_budgets(database, sweep, {}, _of_judging(limits))
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use
     workspaces = context.workspaces
@@ -109,21 +124,59 @@ def score(
     recipe = Recipe(None, (), [by for by, _ in own_code])
     code = InProcesses(UserCode(None, [one for _, one in own_code], recipe, NO_CODE), run, own, runner.id, processors)
     here = Surroundings(_Direct(), None, own)
-    scorers = {
-        code.score: ThreadPoolExecutor(processors),
-        lambda task: _all_scores(task, judges, here): ThreadPoolExecutor(at_once),
+    judging = _Judging(database, sweep, runner.id, judges, here)
+    scorers: dict[_Scorer, ThreadPoolExecutor] = {
+        lambda row, task: code.score(task): ThreadPoolExecutor(processors),
+        judging.score: ThreadPoolExecutor(at_once),
     }
-    written = 0
+    written = left = 0
     try:
         for chunk in _scored(scorers, _tasks(database, sweep.id)):
-            written += write_scores(database, sweep, chunk)
+            found = [(row, [one for one in made if one is not None]) for row, made in chunk]
+            left += sum(None in made for _, made in chunk)
+            written += write_scores(database, sweep, [(row, list(chain(*made))) for row, made in found if any(made)])
     finally:
         for threads in scorers.values():
             threads.shutdown(cancel_futures=True)
         code.close()
         remove_tree(own.root)
         end_runner(database, runner.id)
-    return Scored(sweep.id, written)
+    return Scored(sweep.id, written, left, judging.stop.reason if left else None)
+
+
+class _Judging:
+    """The judges of a sweep, under its limits of what they may cost."""
+
+    def __init__(
+        self, database: Database, sweep: SweepRow, runner_id: str, judges: Sequence[Evaluator], here: Surroundings
+    ) -> None:
+        self.stop = Stop()
+        self._database, self._judges, self._here = database, judges, here
+        self._budgets = Budgets(database, sweep, runner_id, Workflow("scored"), self.stop)
+
+    def score(self, row: ExecutionRow, task: EvaluationTask) -> list[Score] | None:
+        """The scores of an execution; None where a limit was reached."""
+        if not self._judges:
+            return []
+        try:
+            with self._budgets.judging(row.id) as settled:
+                found = _all_scores(task, self._judges, self._here)
+                if rows := settled(found):
+                    with self._database.write() as connection:
+                        settle(connection, rows)
+        except Stopped:
+            return None
+        return found
+
+
+def _of_judging(limits: Limits | None) -> Limits:
+    """Limits as they are given, which may be of judges only. Raises InputError."""
+    read = read_limits(limits or {})
+    if other := sorted(set(read) - {"judging"}):
+        raise InputError(
+            f"{other[0]!r} limits what a sweep runs; expected a limit of judges, such as judging.usd", argument="limits"
+        )
+    return read
 
 
 def _tasks(database: Database, sweep_id: str) -> Iterator[list[tuple[ExecutionRow, EvaluationTask]]]:
@@ -138,13 +191,18 @@ def _all_scores(task: EvaluationTask, evaluators: Sequence[Evaluator], here: Sur
     return scores
 
 
+_Made = list[tuple[ExecutionRow, list[list[Score] | None]]]
+
+
 def _scored(
     scorers: Mapping[_Scorer, ThreadPoolExecutor], chunks: Iterable[list[tuple[ExecutionRow, EvaluationTask]]]
-) -> Iterator[Iterator[tuple[ExecutionRow, list[Score]]]]:
-    """The scores of each chunk, while those of the next are made: who waits for the slowest of one idles."""
-    before: list[tuple[ExecutionRow, list[Future[list[Score]]]]] = []
+) -> Iterator[_Made]:
+    """What each scorer makes of each chunk, while the next one is scored: who waits for the slowest of one idles."""
+    before: list[tuple[ExecutionRow, list[Future[list[Score] | None]]]] = []
     for chunk in chunks:
-        begun = [(row, [threads.submit(scorer, task) for scorer, threads in scorers.items()]) for row, task in chunk]
+        begun = [
+            (row, [threads.submit(scorer, row, task) for scorer, threads in scorers.items()]) for row, task in chunk
+        ]
         if before:
             yield _results(before)
         before = begun
@@ -152,11 +210,8 @@ def _scored(
         yield _results(before)
 
 
-def _results(
-    begun: Iterable[tuple[ExecutionRow, list[Future[list[Score]]]]],
-) -> Iterator[tuple[ExecutionRow, list[Score]]]:
-    for row, futures in begun:
-        yield row, [score for one in futures for score in one.result()]
+def _results(begun: Iterable[tuple[ExecutionRow, list[Future[list[Score] | None]]]]) -> _Made:
+    return [(row, [one.result() for one in futures]) for row, futures in begun]
 
 
 def _task(database: Database, row: ExecutionRow, case: Case) -> EvaluationTask:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wtb.core.errors import InputError
+from wtb.core.scoring.judgement import JUDGING, limit_name
 from wtb.core.tree.stored_spec import Limits, NodeLimits
 from wtb.store.access.projects import ensure_project
 from wtb.store.access.scope import in_scope
@@ -22,7 +23,17 @@ from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows.control import BudgetRow, ListedBudget
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.tables.schema import attempts, budgets, is_visible, node_runs, reservations, sessions, sweeps, workflows
+from wtb.store.tables.schema import (
+    attempts,
+    budgets,
+    is_visible,
+    node_runs,
+    reservations,
+    scores,
+    sessions,
+    sweeps,
+    workflows,
+)
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 
@@ -38,6 +49,8 @@ def keys_of_limits(sweep_id: str, limits: Limits) -> dict[Key, float | None]:
     """The budgets that the limits of a sweep ask for; None lifts one."""
     of_nodes: Mapping[str, NodeLimits] = limits.get("nodes") or {}
     found: dict[Key, float | None] = {}
+    if "usd" in (judging := limits.get("judging") or {}):
+        found["sweep", sweep_id, JUDGING, "usd"] = judging["usd"]
     for node, given in [("", limits), *of_nodes.items()]:
         if "usd" in given:
             found["sweep", sweep_id, node, "usd"] = given["usd"]
@@ -75,7 +88,7 @@ def set_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]) -
             continue
         spent = max(row.spent, spent_before(connection, key))
         if size < spent - slack(size):
-            name = ("nodes." + key[2] + "." if key[2] else "") + key[3]
+            name = limit_name(*key[2:])
             raise InputError(
                 f"{name} = {size:g}: {figure(key[3], spent)} {'are' if key[3] != 'usd' else 'US dollars are'} spent "
                 f"already, so that it can be no less; expected at least {figure(key[3], spent)}, or no limit"
@@ -201,6 +214,15 @@ def dearest(connection: sa.Connection, sweep_id: str, node: str) -> tuple[float,
         if usd is not None:
             return float(usd), float(tokens), own
     return None
+
+
+def dearest_judged(connection: sa.Connection, sweep_id: str) -> float | None:
+    """US dollars that judges of a sweep took for the dearest cell; None where they have judged none."""
+    of_cell = scores.c.combination, scores.c.case_number, scores.c.repeat
+    asked = scores.c.sweep_id == sweep_id, scores.c.metric.endswith(".usd", autoescape=True)
+    each = sa.select(sa.func.sum(scores.c.value).label("usd")).where(*asked).group_by(*of_cell).subquery()
+    found = connection.scalar(sa.select(sa.func.max(each.c.usd)))
+    return None if found is None else float(found)
 
 
 def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[ListedBudget]:

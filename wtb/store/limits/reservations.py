@@ -14,6 +14,7 @@ from typing import NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
+from wtb.core.scoring.judgement import JUDGING
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
 from wtb.store.events import event_row, subject
@@ -232,6 +233,7 @@ def forget_reservations_of_lost(connection: sa.Connection, runner_ids: Sequence[
         )
     )
     lost = sa.exists().where(
+        reservations.c.node != JUDGING,  # who judges releases it, also where the execution has ended
         executions.c.id == reservations.c.execution_id,
         sa.or_(executions.c.status != "running", executions.c.owner_id != reservations.c.runner_id),
     )

@@ -65,6 +65,17 @@ class Spent:
         return Spent(self.names, {**self.figures, **figures})
 
 
+def models_called(database: Database, sweep_id: str) -> list[tuple[str, str, str]]:
+    """(node, variant, model) of the calls of a sweep that were recorded."""
+    query = (
+        sa.select(node_runs.c.node, node_runs.c.variant, calls.c.model)
+        .join(calls, calls.c.node_run_id == node_runs.c.id)
+        .where(node_runs.c.sweep_id == sweep_id, calls.c.model.is_not(None))
+        .distinct()
+    )
+    return [(str(node), str(variant), str(model)) for node, variant, model in database.tuples(query)]
+
+
 @dataclass(frozen=True)
 class Which:
     """Whose costs are asked for; None is all. since: attempts that started then or later, in seconds."""

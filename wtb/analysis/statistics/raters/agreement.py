@@ -39,7 +39,11 @@ class Agreement:
 
 
 def cohens_kappa(
-    first: Floats, second: Floats, scale: Scale = "nominal", clusters: Integers | None = None
+    first: Floats,
+    second: Floats,
+    scale: Scale = "nominal",
+    clusters: Integers | None = None,
+    weights: Floats | None = None,
 ) -> Agreement:
     """Return how far two raters agree.
 
@@ -48,6 +52,7 @@ def cohens_kappa(
         scale: `nominal` counts any disagreement alike, `ordinal` by the number of levels between and `interval` by the
             square of the distance (Cohen 1968).
         clusters: The cluster of each unit; by default each is one of its own.
+        weights: What each unit counts; by default all count alike.
 
     Returns:
         Cohen's kappa (Cohen 1960).
@@ -56,7 +61,7 @@ def cohens_kappa(
     levels, codes = np.unique(np.stack([first[both], second[both]]), return_inverse=True)
     codes = codes.reshape(2, -1)
     tables = np.zeros((int(both.sum()), len(levels), len(levels)))
-    tables[np.arange(len(tables)), codes[0], codes[1]] = 1
+    tables[np.arange(len(tables)), codes[0], codes[1]] = 1.0 if weights is None else weights[both]
     distance = _ranks_apart(levels) if scale == "ordinal" else _distance(levels, scale)
 
     def kappa(table: Floats) -> float:
@@ -67,13 +72,16 @@ def cohens_kappa(
     return _jackknifed(kappa, tables, None if clusters is None else clusters[both])
 
 
-def krippendorffs_alpha(ratings: Floats, scale: Scale = "nominal", clusters: Integers | None = None) -> Agreement:
+def krippendorffs_alpha(
+    ratings: Floats, scale: Scale = "nominal", clusters: Integers | None = None, weights: Floats | None = None
+) -> Agreement:
     """Return how far any number of raters agree, each of whom may have left units out.
 
     Args:
         ratings: Raters x units, NaN where there is no rating.
         scale: What the levels are.
         clusters: The cluster of each unit; by default each is one of its own.
+        weights: What each unit counts, 1 on average; by default all count alike.
 
     Returns:
         Krippendorff's alpha (Krippendorff, "Computing Krippendorff's alpha-reliability", 2011).
@@ -87,6 +95,8 @@ def krippendorffs_alpha(ratings: Floats, scale: Scale = "nominal", clusters: Int
     diagonal = np.arange(len(levels))
     pairs[:, diagonal, diagonal] -= counts
     coincidences = pairs / np.maximum(counts.sum(axis=1) - 1, 1)[:, None, None]
+    if weights is not None:
+        coincidences *= weights[pairable][:, None, None]
 
     def alpha(table: Floats) -> float:
         given = table.sum(axis=0)

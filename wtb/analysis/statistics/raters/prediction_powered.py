@@ -5,8 +5,8 @@ taken as far as they help, and what they are off by is measured where there are 
 Zrnic, "PPI++: efficient prediction-powered inference", 2023). However bad the judge is, the interval covers: a judge
 that is of no use has no weight, and leaves the interval of the labels alone.
 
-The labels have to be those of cases drawn at random, alike for all. For a difference of two rows both arguments are
-differences by case.
+The labels have to be those of cases drawn at random. Where some were likelier to be drawn than others, each counts by
+one over its chance (Hajek 1971). For a difference of two rows both arguments are differences by case.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class LabelledMean:
         weight: How far the judge is believed, from 0 to 1; 0 means that labels alone were used.
         labels: How many cases have a label.
         judged: How many have none, and a judgement.
+        counts_as: As many labels of cases drawn alike would say as much (Kish 1965).
     """
 
     mean: float
@@ -38,20 +39,22 @@ class LabelledMean:
     weight: float
     labels: int
     judged: int
+    counts_as: float
 
     @property
     def has_few_labels(self) -> bool:
         """Whether there are too few for what the interval promises."""
-        return self.labels < FEWEST_LABELS
+        return self.counts_as < FEWEST_LABELS - ROUNDING
 
 
-def labelled_mean(labels: Floats, judgements: Floats) -> LabelledMean:
+def labelled_mean(labels: Floats, judgements: Floats, weights: Floats | None = None) -> LabelledMean:
     """Estimate the mean label over all cases.
 
     Args:
         labels: By case, on any scale; NaN where nobody gave one.
         judgements: By case; NaN where the judge gave none. Where a case has a label, its judgement counts as the mean
             of the others: any rule will do that does not look at the label.
+        weights: By case, one over the chance that it had to be labelled, on any scale; None where all had the same.
 
     Returns:
         The mean with its interval.
@@ -59,14 +62,39 @@ def labelled_mean(labels: Floats, judgements: Floats) -> LabelledMean:
     labelled, judged = np.isfinite(labels), np.isfinite(judgements)
     n, rest = int(labelled.sum()), judged & ~labelled
     if not n:
-        return LabelledMean(math.nan, (math.nan, math.nan), 0.0, 0, int(rest.sum()))
+        return LabelledMean(math.nan, (math.nan, math.nan), 0.0, 0, int(rest.sum()), 0.0)
     truth, others = labels[labelled], judgements[rest]
     fill = float(judgements[judged].mean()) if judged.any() else 0.0
     beside = np.where(judged, judgements, fill)[labelled]
+    if weights is not None:
+        return _of_unequal_chances(truth, beside, judgements[judged], weights[labelled], len(others))
     weight = _weight(truth, beside, others)
     added = float(others.mean()) if weight else 0.0
     mean = float((truth - weight * beside).mean()) + weight * added
-    return LabelledMean(mean, _interval(mean, truth - weight * beside, weight * others), weight, n, len(others))
+    interval = _interval(mean, truth - weight * beside, weight * others)
+    return LabelledMean(mean, interval, weight, n, len(others), float(n))
+
+
+def _of_unequal_chances(truth: Floats, beside: Floats, judgements: Floats, weights: Floats, rest: int) -> LabelledMean:
+    """The same where cases without a label are no random ones: the judgements of all cases stand for all.
+
+    truth, beside: labels and judgements of the cases that have a label; weights: of these. judgements: of all cases.
+    """
+    n, share = len(truth), weights / weights.sum()
+    counts_as = 1 / float(share @ share)
+    spread = float(judgements.var(ddof=1)) if len(judgements) > 1 else 0.0
+    apart = truth - share @ truth, beside - share @ beside
+    together = float(share @ (apart[0] * apart[1])) * counts_as / max(counts_as - 1, 1.0)
+    weight = min(max(together / spread, 0.0), 1.0) if spread > ROUNDING and counts_as >= 2 else 0.0
+    errors = truth - weight * beside
+    mean = float(share @ errors) + (weight * float(judgements.mean()) if weight else 0.0)
+    variance = n / max(n - 1, 1) * float(share**2 @ (errors - share @ errors) ** 2)
+    if weight:  # the cases themselves are a sample
+        variance += (2 * weight * together - weight**2 * spread) / len(judgements)
+    if counts_as < 2 or variance <= ROUNDING**2:
+        return LabelledMean(mean, (math.nan, math.nan), weight, n, rest, counts_as)
+    half = t_quantile(int(counts_as) - 1) * math.sqrt(variance)
+    return LabelledMean(mean, (mean - half, mean + half), weight, n, rest, counts_as)
 
 
 def _weight(truth: Floats, beside: Floats, others: Floats) -> float:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
-from wtb.authoring.evaluation.evaluators import CellResult, Evaluator, ScoredCase, Unscored, Versioned, evaluator
+from wtb.authoring.evaluation.evaluators import (
+    CellResult,
+    Evaluator,
+    Priced,
+    ScoredCase,
+    Unscored,
+    Versioned,
+    evaluator,
+)
 from wtb.core.scoring.scales import PASS_OR_FAIL
 from wtb.core.scoring.threshold import Threshold
 
@@ -18,19 +27,22 @@ ASSERT = "assert"  # the key of what is expected that holds a case's own evaluat
 class Asked:
     """What the judges among evaluators that are combined took.
 
-    usd: US dollars, or why they are not known. failed: of each judge that was asked, the share without a usable reply.
-    versions: of the models that answered.
+    usd: US dollars, or why they are not known. spent: how much of it now, None where nobody knows. failed: of each
+    judge that was asked, the share without a usable reply. versions: of the models that answered.
     """
 
     usd: float | Unscored = 0.0
+    spent: float | None = 0.0
     failed: list[float] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
 
-    def add(self, given: Mapping[str, float | Unscored]) -> None:
+    def add(self, given: Mapping[str, Any]) -> None:
         """Count what an evaluator returned that asked judges, besides its score."""
-        usd, failed = given.get(USD, 0.0), given.get(FAILED)
-        if not isinstance(self.usd, Unscored):
-            self.usd = usd if isinstance(usd, Unscored) else self.usd + usd
+        cost, failed = given.get(USD), given.get(FAILED)
+        if isinstance(cost, Priced):
+            self.spent = None if self.spent is None or cost.spent is None else self.spent + cost.spent
+            if not isinstance(self.usd, Unscored):
+                self.usd = cost.value if isinstance(cost.value, Unscored) else self.usd + cost.value
         if isinstance(failed, float | int):
             self.failed.append(failed)
 
@@ -42,11 +54,11 @@ class Asked:
             self.versions |= set(given.version.split(", "))
         return given.value
 
-    def with_score(self, score: float | Unscored) -> dict[str, float | Unscored | Versioned]:
+    def with_score(self, score: float | Unscored) -> dict[str, float | Unscored | Versioned | Priced]:
         """The metrics of an evaluator that may ask judges: its score, what they cost, and how often they failed."""
         failed = {FAILED: fmean(self.failed)} if self.failed else {}
         versions = ", ".join(sorted(self.versions)) or None
-        return {"": Versioned(score, versions), USD: self.usd, **failed}
+        return {"": Versioned(score, versions), USD: Priced(self.usd, self.spent), **failed}
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ class Part:
         return score if self.threshold is None else float(self.threshold.passes(score))
 
 
-Combined = float | bool | dict[str, float | Unscored | Versioned]
+Combined = float | bool | dict[str, float | Unscored | Versioned | Priced]
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)

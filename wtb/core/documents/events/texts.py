@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from wtb.core.documents.events import executions, nodes, sweeps
 from wtb.core.documents.events.common import Scores
+from wtb.core.scoring.judgement import limit_name
 from wtb.core.texts import chosen, cut, money, plural, printable, score, short, took
 
 D = TypeVar("D")
@@ -237,7 +238,7 @@ def event_text(kind: str, data: Mapping[str, object], choices: Mapping[str, str]
 
 
 def _budget(data: sweeps.BudgetThresholdData | sweeps.BudgetReachedData) -> str:
-    name = f"nodes.{data['node']}.{data['kind']}" if data["node"] else data["kind"]
+    name = limit_name(data["node"], data["kind"])
     return f"the budget of {data['scope']} {data['name']}: {name} = {data['most']:g} (spent {data['spent']:g})"
 
 
