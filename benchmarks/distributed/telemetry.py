@@ -2,8 +2,9 @@
 
 Runs with and without it alternate, and each round's ratio is that of the two next to each other: `--runs 15` for what
 is promised. It waits for workers that have work, as it does for users; `pressing` is without that patience, as after
-half a minute of work without a pause. The other process is `python -m benchmarks.distributed.telemetry`, started before
-the clock; when its input ends it sends the rest, and writes one line of JSON. What takes the spans throws them away.
+half a minute of work without a pause, in a fifth of the rounds. The other process is
+`python -m benchmarks.distributed.telemetry`, started before the clock; when its input ends it sends the rest, and
+writes one line of JSON. What takes the spans throws them away.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import ceil
 from secrets import token_hex
 from select import select
 from threading import Thread
@@ -41,8 +43,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         with worker_stack(environment, 2, slots) as made, throwing_away() as endpoint:
             for _ in range(WARMING):
                 timed(made, workflow, "thread")
-            for how, patience in (("", continuous.PATIENCE_S), (", pressing", 0.0)):
-                ratios, spans = _pairs(made, workflow, endpoint, patience, runs)
+            for how, patience, pairs in (("", continuous.PATIENCE_S, runs), (", pressing", 0.0, ceil(runs / 5))):
+                ratios, spans = _pairs(made, workflow, endpoint, patience, pairs)
                 yield of_rounds(f"{name} queued, traces are sent{how} / are not", ratios, "x", 1.1)
                 yield of_rounds(f"{name} queued{how}: CPU of a span", spans, "ms")
 

@@ -234,6 +234,65 @@ if len(starts.read_text()) > int(os.environ.get("HONEST", "1")):
     assert changed["before"].startswith(f"{changed['after']} and ")
 
 
+def test_a_changed_tool_is_named_although_an_upgrade_changed_much_else(project: Project) -> None:
+    project.inside("run", "sweep.yaml", check=0)
+    change_description(project)
+    project.write({"sweep.yaml": SWEEP.replace("first", "second")})
+    project.inside("run", "sweep.yaml", check=0)
+    older = "json_set(spec, '$.environment.packages', json_object('a', '1', 'b', '1', 'c', '1', 'd', '1', 'e', '1'))"
+    project.change(f"UPDATE sweeps SET spec = {older} WHERE name = 'first'")
+    assert "environment.tools.files.read" in project.inside("compare", "first", "second").stdout
+
+
+def test_the_history_of_a_sweep_names_tools_that_changed(project: Project) -> None:
+    project.inside("run", "sweep.yaml", check=0)
+    change_description(project)
+    project.inside("run", "sweep.yaml", check=0)
+    history = project.inside("report", "first", "--format", "json", check=0).json["history"]
+    assert [one["code_changed"] for one in history["sweeps"]] == [[], ["files.read"]]
+
+
+def change_description(project: Project) -> None:
+    """Have the server say something else of a tool, whose code is as it was."""
+    project.write({"flow.py": FLOW.replace('"Read a file."', '"Read a file, always."')})
+
+
+def test_who_resumes_a_sweep_is_told_that_a_server_changed_a_tool(project: Project) -> None:
+    asking = SWEEP.replace("a.txt}", "a.txt, asks: true}").replace("[default, async]", "[default]")
+    project.write({"sweep.yaml": asking})
+    project.inside("run", "sweep.yaml")
+    (question,) = project.inside("approvals", "--format", "json", check=0).json["approvals"]
+    project.inside("answer", question["id"], "approve", check=0)
+    change_description(project)
+    refused = project.inside("resume", "first")
+    assert "servers have changed files.read since it was submitted" in refused.said
+    assert project.inside("status", "first", "--format", "json").json["sweep"]["status"] != "completed"
+
+    project.inside("resume", "first", "--allow-code-change", check=0)
+    warnings = project.inside("matrix", "first", "--format", "json").json["warnings"]
+    assert "changed tools: servers changed files.read while the sweep ran" in warnings
+    (spec,) = project.query("SELECT spec FROM sweeps")[0]
+    project.inside("retry", "first", check=0)
+    assert project.query("SELECT spec FROM sweeps")[0] == (spec,), "what it went on with is what is recorded by now"
+
+
+def test_who_retries_is_told_and_a_server_that_is_away_keeps_nobody_from_it(project: Project) -> None:
+    project.write({"sweep.yaml": SWEEP.replace("a.txt}", "missing.txt}").replace("[default, async]", "[default]")})
+    project.inside("run", "sweep.yaml")
+    change_description(project)
+    assert "a server has changed files.read" in project.inside("retry", "first").said
+    (project.folder / "server.py").unlink()
+    project.inside("retry", "first", check=1)
+    assert [attempts for (attempts,) in project.query("SELECT attempts FROM node_runs")] == [3]
+
+
+def test_a_sweep_whose_tools_changed_has_no_repeats(project: Project) -> None:
+    project.inside("run", "sweep.yaml", check=0)
+    change_description(project)
+    refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
+    assert "servers have changed files.read since it ran" in refused.said
+
+
 def test_a_connection_looks_again_what_tools_are(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     connection.call("read", {"path": "a.txt"}).result()
     first = connection.version("read")

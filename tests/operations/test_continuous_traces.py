@@ -172,9 +172,11 @@ def test_nothing_is_sent_while_workers_have_work_but_for_a_while(
     sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending.run()
+    before = sending.state
     monkeypatch.setattr(positions, "is_busy", lambda _: True)
     sending.look()
     assert not receiver.bodies
+    assert sending.state == before, "nothing is written either"
     monkeypatch.setattr(continuous, "PATIENCE_S", 0.0)
     monkeypatch.setattr(continuous, "SHARE", 0.0)
     sending.look()

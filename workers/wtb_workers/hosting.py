@@ -5,6 +5,7 @@ Celery's pool is of threads: a slot is one of them, started when there is a task
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import warnings
@@ -42,6 +43,8 @@ def serve(app: Celery, worker: Worker) -> int:
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
     signals.worker_ready.connect(_begin, weak=False)
     messages.install()
+    if logging.getLogger().handlers:  # else Celery would write in its own way
+        signals.setup_logging.connect(_leave_logging, weak=False)
     warnings.filterwarnings("ignore", "You're running the worker with superuser privileges")
     run = app.Worker(
         hostname=worker.name,
@@ -59,6 +62,10 @@ def serve(app: Celery, worker: Worker) -> int:
     finally:
         _end()
     return int(run.exitcode or 0)
+
+
+def _leave_logging(**_: Any) -> None:
+    """Set up nothing in Celery's place."""
 
 
 def process() -> WorkerProcess:

@@ -72,7 +72,9 @@ Limits = Annotated[
     typer.Option("--limits", metavar="KEY=VALUE", help="Another limit: usd=5, nodes.answer.usd=1, usd=none."),
 ]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", "-c", help="Node runs at a time.")]
-AllowCodeChange = Annotated[bool, typer.Option("--allow-code-change", help="Continue although code has changed.")]
+AllowCodeChange = Annotated[
+    bool, typer.Option("--allow-code-change", help="Continue although code or tools have changed.")
+]
 Breakpoints = Annotated[
     list[str] | None,
     typer.Option(

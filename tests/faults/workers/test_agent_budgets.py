@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -37,10 +38,25 @@ CAP = 1.0
 DEAREST = 0.3  # of one call
 MOST = 0.4  # of an attempt that says what it may cost
 SLOTS = 2
+MUTANTS = {  # of the ledger in workers: with each of them what is promised here is false
+    "nothing is reserved": "reservations._insert = lambda *_: None",
+    "nothing is counted": "flush.settle = lambda to, rows: settle(to, [{**row, 'spent': 0.0} for row in rows])",
+    "no cap is compared": "reservations.slack = lambda most: 1e9",
+}
+MUTANT = "TESTED_MUTANT"
 PAID = (
     GATED
     + f"""
+import sys
+
 from wtb import evaluator
+
+if "{MUTANT}" in os.environ and "wtb_workers.process" in sys.modules:
+    from wtb.store.limits import reservations
+    from wtb.store.limits.reservations import settle
+    from wtb.store.runs import flush
+
+    exec(os.environ["{MUTANT}"])
 
 
 def pay(state, ctx):
@@ -81,6 +97,7 @@ class Agents(RuleBasedStateMachine):
     cluster: ClassVar[Cluster]
     server: ClassVar[Server]
     tokens: ClassVar[int] = 0
+    workflows: ClassVar[tuple[str, ...]] = ("guessed", "declared")
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,11 +105,12 @@ class Agents(RuleBasedStateMachine):
         self.consents: list[tuple[str, dict[str, Any]]] = []
         self.killed = 0
 
-    @initialize(workflow=st.sampled_from(["guessed", "declared"]), more=PRICES)
-    def begin(self, workflow: str, more: list[float]) -> None:
+    @initialize(number=st.integers(0, 1), more=PRICES)
+    def begin(self, number: int, more: list[float]) -> None:
         """Hypothesis leaves rules out of most runs: what each has is a sweep that costs more than there is."""
         type(self).tokens += 1
-        self.workflow, self.name = workflow, f"agent{self.tokens}-{workflow}"
+        self.workflow = self.workflows[number % len(self.workflows)]
+        self.name = f"agent{self.tokens}-{self.workflow}"
         options = ("--scope", "read,submit,steer", "--budget", f"{CAP}usd")
         self.token = self.cluster.wtb("token", "create", self.name, *options, check=0).stdout.strip()
         self._agreed("submit", 1, sweep=self._sweep([[DEAREST], [0.1, 0.05], more, [DEAREST], [DEAREST, 0.1], [0.1]]))
@@ -254,6 +272,10 @@ def machine(module_cluster: Cluster) -> Iterator[type[Agents]]:
     ("examples", "steps"), [(2, 6), pytest.param(15, 20, marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_no_sequence_of_calls_and_crashes_exceeds_a_budget(machine: type[Agents], examples: int, steps: int) -> None:
+    _run(machine, examples, steps)
+
+
+def _run(machine: type[Agents], examples: int, steps: int) -> None:
     bounds = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -264,3 +286,30 @@ def test_no_sequence_of_calls_and_crashes_exceeds_a_budget(machine: type[Agents]
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=bounds)
+
+
+class Declaring(Agents):
+    """With nodes that say what they may cost, so that nothing may be spent beyond the budget."""
+
+    workflows = ("declared",)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_ledger_that_is_wrong_is_found_out(machine: type[Agents], mutant: str) -> None:
+    cluster = machine.cluster
+    cluster.env[MUTANT] = MUTANTS[mutant]
+    _another_worker(cluster)
+    try:
+        with pytest.raises((AssertionError, Flaky)):
+            _run(Declaring, 3, 6)
+    finally:
+        del cluster.env[MUTANT]
+        _another_worker(cluster)
+
+
+def _another_worker(cluster: Cluster) -> None:
+    """In place of the one that is there: it has the environment of now."""
+    (worker,) = [one for one in cluster.workers if one.lives]
+    worker.end()
+    cluster.start_worker(concurrency=SLOTS)

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import logging
+import signal
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 
+import anyio
 import pytest
 
+from tests.hosting.api.serving import HEADERS, Server
+from tests.support.bench import in_memory
+from tests.support.cluster import Cluster
 from tests.support.project import Project
 from wtb.core.errors import InputError
 from wtb.core.telemetry.log_ids import log_ids
+from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.telemetry.logs import wants_json, write_json_logs
+from wtb.operations.context import Context
+from wtb.operations.identity import OPERATOR
 
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     root, ours = logging.getLogger(), logging.getLogger("wtb")
-    handlers, levels = root.handlers, (root.level, ours.level)
+    handlers, levels, hook = root.handlers, (root.level, ours.level), threading.excepthook
     found = io.StringIO()
     write_json_logs("worker", found)
     yield found
     root.handlers = handlers
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
+    threading.excepthook = hook
+    logging.captureWarnings(False)
 
 
 def test_a_line_is_an_object_with_the_ids_of_what_is_under_way(stream: io.StringIO) -> None:
@@ -50,3 +64,103 @@ def test_a_setting_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch,
         wants_json()
     monkeypatch.setenv("WTB_LOG", "")
     assert not wants_json()
+
+
+NOTED = """
+import logging
+
+from wtb import END, Workflow
+
+wf = Workflow("noted")
+
+
+@wf.node
+def note(state):
+    logging.getLogger("mine").warning("it is %s", state["x"])
+    return {"y": 1}
+
+
+wf.entry(note)
+wf.edge(note, END)
+"""
+NOTED_SWEEP = """
+sweep: noted
+workflow: noted:wf
+cases: cases.jsonl
+vary: {note: all}
+run: {pool: thread}
+"""
+
+
+def test_each_part_writes_objects_with_the_ids_of_what_it_does(cluster: Cluster) -> None:
+    project = cluster.project
+    project.write({"noted.py": NOTED, "noted.yaml": NOTED_SWEEP, "cases.jsonl": Project.cases(2)})
+    project.inside("schedule", "add", "nightly", "noted.yaml", "--cron", "0 3 * * *", check=0)
+    cluster.env["WTB_LOG"] = "json"
+    cluster.take_time()
+    worker, server = cluster.start_worker(), Server(project)
+    server.start(cluster.env, ["--mcp"])
+    sweep = cluster.submit("noted.yaml")
+    cluster.wait_completed(sweep)
+    execution = cluster.one("SELECT id FROM executions WHERE case_number = 0")
+    with socket.create_connection(("127.0.0.1", server.port)) as nonsense:
+        nonsense.sendall(b"nonsense\r\n\r\n")
+        nonsense.recv(100)
+    assert posted(server, f"/sweeps/{sweep}/resume") == 200
+    project.write({"noted.yaml": NOTED_SWEEP.replace("noted:wf", "gone:wf")})
+    project.change("UPDATE schedules SET next_at = next_at - 86400")
+    scheduler = cluster.start_scheduler()
+    cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("failed",)], "the fire has failed")
+    said = {"worker": worker.stop().stderr, "scheduler": scheduler.stop().stderr}
+    assert server.running is not None
+    server.running.signal(signal.SIGTERM)
+    said["server"] = server.running.wait().stderr
+    lines = {part: [json.loads(line) for line in text.splitlines()] for part, text in said.items()}
+    assert all(one["part"] == part and one["at"] and one["level"] for part, found in lines.items() for one in found)
+
+    noted = next(one for one in lines["worker"] if one["event"] == "it is 0")
+    assert (noted["logger"], noted["sweep"], noted["execution"]) == ("mine", sweep, execution)
+    assert noted["runner"]
+    assert any("Invalid HTTP request" in one["event"] for one in lines["server"])
+    told = next(one for one in lines["server"] if "is completed; `wtb retry`" in one["event"])
+    assert (told["operation"], bool(told["request"])) == ("resume", True)
+    refused = next(one for one in lines["scheduler"] if "its sweep was refused" in one["event"])
+    assert refused["schedule"] == "nightly"
+
+
+def posted(server: Server, path: str) -> int:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        connection.request("POST", PREFIX + path, "{}", {**HEADERS, "Content-Type": "application/json"})
+        return connection.getresponse().status
+
+
+def test_a_thread_that_ends_by_an_error_is_in_the_log(stream: io.StringIO) -> None:
+    thread = threading.Thread(target=lambda: 1 / 0, name="broken")
+    thread.start()
+    thread.join()
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["level"], line["event"]) == ("critical", "thread broken ended")
+    assert "ZeroDivisionError" in line["exception"]
+
+
+def test_what_agents_ask_for_has_ids_in_the_log(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mcp")
+    from mcp import Client
+
+    from wtb.hosting.agents import server
+    from wtb.hosting.agents.calling import Caller
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("SELECT secret")
+
+    monkeypatch.setattr(server.Calls, "call", fails)
+
+    async def talk() -> None:
+        made = server.make_server(Context(in_memory()), lambda _: Caller(OPERATOR))
+        async with Client(made) as client:
+            assert (await client.call_tool("matrix", {"ref": "x"})).is_error
+
+    anyio.run(talk)
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["operation"], bool(line["request"])) == ("mcp matrix", True)
+    assert "SELECT secret" in line["exception"]

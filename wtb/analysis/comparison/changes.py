@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from wtb.core.tree.stored_spec import recorded_tools
+from wtb.planning.environment import changed_tools
+
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CodeChange, SettingChange, VariantChanges, VariantName
     from wtb.core.documents.workflows.graphs import WorkflowDocument
     from wtb.core.tree.stored_spec import StoredSpec
+    from wtb.store.rows.sweeps import SweepRow
 
 
+_TOOLS = "environment.tools."  # of those that no server was asked for, only what nodes called is known
 _NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows")
 Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> code
 
@@ -25,9 +30,10 @@ def code_changes(before: Fingerprints, after: Fingerprints) -> list[CodeChange]:
     ]
 
 
-def changed_nodes(before: Fingerprints, after: Fingerprints) -> list[str]:
-    """The nodes of which a variant that both sweeps have is of other code."""
-    return list(dict.fromkeys(one["node"] for one in code_changes(before, after)))
+def changed_code(before: SweepRow, after: SweepRow) -> list[str]:
+    """The nodes of which a variant that both sweeps have is of other code, and tools of servers that are others."""
+    nodes = dict.fromkeys(one["node"] for one in code_changes(before.fingerprints, after.fingerprints))
+    return [*nodes, *changed_tools(before.spec, recorded_tools(after.spec))]
 
 
 def variant_changes(before: Fingerprints, after: Fingerprints) -> VariantChanges:
@@ -45,28 +51,31 @@ def _only(these: Fingerprints, those: Fingerprints) -> Iterator[VariantName]:
 def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange]:
     """What differs in two stored specs, nested keys by their path: key, before, after (None: not there).
 
-    Versions of Python and packages are among it, as `environment.python`, where both sweeps recorded them.
+    Versions of Python, packages and tools of servers are among it, as `environment.python`, where both sweeps know
+    them.
     """
     was, now = (dict(_settings(one, other)) for one, other in ((before, after), (after, before)))
     return [
         {"key": key, "before": was.get(key), "after": now.get(key)}
         for key in {**was, **now}
-        if was.get(key) != now.get(key)
+        if was.get(key) != now.get(key) and not (key.startswith(_TOOLS) and None in (was.get(key), now.get(key)))
     ]
 
 
-def with_changed_tools(spec: StoredSpec, changed: Collection[tuple[str, str]]) -> StoredSpec:
+def with_called_tools(spec: StoredSpec, called: Collection[tuple[str, str]]) -> StoredSpec:
     """A spec whose tools of servers have all versions that they had while the sweep ran, as `ab12 and cd34`.
 
-    changed: (tool, version) of those that were not what the spec has.
+    called: (tool, version) as nodes found them, in their order.
     """
-    if not changed:
+    if not called:
         return spec
-    tools = {server: dict(known) for server, known in spec["environment"].get("tools", {}).items()}
-    for name, version in changed:
+    recorded = recorded_tools(spec)
+    tools = {server: dict(known) for server, known in recorded.items()}
+    for name, version in called:
         server, _, tool = name.partition(".")
         known = tools.setdefault(server, {})
-        known[tool] = f"{known[tool]} and {version}" if tool in known else version
+        if version != recorded.get(server, {}).get(tool):
+            known[tool] = f"{known[tool]} and {version}" if tool in known else version
     return {**spec, "environment": {**spec["environment"], "tools": tools}}
 
 

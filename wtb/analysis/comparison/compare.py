@@ -168,7 +168,7 @@ def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs
 
 
 def _spec(database: Database, sweep: SweepRow) -> StoredSpec:
-    spec = changes.with_changed_tools(sweep.spec, aggregates.changed_tools(database, sweep))
+    spec = changes.with_called_tools(sweep.spec, aggregates.called_tools(database, sweep))
     return changes.with_models(spec, aggregates.judge_versions(database, sweep))
 
 

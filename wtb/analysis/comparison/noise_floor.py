@@ -18,6 +18,7 @@ from wtb.analysis.statistics.power import spreads
 from wtb.core.documents.comparison import FloorDocument, NoiseFloorDocument
 from wtb.core.errors import ConflictError
 from wtb.planning.binding import Bound
+from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import SweepRow
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def check_code(sweep: SweepRow, bound: Bound) -> None:
-    """Raises ConflictError where the code of a sweep is another by now, so that it cannot be repeated."""
+    """Raises ConflictError where code of a sweep, or a tool of a server, has changed: it has no repeats then."""
     changed = [
         f"{node}={variant}"
         for node, variants in sweep.fingerprints.items()
@@ -38,6 +39,11 @@ def check_code(sweep: SweepRow, bound: Bound) -> None:
         raise ConflictError(
             f"sweep {sweep.id}: the code of {', '.join(changed)} has changed since it ran (or a library that it "
             f"uses), so another run would be no repeat of it; run the sweep file anew with `wtb run`, and name that one"
+        )
+    if tools := changed_tools(sweep.spec, present_tools(bound.workflow)):
+        raise ConflictError(
+            f"sweep {sweep.id}: servers have changed {', '.join(tools)} since it ran, so another run would be no "
+            f"repeat of it; run the sweep file anew with `wtb run`, and name that one"
         )
 
 

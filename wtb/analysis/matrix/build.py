@@ -466,8 +466,8 @@ def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], er
         )
     for metric, count, reason in errors:
         sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
-    if changed := {tool for tool, _ in aggregates.changed_tools(database, sweep)}:
-        sentences.append(f"changed tools: servers changed {', '.join(sorted(changed))} while the sweep ran")
+    if changed := aggregates.changed_tools(database, sweep):
+        sentences.append(f"changed tools: servers changed {', '.join(changed)} while the sweep ran")
     versions: dict[str, list[str]] = {}
     for metric, version in aggregates.judge_versions(database, sweep):
         versions.setdefault(metric, []).append(version)

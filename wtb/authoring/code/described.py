@@ -85,6 +85,7 @@ def workflow_of(description: WorkflowDescription) -> Workflow:
         for one in graph["branches"]
     ]
     made._starts = description["starts"]
+    made.versions = dict.fromkeys(description.get("servers", ()), dict)  # which only workers can ask
     _set_traits(made, description)
     return made
 

@@ -13,6 +13,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import existing_backend, open_backend, open_context, prints_to_stderr, put, say
+from wtb.cli.log_format import log_as_json
 from wtb.cli.output import present, present_all
 from wtb.cli.progress import progress_display
 from wtb.cli.results.compare import Margin, read_margin
@@ -215,7 +216,7 @@ def fire(
     """
     if quiet:  # the next round goes on
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-
+        log_as_json("scheduler")  # which hands its stderr on
     context = replace(open_context(None), report=say if quiet else lambda text: None)
     with progress_display(quiet) as show:
         firing.carry_out(context, store.Claim(schedule, at, token), progress=show, signals=not quiet)

@@ -60,7 +60,10 @@ class FireFigures(TypedDict):
 
 
 class HistoricFire(FireDocument, FireFigures):
-    """A fire with the figures of the combination that the sweep file asks for, and nodes whose code changed before."""
+    """A fire with the figures of the combination that the sweep file asks for, and what of its code changed before.
+
+    code_changed: nodes whose code changed, and tools of servers, as `files.read`.
+    """
 
     code_changed: list[str]
 

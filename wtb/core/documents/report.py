@@ -330,7 +330,7 @@ class ProvenanceDocument(HowToRepeat):
 
 
 class HistoricSweep(TypedDict):
-    """A sweep, and nodes whose code changed since the one before."""
+    """A sweep, and nodes whose code changed since the one before, and tools of servers that did, as `files.read`."""
 
     sweep: str
     at: str

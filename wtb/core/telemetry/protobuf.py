@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 _Fields = Mapping[str, tuple[int, "str | _Fields"]]  # by their names in JSON: number, and kind or fields of a message
@@ -41,6 +42,8 @@ _SCOPE: Final[_Fields] = {
 _REQUEST: Final[_Fields] = {
     "resourceSpans": (1, {"resource": (1, {"attributes": (1, _ATTRIBUTE)}), "scopeSpans": (2, _SCOPE)})
 }
+_SHORT: Final = 64  # characters
+_SMALL: Final = tuple(bytes([number]) for number in range(0x80))
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # how a field is written
 
 
@@ -83,13 +86,25 @@ def _field(number: int, kind: str | _Fields, value: Any) -> bytes:
         packed = struct.pack("<Q", int(value)) if kind == "fixed" else struct.pack("<d", value)
         return _varint(number << 3 | _FIXED64) + packed
     if kind == "text":
-        content = str(value).encode()
-    else:
-        content = bytes.fromhex(value) if isinstance(kind, str) else _message(value, kind)
+        text = str(value)
+        return _short_text(number, text) if len(text) <= _SHORT else _text(number, text)
+    content = bytes.fromhex(value) if isinstance(kind, str) else _message(value, kind)
+    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+
+
+@lru_cache(1024)  # in spans most of them are alike: names of attributes, nodes and variants
+def _short_text(number: int, value: str) -> bytes:
+    return _text(number, value)
+
+
+def _text(number: int, value: str) -> bytes:
+    content = value.encode()
     return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
 
 
 def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return _SMALL[number]
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)

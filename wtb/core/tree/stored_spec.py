@@ -119,3 +119,8 @@ class StoredSpec(TypedDict, total=False):
     submitted_by: str
     final: bool
     added_rows: list[StoredAddition]
+
+
+def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:
+    """Server -> tool -> digest, as recorded with a sweep; no tools of a server that could not be asked from there."""
+    return spec["environment"].get("tools", {}) if "environment" in spec else {}

@@ -36,6 +36,7 @@ Place = tuple[str, tuple[tuple[str, str], ...]]  # of a cell: its case and its c
 ROWS = 20  # combinations and metrics that are shown of those that differ
 SPLIT = 3  # varied nodes that have a column each; more of them share one
 NAMES = 5  # variants, cases and settings that are named
+_ANSWERING = ("environment.tools.", "environment.judges.")
 _VERDICTS = {
     "worse": "Worse",
     "unclear": "Unclear",
@@ -147,7 +148,8 @@ def _changes(changed: ChangesDocument) -> Iterator[tuple[str, str]]:
     yield "cases", _counted(cases, len(cases["added"]), len(cases["removed"]), len(cases["changed"]))
     settings = [
         f"{one['key']}: {texts.short(one['before'], 30)} to {texts.short(one['after'], 30)}"
-        for one in changed["settings"]
+        # What answers differently comes before all the packages that an upgrade changes.
+        for one in sorted(changed["settings"], key=lambda one: not one["key"].startswith(_ANSWERING))
     ]
     yield "settings", _named(settings, "; ")
 

@@ -1,7 +1,7 @@
 """Budgets of a sweep that runs here: what an attempt reserves before it starts, and what it may spend.
 
-The ledger is in the database (store/reserving.py), so that a cap holds for all who run sweeps of a session or project.
-Where no budget applies, nothing is asked.
+The ledger is in the database (store/limits/reservations.py), so that a cap holds for all who run sweeps of a session or
+project. Where no budget applies, nothing is asked.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Whether the code of a sweep changed since it was submitted, where that matters."""
+"""Whether the code of a sweep, or a tool of a server, changed since it was submitted, where that matters."""
 
 from __future__ import annotations
 
 from wtb.authoring.graph import reachable, successors
-from wtb.core.errors import ConflictError
+from wtb.core.errors import ConflictError, InputError
 from wtb.planning.binding import Bound
+from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import SweepRow
@@ -53,4 +54,27 @@ def accept_code(database: Database, sweep: SweepRow, bound: Bound, *, allow: boo
         )
     if changed:
         leases.record_code(database, sweep.id, bound.fingerprints)
+    return changed
+
+
+def accept_tools(database: Database, sweep: SweepRow, bound: Bound, *, allow: bool) -> list[str]:
+    """Record the tools of servers that are there now. Returns those that changed, as `files.read`.
+
+    Raises ConflictError where they changed and `allow` does not say so, and InputError where a server cannot be asked.
+    """
+    try:
+        present = present_tools(bound.workflow)
+    except InputError:
+        if allow:  # nodes that call it say so, too
+            return []
+        raise
+    changed = changed_tools(sweep.spec, present)
+    if changed and not allow:
+        raise ConflictError(
+            f"sweep {sweep.id}: servers have changed {', '.join(changed)} since it was submitted, so its cells would "
+            f"not be comparable; submit it anew with `wtb run`, or allow the change of code",
+            argument="allow_code_change",
+        )
+    if changed:
+        leases.record_tools(database, sweep.id, present)
     return changed

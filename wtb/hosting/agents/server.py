@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, BinaryIO, Final, cast
@@ -25,6 +25,8 @@ from mcp.shared.exceptions import MCPError
 from starlette.types import Receive, Scope, Send
 
 from wtb.core.errors import InputError, NotFound, WTBError
+from wtb.core.ids import new_id
+from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.agents.calling import LOOK_S, Answer, Caller, Calls, find_tool
@@ -82,13 +84,14 @@ def make_server(context: Context, who: WhoCalls) -> Server[Any]:
 
     async def read_resource(request: _Request, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         caller = who(request)
-        try:
-            text = await run_sync(read, context, str(params.uri), caller.identity, caller.address)
-        except WTBError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from None
-        except Exception:  # noqa: BLE001 - clients of earlier revisions would be told what it says
-            _log.exception("mcp cannot read %s", str(params.uri)[:200])
-            raise MCPError(types.INTERNAL_ERROR, _FAULT) from None
+        with _logged(caller, "resources/read"):
+            try:
+                text = await run_sync(read, context, str(params.uri), caller.identity, caller.address)
+            except WTBError as error:
+                raise MCPError(types.INVALID_PARAMS, str(error)) from None
+            except Exception:  # noqa: BLE001 - clients of earlier revisions would be told what it says
+                _log.exception("mcp cannot read %s", str(params.uri)[:200])
+                raise MCPError(types.INTERNAL_ERROR, _FAULT) from None
         content = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -200,6 +203,16 @@ async def _called(calls: Calls, name: str, arguments: Mapping[str, Any], caller:
         find_tool(name)
     except NotFound as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
+    with _logged(caller, name):
+        return await _carried_out(calls, name, arguments, caller)
+
+
+def _logged(caller: Caller, what: str) -> AbstractContextManager[None]:
+    """Have the log say within which request something happened."""
+    return log_ids(request=new_id(), by=caller.identity.name, operation=f"mcp {what}")
+
+
+async def _carried_out(calls: Calls, name: str, arguments: Mapping[str, Any], caller: Caller) -> types.CallToolResult:
     try:
         if name == "status" and arguments.get("wait_s"):
             waiting = await run_sync(calls.waiting, arguments, caller)

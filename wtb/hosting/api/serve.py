@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 from collections.abc import Callable, Collection
@@ -11,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
@@ -86,6 +88,7 @@ def serve(
         app = make_app(context, token=token, hosts=hosts, doors=doors, agents=agents)
         config = uvicorn.Config(
             app,
+            log_config=None if logging.getLogger().handlers else LOGGING_CONFIG,  # else it would write in its own way
             log_level="warning",
             access_log=False,  # addresses of people and ids of what they looked at
             server_header=False,

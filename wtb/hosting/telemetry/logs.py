@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import MutableMapping
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
@@ -59,4 +60,9 @@ def write_json_logs(part: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("wtb").setLevel(logging.INFO)
+    log = logging.getLogger("wtb")
+    log.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    threading.excepthook = lambda ended: log.critical(
+        "thread %s ended", ended.thread and ended.thread.name, exc_info=ended.exc_value
+    )

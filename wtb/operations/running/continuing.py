@@ -15,7 +15,7 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.stored_spec import Limits
 from wtb.core.values import Value
 from wtb.display.views.progress import crew
-from wtb.execution.runtime.code_drift import accept_code
+from wtb.execution.runtime.code_drift import accept_code, accept_tools
 from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
 from wtb.operations.auditing import audited
@@ -112,7 +112,7 @@ def resume(
         set: Of an execution: other values by key of its state.
         written: Values of `set` that were typed as text; they are read as the types of their keys.
         limits: Other limits from now on, as in a sweep file.
-        allow_code_change: Go on although code has changed.
+        allow_code_change: Go on although code, or a tool of a server, has changed.
         progress: Called several times a second with how far a run here is.
         code: What runs here, and how; by default what its import path names, waited for.
 
@@ -121,7 +121,8 @@ def resume(
 
     Raises:
         InputError: If there is none, or a value or limit does not fit.
-        ConflictError: If it is cancelled, its code has changed, or others run it and the limits would change.
+        ConflictError: If it is cancelled, its code or a tool of a server has changed, or others run it and the limits
+            would change.
     """
     changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
@@ -157,7 +158,7 @@ def _resume_sweep(
     if row.queued:
         return _resume_queued(going, target, allow_code_change)
     take_over(database, target.id)
-    accept_code(database, row, going.bound, allow=allow_code_change)
+    _accept(going, allow_code_change)
     executions.resume_all(database, target.id, by=context.by)
     return _run_sweep(going)
 
@@ -174,7 +175,7 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
         )
         return _continued(context, target, RunBy.workers)
     context.notifier.check()
-    accept_code(database, row, going.bound, allow=allow_code_change)
+    _accept(going, allow_code_change)
     if going.limits:
         claimed = _let_workers_see(database, target.id)
     executions.resume_all(database, target.id, by=context.by)
@@ -195,7 +196,7 @@ def _resume_execution(
     if going.limits and elsewhere:
         raise ConflictError(f"others run sweep {sweep.id}: `wtb pause {sweep.id}` first, then give it other limits")
     if row.status == "paused" and row.choices is None:
-        accept_code(database, sweep, going.bound, allow=allow_code_change)
+        _accept(going, allow_code_change)
     if not elsewhere:
         take_over(database, sweep.id)
         row = queries.find_execution(database, target.id)
@@ -333,10 +334,18 @@ def _run(going: _Going, only: str | None = None) -> Ran:
     return going.run(context, run, bound.spec.run.grace)
 
 
+def _accept(going: _Going, allow: bool) -> None:
+    """Record code and tools of servers that are there now. Raises ConflictError where they must not have changed."""
+    accept_code(going.database, going.sweep, going.bound, allow=allow)
+    accept_tools(going.database, going.sweep, going.bound, allow=allow)
+
+
 def _accept_present_code(going: _Going) -> None:
     """Record the code that is there now, and report what has changed."""
     for node, variant in accept_code(going.database, going.sweep, going.bound, allow=True):
         going.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    for tool in accept_tools(going.database, going.sweep, going.bound, allow=True):
+        going.context.report(f"a server has changed {tool}; the matrix says so where nodes called it before")
 
 
 def requeue(database: Database, sweep_id: str, bound: Bound) -> None:

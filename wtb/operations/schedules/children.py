@@ -17,6 +17,7 @@ from typing import Self
 
 from wtb.config.credentials import DATABASE_URL, handed, known_credentials
 from wtb.core.errors import StoreError
+from wtb.core.telemetry.log_ids import log_ids
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.schedules import Claim, Fire
@@ -56,13 +57,15 @@ class Fires:
         """Make what is due, and start children for what can be done. Raises StoreError."""
         self._see_ended()
         for made in store.make_due(self._database):
-            if made.problem is not None:
-                self._report_once(f"{made.schedule}: {made.problem}")
-            elif made.fire_at is None:
-                self._report(f"{made.schedule}: {made.missed:,} missed and skipped")
+            with log_ids(schedule=made.schedule):
+                if made.problem is not None:
+                    self._report_once(f"{made.schedule}: {made.problem}")
+                elif made.fire_at is None:
+                    self._report(f"{made.schedule}: {made.missed:,} missed and skipped")
         for fire in store.open_fires(self._database):
             if not fire.held and self._has_room(fire.schedule_id) and fire.next_step is not None:
-                self.start(fire)
+                with log_ids(schedule=fire.schedule):
+                    self.start(fire)
 
     def _report_once(self, text: str) -> None:
         if text not in self._reported:

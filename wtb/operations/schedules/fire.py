@@ -26,6 +26,7 @@ from wtb.core.cron import BAD
 from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.serialization.plain_json import iso
+from wtb.core.telemetry.log_ids import log_ids
 from wtb.display.matrix.gates import gate_text
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import SweepRun, take_over
@@ -68,27 +69,28 @@ def carry_out(context: Context, claimed: Claim, *, progress: ShowProgress | None
     database, say = context.database, context.report
     with _lease_renewed(database, claimed):
         while (fire := store.find_fire(database, claimed)) is not None:
-            match fire.next_step:
-                case "submit":
-                    _submit(context, claimed, fire)
-                case "run":
-                    try:
-                        _run(context, claimed, fire, progress, signals)
-                    except _Later as busy:
-                        say(f"{fire.schedule}: {busy}")
-                        store.release(database, claimed, after=LATER_S)
+            with log_ids(schedule=fire.schedule, sweep=fire.sweep_id):
+                match fire.next_step:
+                    case "submit":
+                        _submit(context, claimed, fire)
+                    case "run":
+                        try:
+                            _run(context, claimed, fire, progress, signals)
+                        except _Later as busy:
+                            say(f"{fire.schedule}: {busy}")
+                            store.release(database, claimed, after=LATER_S)
+                            return
+                    case "judge":
+                        _judge(database, claimed, fire, say)
+                    case "notify":
+                        pause = _notify(database, claimed, fire, say)
+                        if pause > WAITED_S:
+                            store.release(database, claimed, after=pause)
+                            return
+                        time.sleep(pause)
+                    case None:
+                        store.release(database, claimed)
                         return
-                case "judge":
-                    _judge(database, claimed, fire, say)
-                case "notify":
-                    pause = _notify(database, claimed, fire, say)
-                    if pause > WAITED_S:
-                        store.release(database, claimed, after=pause)
-                        return
-                    time.sleep(pause)
-                case None:
-                    store.release(database, claimed)
-                    return
 
 
 @contextmanager

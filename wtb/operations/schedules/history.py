@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
-from wtb.analysis.comparison.changes import changed_nodes
+from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.matrix.build import build
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
@@ -94,10 +94,8 @@ def _combination(matrix: MatrixDocument, metric: str) -> Combination | None:
 
 
 def _changed(before: SweepRow | None, sweep: SweepRow | None) -> list[str]:
-    """The nodes whose code changed since the fire before."""
-    if before is None or sweep is None:
-        return []
-    return changed_nodes(before.fingerprints, sweep.fingerprints)
+    """The nodes whose code changed since the fire before, and tools of servers that did."""
+    return [] if before is None or sweep is None else changed_code(before, sweep)
 
 
 @dataclass(frozen=True)

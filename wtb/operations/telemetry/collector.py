@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import orjson
+
 from wtb.core.errors import InputError, WTBError
 from wtb.core.telemetry.protobuf import as_protobuf, rejected_spans
 from wtb.core.telemetry.spans import TracesRequest
@@ -96,7 +98,7 @@ def send(collector: Collector, request: TracesRequest) -> int:
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         kind_of_body = "application/x-protobuf" if collector.protobuf else "application/json"
         headers = {"Content-Type": kind_of_body, "User-Agent": "wtb", **collector.headers}
-        body = as_protobuf(request) if collector.protobuf else json.dumps(request).encode()
+        body = as_protobuf(request) if collector.protobuf else orjson.dumps(request)
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         said = answer.read(_MOST_ANSWER)

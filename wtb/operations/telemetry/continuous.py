@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Final
 
 from wtb.core.errors import StoreError
+from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.telemetry.spans import as_request
 from wtb.operations.telemetry.building import AT_A_TIME, make_spans
 from wtb.operations.telemetry.collector import CollectorError, SpansRefused, send
@@ -52,6 +53,7 @@ class TraceExports:
         self._again_at = 0.0
         self._failures = 0
         self._busy_since: float | None = None
+        self._is_named = False  # to the database, from when on it knows what is to be sent
 
     def look(self) -> None:
         """Have a thread send what is new. Returns at once; where one still sends, nothing else happens."""
@@ -71,7 +73,10 @@ class TraceExports:
         """The body of the thread: send until nothing is left, or something is more important."""
         exporter: ExporterRow | None = None
         try:
+            if self._is_named and not self._may_send():  # which reads; a claim writes
+                return
             exporter = self._claim()
+            self._is_named = True
             goes_on = exporter is not None
             while exporter is not None and goes_on and self._may_send():
                 goes_on = False
@@ -113,7 +118,8 @@ class TraceExports:
                     rejected += send(self._settings.collector, as_request(some, SERVICE))
                 except SpansRefused as error:
                     rejected += len(some)
-                    self._report(f"traces: {len(some):,} spans of {sweep.id} are lost: {error}")
+                    with log_ids(sweep=sweep.id):
+                        self._report(f"traces: {len(some):,} spans of {sweep.id} are lost: {error}")
         is_mine = positions.note_sent(
             self._database, exporter, sweep.id, ended.position, spans=spans, rejected=rejected
         )

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
+from wtb.core.tree.stored_spec import recorded_tools
 from wtb.store.database import Database
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
@@ -273,19 +274,27 @@ def score_errors(database: Database, sweep_id: str) -> Rows:
     return _rows(database, query)
 
 
-def changed_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
-    """(tool, version) of tools of servers that were not what was recorded at the start when nodes called them."""
-    recorded = sweep.spec["environment"].get("tools") if "environment" in sweep.spec else None
-    if not recorded:
+def called_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
+    """(tool, version) of tools of servers as nodes found them, in the order of their first calls."""
+    if not recorded_tools(sweep.spec):  # it uses no server
         return []
-    known = {(f"{server}.{tool}", version) for server, tools in recorded.items() for tool, version in tools.items()}
     query = (
         sa.select(invocations.c.tool, invocations.c.version)
         .join(node_runs, node_runs.c.id == invocations.c.node_run_id)
         .where(node_runs.c.sweep_id == sweep.id, invocations.c.version.is_not(None))
-        .distinct()
+        .group_by(invocations.c.tool, invocations.c.version)
+        .order_by(sa.func.min(invocations.c.at), invocations.c.tool)
     )
-    return sorted({(str(tool), str(version)) for tool, version in _rows(database, query)} - known)
+    return [(str(tool), str(version)) for tool, version in _rows(database, query)]
+
+
+def changed_tools(database: Database, sweep: SweepRow) -> list[str]:
+    """Tools of servers that nodes found to be other than at the start: as recorded, else as the first call saw them."""
+    recorded = recorded_tools(sweep.spec)
+    known = {f"{server}.{tool}": version for server, tools in recorded.items() for tool, version in tools.items()}
+    return sorted(
+        {tool for tool, version in called_tools(database, sweep) if known.setdefault(tool, version) != version}
+    )
 
 
 _MAY_ASK = frozenset({"judge", "all_of", "any_of", "not", "weighted_mean", "assertions"})  # evaluators, for judgements

@@ -354,6 +354,16 @@ def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Ma
     database.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(fingerprints=plain))
 
 
+def record_tools(database: Database, sweep_id: str, tools: Mapping[str, Mapping[str, str]]) -> None:
+    """Record the tools of servers that a sweep continues with; what nodes have called stays known by their calls."""
+    this = sweeps.c.id == sweep_id
+    with database.write() as connection:
+        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
+        if spec is not None:
+            spec["environment"]["tools"] |= {server: dict(known) for server, known in tools.items()}
+            connection.execute(sweeps.update().where(this).values(spec=spec))
+
+
 def runs_now(database: Database, sweep: SweepRow) -> bool:
     """Whether pending executions of a sweep will be claimed: by workers, or by a process that may be alive."""
     return bool(sweep.queued) or any(may_live(owner, expired=owner.expired) for owner in owners(database, sweep.id))

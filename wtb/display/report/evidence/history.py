@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from wtb.analysis.comparison.changes import changed_nodes
+from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.matrix.build import build
 from wtb.core.serialization.plain_json import iso
 from wtb.store.database import Database
@@ -33,17 +32,17 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
     left_out = len(every) - len(rows)
     kept = {row.id: matrix if row.id == sweep.id else _matrix(database, row) for row in rows}
     sweeps: list[HistoricSweep] = []
-    before: Mapping[str, Mapping[str, str]] | None = None
+    before: SweepRow | None = None
     for row in rows:
         sweeps.append(
             {
                 "sweep": row.id,
                 "at": iso(row.fire_at or row.started_at or row.created_at),
                 "verdict": row.verdict,
-                "code_changed": [] if before is None else changed_nodes(before, row.fingerprints),
+                "code_changed": [] if before is None else changed_code(before, row),
             }
         )
-        before = row.fingerprints
+        before = row
     metrics: dict[str, HistoricMetric] = {
         metric: {
             "better": about["better"],
