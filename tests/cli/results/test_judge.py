@@ -419,3 +419,21 @@ def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project)
     )
     assert sweep.labels() == before
     bench.close()
+
+
+def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of_both(judged: Project) -> None:
+    said = {("default", n): float(n % 4 != 0) for n in range(24)} | {("long", n): float(n % 5 != 0) for n in range(20)}
+    judged.write({"two.csv": HEADER + "".join(f"c{n},{row},ana,{label}\n" for (row, n), label in said.items())})
+    check = ("judge", "check", "nightly", "--labels", "two.csv")
+    base, other = json.loads(judged.inside(*check, "-f", "json", check=0).stdout)["rows"]
+    assert (base["combination"], base["difference"]) == ({"answer": "default"}, None)
+    labels, judge = np.full(CASES, np.nan), np.full(CASES, np.nan)
+    for n in range(CASES - 1):  # the last one fails
+        judge[n] = float((n + 1) % 3 != 0) - float(n % 3 != 0)
+        labels[n] = said["long", n] - said["default", n] if n < 20 else np.nan
+    expected = labelled_mean(labels, judge)
+    assert other["difference"]["value"] == pytest.approx(expected.mean)
+    assert other["difference"]["interval"] == pytest.approx(expected.interval)
+    shown = judged.inside(*check, check=0).stdout
+    assert "difference: to answer=default" in shown
+    assert "difference" not in judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout

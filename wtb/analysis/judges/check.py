@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,10 +10,9 @@ import numpy as np
 
 from wtb.analysis.judges import bias
 from wtb.analysis.judges.bias import Figure, Held, JudgedLevel, LevelUse, OwnFamily, figure
+from wtb.analysis.judges.rows import Counting, LabelledRow, labelled_rows, weights_of
 from wtb.analysis.scores import Scores, stacked
-from wtb.analysis.statistics import Floats, Interval
 from wtb.analysis.statistics.raters.agreement import Agreement, Scale, cohens_kappa, krippendorffs_alpha
-from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes
@@ -94,31 +92,6 @@ class Label:
     value: float
     drawn: bool = True
     probability: float | None = None
-
-
-@dataclass(frozen=True)
-class LabelledRow:
-    """What people would say of a row, of the labels of some of its cases and the judge's scores of all.
-
-    Attributes:
-        combination: The variant of each varied node.
-        labels: How many of its cases have a label.
-        cases: How many have a score of the judge.
-        judge: The mean of these scores, as a matrix has it.
-        people: The mean label over all cases, estimated (PPI++).
-        weight: How far the judge is believed for it, from 0 to 1.
-        has_few_labels: Whether there are too few for the interval to hold what it promises.
-        needed: About how many labels the margin takes that was asked for; None where none was, or nobody can tell.
-    """
-
-    combination: dict[str, str]
-    labels: int
-    cases: int
-    judge: float | None
-    people: Figure
-    weight: float
-    has_few_labels: bool
-    needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -222,7 +195,7 @@ def check(
         weights,
     )
     lengths = [judged_by.lengths.get((one.combination, one.case, one.repeat)) for one in judged]
-    clustered = outcomes.clusters(database, sweep.id)
+    of_rows = {one.combination for one in judged}
     ends = read.measures[metric].scale
     return JudgeCheck(
         sweep.id,
@@ -240,16 +213,13 @@ def check(
         weights is not None,
         bias.levels(held, ends),
         tuple(
-            _row(
-                read.choices[number],
-                scores[scores[:, 0] == number],
-                [one for one in labels if one.combination == number],
-                ends,
-                weights=weights,
-                has_clusters=bool(clustered),
-                margin=margin,
+            labelled_rows(
+                read.choices,
+                scores,
+                [(one.combination, one.case, one.value) for one in labels if one.combination in of_rows],
+                read.baseline,
+                Counting(ends, weights, bool(outcomes.clusters(database, sweep.id)), margin),
             )
-            for number in sorted({one.combination for one in judged})
         ),
     )
 
@@ -275,11 +245,6 @@ def _weights(labels: Sequence[Label]) -> dict[int, float] | None:
     return {case: mean / chance for case, chance in chances.items()}
 
 
-def _of_cases(weights: Mapping[int, float] | None, cases: Sequence[int]) -> Floats | None:
-    """What cases count; of one without a label nobody asks it."""
-    return None if weights is None else np.array([weights.get(case, 1.0) for case in cases])
-
-
 def _own(held: Held, judged: Sequence[Label], known: Judged) -> OwnFamily | None:
     if known.own is None:
         return None
@@ -296,47 +261,7 @@ def _among_raters(labels: Sequence[Label], scale: Scale, weights: Mapping[int, f
     for one in labels:
         ratings[raters[one.rater], cells[one.combination, one.case, one.repeat]] = one.value
     cases = np.array([case for _, case, _ in cells], dtype=np.int64)
-    return krippendorffs_alpha(ratings, scale, cases, _of_cases(weights, [case for _, case, _ in cells]))
-
-
-def _row(
-    combination: dict[str, str],
-    scores: Floats,
-    labels: Sequence[Label],
-    ends: Interval | None,
-    *,
-    weights: Mapping[int, float] | None,
-    has_clusters: bool,
-    margin: float | None = None,
-) -> LabelledRow:
-    """One row, over its cases: repeats and raters are averaged within the case first."""
-    cases = sorted({int(case) for case in scores[:, 1]} | {one.case for one in labels})
-    judge, people = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
-    for place, case in enumerate(cases):
-        found = scores[scores[:, 1] == case, 3]
-        said = [one.value for one in labels if one.case == case]
-        judge[place] = found.mean() if len(found) else math.nan
-        people[place] = float(np.mean(said)) if said else math.nan
-    found = labelled_mean(people, judge, _of_cases(weights, cases))
-    known = judge[np.isfinite(judge)]
-    # Cases of one cluster resemble each other: an interval that takes them for independent would be too short.
-    interval = (math.nan, math.nan) if has_clusters else found.interval
-    return LabelledRow(
-        combination,
-        found.labels,
-        len(known),
-        float(known.mean()) if len(known) else None,
-        figure(found.mean, interval, ends),
-        found.weight,
-        found.has_few_labels,
-        _needed(found.labels, interval, margin),
-    )
-
-
-def _needed(labels: int, interval: Interval, margin: float | None) -> int | None:
-    """Labels for an interval of mean +- margin: its width falls as their root grows; more cases narrow it, too."""
-    half = (interval[1] - interval[0]) / 2
-    return None if margin is None or not math.isfinite(half) else math.ceil(labels * (half / margin) ** 2)
+    return krippendorffs_alpha(ratings, scale, cases, weights_of(weights, [case for _, case, _ in cells]))
 
 
 def _agreed(found: Agreement) -> Figure:

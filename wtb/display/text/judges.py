@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wtb.core.texts import plural
@@ -9,8 +10,9 @@ from wtb.display.tables import grid
 
 if TYPE_CHECKING:
     from wtb.analysis.judges.bias import Figure
-    from wtb.analysis.judges.check import JudgeCheck, LabelledRow
+    from wtb.analysis.judges.check import JudgeCheck
     from wtb.analysis.judges.ranking import RankedRow, RowRanking
+    from wtb.analysis.judges.rows import LabelledRow
 
 
 def check(found: JudgeCheck, width: int, color: bool = False) -> str:
@@ -41,9 +43,13 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
         headers = ["level", "judge", "people", "more often"]
         rows = [[f"{one.level:g}", f"{one.judge:.1%}", f"{one.people:.1%}", _figure(one.more)] for one in found.uses]
         lines += ["", grid(headers, rows, width, right=headers, color=color).rstrip("\n")]
-    headers = [*nodes, "labels", "cases", "judge", "people would say", "weight"]
-    shown = [[row.combination[node] for node in nodes] + _row(row) for row in found.rows]
+    base = next((row for row in found.rows if row.difference is None), None)
+    compared = ["difference"] if len(found.rows) > 1 else []
+    headers = [*nodes, "labels", "cases", "judge", "people would say", *compared, "weight"]
+    shown = [[row.combination[node] for node in nodes] + _row(row, compared) for row in found.rows]
     lines += ["", grid(headers, shown, width, right=set(headers[len(nodes) :]), color=color).rstrip("\n")]
+    if compared and base is not None:
+        lines.append(f"difference: to {', '.join(f'{node}={chosen}' for node, chosen in base.combination.items())}")
     if any(row.has_few_labels for row in found.rows):
         lines.append("* fewer than 100 labels: the interval may be too short")
     for row in found.rows:
@@ -85,10 +91,11 @@ def _ranked(row: RankedRow) -> list[str]:
     return [str(row.comparisons), wins, _figure(row.strength), place + (" ☆" if row.could_be_best else "")]
 
 
-def _row(row: LabelledRow) -> list[str]:
+def _row(row: LabelledRow, compared: Sequence[str]) -> list[str]:
     judge = "-" if row.judge is None else f"{row.judge:.3f}"
     mark = "*" if row.has_few_labels else ""
-    return [str(row.labels), str(row.cases), judge, _figure(row.people) + mark, f"{row.weight:.2f}"]
+    more = [] if not compared else [""] if row.difference is None else [_figure(row.difference) + mark]
+    return [str(row.labels), str(row.cases), judge, _figure(row.people) + mark, *more, f"{row.weight:.2f}"]
 
 
 def _figure(figure: Figure) -> str:
