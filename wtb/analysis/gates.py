@@ -23,13 +23,24 @@ if TYPE_CHECKING:
 
 
 def judged(
-    database: Database, sweep: SweepRow, *, edited: bool = False, on_failure: OnFailure | None = None
+    database: Database,
+    sweep: SweepRow,
+    *,
+    edited: bool = False,
+    on_failure: OnFailure | None = None,
+    baseline: int | None = None,
 ) -> JudgedMatrixDocument:
-    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`. edited, on_failure: as for `build`."""
+    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`.
+
+    edited, on_failure, baseline: as for `build`. Gates hold by the sweep's own baseline.
+    """
     from wtb.analysis.matrix.build import build  # with numpy, which checking gates does without
 
-    matrix = build(database, sweep, edited=edited, on_failure=on_failure)
-    return {**matrix, "gates": judge(database, sweep, matrix)}
+    matrix = build(database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
+    own = matrix
+    if baseline is not None and sweep.spec.get("gates"):
+        own = build(database, sweep, edited=edited, on_failure=on_failure)
+    return {**matrix, "gates": judge(database, sweep, own)}
 
 
 def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[GateDocument]:

@@ -83,6 +83,7 @@ class Scores:
     Args:
         edited: Include cells whose state a person edited.
         by: The sweep whose settings say what a failed cell counts as, where it is not this one.
+        baseline: The number of the combination that others are held against, in place of the one that the sweep names.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class Scores:
         *,
         edited: bool = False,
         by: SweepRow | None = None,
+        baseline: int | None = None,
     ) -> None:
         self._database, self._sweep, self.edited = database, sweep, edited
+        self.chosen_baseline = baseline
         self._spec = (by or sweep).spec
         self._tables: dict[str, ScoreTable] = {}
 
@@ -120,8 +123,17 @@ class Scores:
     @cached_property
     def baseline(self) -> int | None:
         """The number of the combination that others are held against."""
+        if self.chosen_baseline is not None:
+            return self.chosen_baseline
         named = self._sweep.spec.get("baseline_row")
         return self.choices.index(named) if named in self.choices else None
+
+    def check_baseline(self) -> None:
+        """Refuse a baseline that is no row that was planned. Raises InputError."""
+        if self.chosen_baseline is not None and self.chosen_baseline >= self.planned:
+            added = ", and those that were added since are no baselines" if self.added else ""
+            problem = f"baseline {self.chosen_baseline}: the sweep has the rows 0 to {self.planned - 1}{added}"
+            raise InputError(problem, argument="baseline")
 
     @cached_property
     def measures(self) -> Mapping[str, Measure]:

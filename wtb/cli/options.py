@@ -84,4 +84,5 @@ Breakpoints = Annotated[
 Until = Annotated[str | None, typer.Option("--until", metavar="NODE", help="Pause after this node.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; it is kept and shown.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, where workers run it.")]
+Open = Annotated[bool, typer.Option("--open", help="Say the address of its page at the server, and open it.")]
 Published = Annotated[bool, typer.Option("--published", help="By what workers publish of it, not by the code here.")]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.hosting.api.serving import TOKEN
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
 from tests.hosting.pages.site import Site
 from tests.support.cluster import Cluster
@@ -181,6 +184,89 @@ def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: 
     rows = sending.wtb("matrix", sent["sweep"], "--format", "json").json["rows"]
     assert [row["combination"].get("C") for row in rows] == ["default", "v2"]
     page.locator("tr", has_text="exploratory").get_by_text("1 left out").wait_for()
+
+
+def node_runs(sending: Sending, sweep: str) -> Counter[str]:
+    found = sending.cluster.query("SELECT node, count(*) FROM node_runs WHERE sweep_id = :id GROUP BY node", id=sweep)
+    return Counter({str(node): int(count) for node, count in found})
+
+
+def test_what_if_for_every_case_runs_each_node_downstream_once_a_case_and_nothing_upstream(
+    sending: Sending, site: Site
+) -> None:
+    cases = [{"id": str(number), "input": {"x": number}} for number in range(5)]
+    keys = {**SWEEP, "sweep": "wider", "cases": cases, "vary": {"A": ["default", "v1"], "B": ["default", "v1"]}}
+    _, _, sent = sending.post("/sweeps", {"keys": keys})
+    sending.cluster.wait_completed(sent["sweep"])
+    before = node_runs(sending, sent["sweep"])
+    cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "3", "--format", "json").json["cells"][0]
+    page = site.open(f"/executions/{cell['execution']}")
+    step = opened_step(page, 1)
+    step.get_by_role("button", name="What if").click()
+    step.get_by_label("Variant of B").select_option("v2")
+    step.get_by_role("button", name="Run it for every case").click()
+    page.wait_for_url(f"**/sweeps/{sent['sweep']}")
+    sending.cluster.wait_completed(sent["sweep"])
+    assert node_runs(sending, sent["sweep"]) - before == {"B": 5, "C": 5}
+    page.locator("tr", has_text="exploratory").get_by_text("1 left out").wait_for()
+
+
+def test_what_if_tries_another_parameter_for_every_case(sending: Sending, site: Site) -> None:
+    vary = {"A": ["default"], "B": ["v1"]}
+    _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "other parameter", "vary": vary}})
+    sending.cluster.wait_completed(sent["sweep"])
+    cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
+    page = site.open(f"/executions/{cell['execution']}")
+    step = opened_step(page, 1)
+    step.get_by_role("button", name="What if").click()
+    step.get_by_text("Other parameters, for every case").click()
+    step.get_by_role("group", name="B", exact=True).get_by_label("by").fill("7")
+    assert step.get_by_role("button", name="Run it for this case").is_disabled()
+    site.check_readable(page)
+    step.get_by_role("button", name="Run it for every case").click()
+    page.wait_for_url(f"**/sweeps/{sent['sweep']}")
+    sending.cluster.wait_completed(sent["sweep"])
+    rows = sending.wtb("matrix", sent["sweep"], "--format", "json").json["rows"]
+    assert [row["combination"]["B"] for row in rows] == ["v1", "v1 by=7"]
+    assert rows[1]["metrics"]["total"]["mean"] == 1 + 70, "of case a alone: b suggested it"
+
+
+def test_a_list_says_what_waits_for_a_person_and_what_it_has_cost(sending: Sending, site: Site) -> None:
+    cases = [{"id": id, "input": {"x": 500}} for id in ("a", "b")]
+    keys = {"sweep": "waiting for people", "workflow": "reviewed", "vary": {"draft": ["default"]}, "cases": cases}
+    _, _, sent = sending.post("/sweeps", {"keys": keys})
+    page = site.open("/")
+    row = page.locator("tbody tr", has_text="waiting for people")
+    row.get_by_role("link", name="2 wait for a person").click()
+    page.get_by_role("region", name="Send 500?").get_by_text("2 questions that ask the same").wait_for()
+    sending.wtb("cancel", sent["sweep"], "--yes", check=None)
+
+
+def test_submit_says_where_its_page_is_and_opens_it_if_asked(sending: Sending, tmp_path: Path) -> None:
+    sending.laptop.write({"sent.yaml": json.dumps({**SWEEP, "sweep": "with a page"})})
+    said = sending.wtb("submit", "sent.yaml").said
+    sweep = sending.cluster.one("SELECT id FROM sweeps WHERE name = 'with a page'")
+    address = f"http://127.0.0.1:{sending.server.port}/sweeps/{sweep}"
+    assert f"its page is {address}" in said
+    sending.cluster.wait_completed(sweep)
+    kept = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {kept}\n')
+    browser.chmod(0o755)
+    cell, *_, other = sending.wtb("show", sweep, "--cells", "--format", "json").json["cells"]
+    given = {"BROWSER": f"{browser} %s", "WTB_SERVER": f"http://127.0.0.1:{sending.server.port}", "WTB_TOKEN": TOKEN}
+    expected = {
+        ("show", sweep): f"/sweeps/{sweep}",
+        ("show", cell["execution"]): f"/executions/{cell['execution']}",
+        ("matrix", sweep, "--baseline", "1"): f"/sweeps/{sweep}?baseline=1",
+        ("compare", sweep, "--row", "1"): f"/sweeps/{sweep}/compare?row=1&other=0&metric=total",
+        ("compare", sweep, sweep): f"/compare/{sweep}/{sweep}",
+        ("diff", cell["execution"], other["execution"]): f"/executions/{cell['execution']}/diff/{other['execution']}",
+    }
+    for command in expected:
+        sending.laptop.inside(*command, "--open", env=given, check=None)
+    host = f"http://127.0.0.1:{sending.server.port}"
+    assert kept.read_text().split() == [host + path for path in expected.values()]
 
 
 def test_a_sweep_pauses_at_a_breakpoint_that_a_page_sets_and_resumes_there(sending: Sending, site: Site) -> None:

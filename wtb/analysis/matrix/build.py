@@ -32,12 +32,13 @@ from wtb.core.documents.common import cell_counts
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.status import FINAL_CELLS
+from wtb.core.tree.combinations import in_words
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import NodeRunCounts
+    from wtb.core.documents.common import Combination, NodeRunCounts
     from wtb.core.documents.matrix import (
         BestDocument,
         MatrixDocument,
@@ -64,6 +65,7 @@ def build(
     *,
     edited: bool = False,
     on_failure: OnFailure | None = None,
+    baseline: int | None = None,
 ) -> MatrixDocument:
     """The matrix of a sweep, whatever its status.
 
@@ -73,19 +75,24 @@ def build(
         scored: All its scores, as they count by the sweep itself, where the caller has read them already.
         edited: Count cells, too, whose state a person edited.
         on_failure: What a failed cell counts as, in place of the sweep's own setting.
+        baseline: The number of the row that others are held against, in place of the sweep's own.
 
     Returns:
         The matrix. n of a row is its cells that have an outcome, n of a metric cases with a score. cost_usd and
         latency_s are per cell as if alone, over those that succeeded. Undefined statistics are None.
 
     Raises:
-        InputError: No scale has the score of failures.
+        InputError: No scale has the score of failures, or there is no such row.
     """
     if on_failure is not None:
         sweep = replace(sweep, spec={**sweep.spec, "on_failure": on_failure})
-        scored = Scores(database, sweep, edited=edited)
+    if on_failure is not None or baseline is not None:
+        scored = Scores(database, sweep, edited=edited, baseline=baseline)
+        scored.check_baseline()
+    if scored is not None and on_failure is not None:
         scored.check_failure_score("on_failure")
-    found = None if edited or on_failure is not None else tallies.kept(database, sweep.id)
+    is_own = not edited and on_failure is None and baseline is None
+    found = tallies.kept(database, sweep.id) if is_own else None
     if found is not None and _is_current(found) and found["sweep"] == sweep_heading(sweep):
         return found
     return made(database, sweep, scored or Scores(database, sweep, edited=edited))
@@ -140,7 +147,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
             "tokens_in": spent.tokens_in,
             "tokens_out": spent.tokens_out,
         },
-        "baseline": sweep.spec.get("baseline_row"),
+        "baseline": _baseline(sweep, scored),
         **figures,
         "failures": {"causes": causes_found, "more": more},
         "front": {},
@@ -153,11 +160,27 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["choice"] = choose(matrix, best) if best else None
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
     matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *_mixed(counted), *uneven, *warned]
+    if matrix["baseline"] != sweep.spec.get("baseline_row"):
+        matrix["warnings"].append(_chosen_baseline(sweep, matrix["baseline"] or {}))
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
         kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
         matrix["warnings"].append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
     return matrix
+
+
+def _baseline(sweep: SweepRow, scored: Scores) -> Combination | None:
+    chosen = scored.chosen_baseline
+    return sweep.spec.get("baseline_row") if chosen is None else dict(scored.choices[chosen])
+
+
+def _chosen_baseline(sweep: SweepRow, chosen: Combination) -> str:
+    named = sweep.spec.get("baseline_row")
+    own = "the sweep names none" if named is None else f"the sweep's own is {in_words(named)}"
+    return (
+        f"differences are from {in_words(chosen)}, which whoever looks chose ({own}): p allows for the number of rows, "
+        "and not for baselines that are tried one after the other"
+    )
 
 
 def _node_runs(counted: aggregates.Rows) -> NodeRuns:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend
 from wtb.cli.output import present
+from wtb.cli.pages import open_page
 from wtb.display.text.inspect import executions as text
 from wtb.display.text.inspect import lineage as lineage_text
 from wtb.operations.inspection import executions as operations
@@ -53,7 +55,12 @@ def tree(
 
 
 def diff(
-    a: Side, b: Side, db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
+    a: Side,
+    b: Side,
+    open_it: options.Open = False,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
 ) -> None:
     """Compare two executions or checkpoints, step by step.
 
@@ -64,3 +71,5 @@ def diff(
     Example: wtb diff EXECUTION OTHER   (ids are in: wtb show SWEEP --cells)
     """
     present(open_backend(db).call(operations.diff, a, b), text.diff, format, output)
+    if open_it:
+        open_page(f"/executions/{quote(a, safe='')}/diff/{quote(b, safe='')}", db)

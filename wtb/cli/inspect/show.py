@@ -13,6 +13,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import existing_backend, open_backend, put, say, width
 from wtb.cli.output import in_color, present, present_all, put_cells
+from wtb.cli.pages import open_page
 from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError
 from wtb.core.units import parse_duration
@@ -104,6 +105,7 @@ def show(
     failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed, or were set aside.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most this many cells.")] = None,
     calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
+    open_it: options.Open = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -121,7 +123,13 @@ def show(
         found = backend.call(operations.show, ref, calls=calls)
         render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
         present(found, render, format, output)
+        if open_it:
+            is_one = "execution" in found
+            id = found["execution"]["id"] if is_one else found["sweep"]["id"]
+            open_page(f"/{'executions' if is_one else 'sweeps'}/{id}", db)
         return
+    if open_it:
+        raise InputError("--open is for a sweep or an execution; give it without --cells and its filters")
     if calls:
         raise InputError("--calls is for one execution; give it without --cells and its filters")
     chosen = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]

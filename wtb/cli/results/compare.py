@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, say, width
 from wtb.cli.output import in_color
+from wtb.cli.pages import open_page
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
 from wtb.core.documents.comparison import TELLING, ComparisonDocument
@@ -64,6 +66,7 @@ def compare(
     margin: Margin = None,
     strict: Strict = False,
     looked_into: Cells = 20,
+    open_it: options.Open = False,
     db: options.Db = None,
     format: FormatOption = ComparisonFormat.table,
     output: options.Output = None,
@@ -88,6 +91,9 @@ def compare(
             raise InputError(f"--format {format.value} is for two sweeps; two rows have table or json")
         pair = open_backend(db).call(comparing.compare_rows, before, row, other, metric=metric, limit=limit)
         put(as_json(pair) if format is ComparisonFormat.json else row_comparison.two_rows(pair, width()), output)
+        if open_it:
+            query = urlencode({"row": row, "other": other, "metric": pair["metric"]})
+            open_page(f"/sweeps/{pair['sweep']['id']}/compare?{query}", db)
         return
     if after is None:
         raise InputError("what to compare with is missing: another sweep, or --row for two rows of this one")
@@ -96,6 +102,8 @@ def compare(
         put(comparisons.comparison(found, width(), in_color(output), looked_into), output)
     else:
         put(_formatted(found, format, looked_into, strict), output)
+    if open_it:
+        open_page(f"/compare/{found['before']['id']}/{found['after']['id']}", db)
     raise typer.Exit(0 if comparing.is_well(found["verdict"], strict=strict) else 1)
 
 

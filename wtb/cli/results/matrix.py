@@ -9,6 +9,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, read_limits, render_matrix, say
+from wtb.cli.pages import open_page
 from wtb.config import yaml_reader
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
@@ -26,6 +27,15 @@ def matrix(
             metavar="SCORE",
         ),
     ] = None,
+    baseline: Annotated[
+        int | None,
+        typer.Option(
+            "--baseline",
+            metavar="N",
+            help="The row from which differences are taken, by its number, in place of what the sweep says.",
+        ),
+    ] = None,
+    open_it: options.Open = False,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
@@ -38,8 +48,13 @@ def matrix(
 
     Example: wtb matrix nightly --format html -o matrix.html
     """
-    document = open_backend(db).call(operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure))
+    document = open_backend(db).call(
+        operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), baseline=baseline
+    )
     put(render_matrix(document, format, output), output)
+    if open_it:
+        chosen = "" if baseline is None else f"?baseline={baseline}"
+        open_page(f"/sweeps/{document['sweep']['id']}{chosen}", db)
 
 
 def _number_or_text(text: str | None) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.cli import options
+from wtb.cli import options, pages
 from wtb.cli.console import backend_elsewhere, prints_to_stderr, put, say, shared_context
 from wtb.cli.inspect import watch
 from wtb.cli.run.sweeps import only, prepare
@@ -50,6 +50,7 @@ def submit(
     format: ResultFormat = options.MatrixFormat.table,
     output: options.Output = None,
     quiet: options.Quiet = False,
+    open_it: options.Open = False,
     published: options.Published = False,
 ) -> None:
     """Give a sweep to the workers, and print its id.
@@ -80,6 +81,7 @@ def submit(
             until=until,
         )
         _put(submitted, format, output)
+        _lead(submitted, db, open_it, quiet)
         return
     prepared = prepare(file, part, max_cells, session)
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before a database is asked
@@ -91,9 +93,20 @@ def submit(
         )
     if wait:
         _say_when_it_starts(submitted)
+        _lead(submitted, db, open_it, quiet)
         watch.wait_and_present(context, submitted.sweep, format, output, quiet)
     else:
         _put(submitted, format, output)
+        _lead(submitted, db, open_it, quiet)
+
+
+def _lead(submitted: submitting.Submitted, db: str | None, is_opened: bool, quiet: bool) -> None:
+    """Say where a browser shows it, where that is known."""
+    path = f"/sweeps/{submitted.sweep}"
+    if is_opened:
+        pages.open_page(path, db)
+    elif not quiet and (url := pages.address(path, db)) is not None:
+        say(f"its page is {url}")
 
 
 def _say_when_it_starts(submitted: submitting.Submitted) -> None:

@@ -1,24 +1,27 @@
-"""What pages draw a sweep from: its figures with their answer in words, and its cells as columns of numbers.
+"""What pages draw a sweep from: its figures with their answer in words, its cells as columns of numbers, its report.
 
-Both are of operations; they are put together and encoded here as a page needs them, in one request each.
+All are of operations; they are put together and encoded here as a page needs them, in one request each.
 """
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from wtb.config.stack_file import find_stack
 from wtb.display.json_text import as_json
 from wtb.display.matrix.sentences import answers
+from wtb.display.report.html import page
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity
 from wtb.operations.inspection.columns import cell_columns
 from wtb.operations.registry import Permission
-from wtb.operations.results.matrix import matrix
+from wtb.operations.results.matrix import matrix, report
 
 COLUMNS = "application/vnd.wtb.columns"
 
@@ -35,10 +38,10 @@ def router(context: Context) -> APIRouter:
         return context.acting_as(request.state.identity, Permission.read)
 
     @routes.get("/sweeps/{ref}/figures", summary="Show the matrix of a sweep, and what it says in words.")
-    def figures(request: Request, ref: str) -> Response:
+    def figures(request: Request, ref: str, baseline: int | None = None) -> Response:
         if refused := _refusal(request):
             return refused
-        document = matrix(mine(request), ref)
+        document = matrix(mine(request), ref, baseline=baseline)
         return Response(as_json({"answers": answers(document), "matrix": document}), media_type="application/json")
 
     @routes.get("/sweeps/{ref}/columns", summary="Return the status and score of every cell in binary.")
@@ -46,6 +49,23 @@ def router(context: Context) -> APIRouter:
         if refused := _refusal(request):
             return refused
         return Response(cell_columns(mine(request), ref, metric).encode(), media_type=COLUMNS)
+
+    @routes.get("/sweeps/{ref}/report.html", summary="Return the report of a sweep as one file.")
+    def report_file(request: Request, ref: str) -> Response:
+        if refused := _refusal(request):
+            return refused
+        document = report(mine(request), ref)
+        name = re.sub(r"[^\w.-]+", "-", document["matrix"]["sweep"]["name"], flags=re.ASCII).strip("-.") or "sweep"
+        kept = {"Content-Disposition": f'attachment; filename="{name}.html"', "Content-Security-Policy": "sandbox"}
+        return Response(page.render(document), media_type="text/html", headers=kept)
+
+    @routes.get("/stack", summary="Say where Flower is, if `wtb up` started one beside this server.")
+    def stack(request: Request) -> Response:
+        if refused := _refusal(request):
+            return refused
+        found = find_stack()
+        flower = None if found is None or found.flower is None else found.flower.url
+        return Response(as_json({"flower": flower}), media_type="application/json")
 
     return routes
 

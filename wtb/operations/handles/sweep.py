@@ -154,9 +154,11 @@ class SweepHandle(TargetHandle):
     # Results
 
     @documented_by(matrix)
-    def matrix(self, *, edited: bool = False, on_failure: OnFailure | None = None) -> JudgedMatrixDocument:
+    def matrix(
+        self, *, edited: bool = False, on_failure: OnFailure | None = None, baseline: int | None = None
+    ) -> JudgedMatrixDocument:
         """Return its comparison matrix with its gates, finished or not."""
-        return matrix(self._context, self.id, edited=edited, on_failure=on_failure)
+        return matrix(self._context, self.id, edited=edited, on_failure=on_failure, baseline=baseline)
 
     @documented_by(gates)
     def gates(self) -> list[GateDocument]:

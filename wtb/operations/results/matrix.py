@@ -5,6 +5,7 @@ from __future__ import annotations
 from wtb.analysis.gates import judge, judged
 from wtb.analysis.matrix.build import build
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import FromZero
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.scoring.scales import OnFailure
@@ -15,7 +16,12 @@ from wtb.store.read.queries import find_sweep
 
 @checked
 def matrix(
-    context: Context, ref: str, *, edited: bool = False, on_failure: OnFailure | None = None
+    context: Context,
+    ref: str,
+    *,
+    edited: bool = False,
+    on_failure: OnFailure | None = None,
+    baseline: FromZero | None = None,
 ) -> JudgedMatrixDocument:
     """Return the comparison matrix of a sweep that is finished or not, with its gates.
 
@@ -24,14 +30,17 @@ def matrix(
         ref: A sweep: its id, the beginning of it, or its name.
         edited: Count cells, too, whose state a person edited.
         on_failure: What a failed cell counts as, in place of what the sweep says.
+        baseline: The number of the row from which differences are taken, in place of what the sweep says. Gates hold by
+            the baseline of the sweep.
 
     Returns:
         The JSON contract of `wtb matrix --format json`, version 1, with `gates`.
 
     Raises:
-        InputError: If there is no such sweep.
+        InputError: If there is no such sweep or row.
     """
-    return judged(context.database, find_sweep(context.database, ref), edited=edited, on_failure=on_failure)
+    sweep = find_sweep(context.database, ref)
+    return judged(context.database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
 
 
 @checked

@@ -1,23 +1,55 @@
 /** Sweeps by the clock, each with its verdicts as a strip. */
 import { get, segment } from "../lib/api.js";
-import { ago, date } from "../lib/format.js";
+import { ago, date, figure } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { Status } from "../views/status.js";
 
+const SHOWN = 30; // fires of a strip
+/** What stands for a verdict besides its colour. */
+const SIGNS = /** @type {Record<string, string>} */ ({ better: "+", same: "=", "not worse": "≈", unclear: "?", worse: "−", "cannot tell": "?", failed: "!" });
+const GOOD = ["better", "same", "not worse"];
+const BAD = ["worse", "failed"];
+
 export function SchedulesPage() {
   const resource = useResource((signal) => get("/schedules", {}, signal), [], 10_000);
   const rows = resource.data?.schedules ?? [];
+  const { columns } = words.schedules;
   return html`<div class="head"><h1>${words.schedules.title}</h1></div>
     <${Waiting} resource=${resource} />
     ${resource.data && !rows.length ? html`<p class="quiet">${words.schedules.empty}</p>` : null}
     ${rows.length
-      ? html`<div class="scroll" tabindex="0"><table><tbody>${rows.map(
-          (/** @type {any} */ one) => html`<tr><td class="name"><b>${one.name}</b></td><td class="mono">${one.cron} ${one.tz}</td><td><${Status} status=${one.status} /></td>
-            <td>${words.schedules.next}: <span title=${date(one.next_at)}>${ago(one.next_at)}</span></td>
-            <td>${one.last ? html`${words.schedules.last}: ${one.last.sweep ? html`<${Link} to=${`/sweeps/${segment(one.last.sweep)}`}>${one.last.verdict ?? one.last.status}<//>` : one.last.status}` : null}</td></tr>`,
-        )}</tbody></table></div>`
+      ? html`<div class="scroll" tabindex="0"><table>
+          <thead><tr>${Object.values(columns).map((name) => html`<th>${name}</th>`)}</tr></thead>
+          <tbody>${rows.map(
+            (/** @type {any} */ one) => html`<tr key=${one.name}><td class="name"><b>${one.name}</b></td><td class="mono">${one.cron} ${one.tz}</td><td><${Status} status=${one.status} /></td>
+            <td title=${date(one.next_at)}>${ago(one.next_at)}</td>
+            <td>${one.last ? html`<${Ended} fire=${one.last} />` : null}</td>
+            <td><${Strip} name=${one.name} last=${one.last?.fire_at} /></td></tr>`,
+          )}</tbody></table></div>
+        <p class="quiet">${words.schedules.legend}</p>`
       : null}`;
+}
+
+/** How a fire ended, as a link to its sweep. @param {{fire: any}} props */
+function Ended({ fire }) {
+  const text = fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
+  return fire.sweep ? html`<${Link} to=${`/sweeps/${segment(fire.sweep)}`}>${text}<//>` : text;
+}
+
+/** Its last fires, the oldest first. @param {{name: string, last: string | undefined}} props last: when the last one was */
+function Strip({ name, last }) {
+  const { data } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
+  if (!data?.fires.length) return null;
+  return html`<ol class="strip" aria-label=${words.schedules.verdicts}>${data.fires.map((/** @type {any} */ fire) => {
+    const verdict = fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
+    const figures = fire.mean === null ? "" : `, ${data.metric} ${figure(fire.mean)}`;
+    const changed = fire.code_changed.length ? `, ${words.schedules.codeChanged(fire.code_changed.join(", "))}` : "";
+    const text = `${date(fire.fire_at)}: ${verdict}${figures}${changed}`;
+    const mark = html`<span aria-hidden="true">${SIGNS[fire.verdict] ?? "·"}</span><span class="seen-only-by-readers">${text}</span>`;
+    const looks = `${GOOD.includes(fire.verdict) ? "good" : BAD.includes(fire.verdict) ? "bad" : ""} ${changed ? "changed" : ""}`;
+    return html`<li key=${fire.fire_at} class=${looks} title=${text}>${fire.sweep ? html`<${Link} to=${`/sweeps/${segment(fire.sweep)}`}>${mark}<//>` : mark}</li>`;
+  })}</ol>`;
 }

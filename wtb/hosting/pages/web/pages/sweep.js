@@ -15,6 +15,7 @@ import { Log } from "../views/log.js";
 import { MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
+import { Slices } from "../views/slices.js";
 import { Progress, Status } from "../views/status.js";
 import { Steering } from "../views/steering.js";
 import { WhatWasRun } from "../views/what_was_run.js";
@@ -27,9 +28,14 @@ const FIGURES_MS = 5_000; // between two of the figures, which cost a server mor
 
 /** @param {{parts: string[]}} props */
 export function SweepPage({ parts: [ref] }) {
-  const { tab = "matrix", metric } = address.value.query;
+  const { tab = "matrix", metric, baseline } = address.value.query;
   const status = useResource((signal) => get(`/sweeps/${segment(ref)}/status`, {}, signal), [ref]);
-  const figures = useResource((signal) => get(`/sweeps/${segment(ref)}/figures`, {}, signal), [ref]);
+  const figures = useResource((signal) => get(`/sweeps/${segment(ref)}/figures`, { baseline }, signal), [ref]);
+  const drawnFrom = useRef(baseline);
+  useEffect(() => {
+    if (drawnFrom.current !== baseline) figures.reload(); // figures stay, and with them the focus, until there are others
+    drawnFrom.current = baseline;
+  }, [baseline]);
   const matrix = figures.data?.matrix;
   const isWrong = matrix && metric && !(metric in matrix.metrics); // an address of before a metric was renamed
   const shown = (isWrong ? null : metric) ?? matrix?.primary ?? null;
@@ -89,33 +95,45 @@ function MetricChoice({ matrix, metric }) {
     </select></label>`;
 }
 
-/** The table of rows, and every cell below it. @param {any} props */
+/** From which row differences are taken: of those that the sweep was submitted with any. @param {{matrix: any, nodes: string[]}} props */
+function BaselineChoice({ matrix, nodes }) {
+  const { baseline = "" } = address.value.query;
+  return html`<label>${words.sweep.differencesFrom}
+    <select value=${baseline} onChange=${(/** @type {any} */ event) => look({ baseline: event.target.value })}>
+      <option value="">${words.sweep.asTheSweepSays}</option>
+      ${matrix.rows.map((/** @type {any} */ row, /** @type {number} */ number) => (row.exploratory ? null : html`<option value=${String(number)}>${combination(row.combination, nodes)}</option>`))}
+    </select></label>`;
+}
+
+/** The table of rows, if anything is scored, and every cell. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
-  const { sort = "evidence", differ = "", row, case: cell } = address.value.query;
+  const { sort = metric ? "evidence" : "number", differ = "", row, case: cell } = address.value.query;
   const [problem, setProblem] = useState("");
   const [isChoosing, setChoosing] = useState(false);
   const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
   const group = nodes.find((node) => sort === `node:${node}`) ?? null;
   const order = group ? rowsByNode(matrix, metric, group) : sort === "number" ? matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index) : rowsByEvidence(matrix, metric);
-  if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
   const measure = matrix.metrics[columns.data?.metric ?? metric];
   const shown = columns.data && differ ? onlyDiffering(columns.data) : columns.data;
   const mark = shown ? markIn(shown) : null;
   const markCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, compareWith(sweep, shown, mark, number, column));
   const openCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, open(sweep, shown, number, column));
-  return html`<div class="bar">
-      <${MetricChoice} matrix=${matrix} metric=${metric} />
+  return html`${metric ? null : html`<p class="quiet">${words.sweep.noScores}</p>`}
+    <div class="bar">
+      ${metric ? html`<${MetricChoice} matrix=${matrix} metric=${metric} />` : null}
       <label>${words.sweep.sort}
         <select value=${sort} onChange=${(/** @type {any} */ event) => look({ sort: event.target.value })}>
-          <option value="evidence">${words.sweep.evidence}</option><option value="number">${words.sweep.asSubmitted}</option>${nodes.length > 1 ? nodes.map((node) => html`<option value=${`node:${node}`}>${words.sweep.byNode(node)}</option>`) : null}
+          ${metric ? html`<option value="evidence">${words.sweep.evidence}</option>` : null}<option value="number">${words.sweep.asSubmitted}</option>${nodes.length > 1 ? nodes.map((node) => html`<option value=${`node:${node}`}>${words.sweep.byNode(node)}</option>`) : null}
         </select></label>
+      ${metric && matrix.rows.length > 1 ? html`<${BaselineChoice} matrix=${matrix} nodes=${nodes} />` : null}
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
-    <div class="halves"><div>
+    <div class=${metric ? "halves" : ""}>${metric ? html`<div>
     <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />
     <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
     <${PriceChart} matrix=${matrix} metric=${metric} />
-    </div><div>
+    ${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}
+    </div>` : null}<div>
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
@@ -188,6 +206,9 @@ function Heading({ status, reload }) {
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
       <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
+      ${cells.waiting ? html`<${Link} to="/inbox">${words.sweeps.wait(cells.waiting)}<//>` : null}
+      <span class="grow"></span>
+      <a href=${`/api/v1/sweeps/${segment(sweep.id)}/report.html`} download>${words.sweep.save}</a>
     </div>`;
 }
 

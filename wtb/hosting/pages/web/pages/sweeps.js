@@ -1,7 +1,7 @@
 /** All sweeps: how far each is, and any two of them to compare. */
 import { get, may, segment } from "../lib/api.js";
-import { ago, between, date, duration } from "../lib/format.js";
-import { html, useState } from "../lib/html.js";
+import { ago, between, date, duration, largestOf, usd } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -9,6 +9,7 @@ import { Progress, Status } from "../views/status.js";
 
 const STATUSES = /** @type {const} */ (["running", "pending", "paused", "completed", "failed", "cancelled"]);
 const ASK_AGAIN_MS = 3_000;
+const OPEN = ["running", "pending", "paused"];
 const PAGE = 50;
 
 export function SweepsPage() {
@@ -20,6 +21,7 @@ export function SweepsPage() {
   );
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   const found = /** @type {any[]} */ (resource.data?.sweeps ?? []);
+  const costs = useCosts(found);
   const rows = found.slice(0, Number(limit)).filter((one) => matches(one, text));
   /** @param {string} id */
   const toggle = (id) => setChosen((ids) => (ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id].slice(-2)));
@@ -41,10 +43,26 @@ export function SweepsPage() {
     </div>
     <${Waiting} resource=${resource} />
     ${resource.data && !rows.length ? html`<p class="quiet">${text || status ? words.sweeps.noneMatch : words.sweeps.empty}</p>` : null}
-    ${rows.length ? html`<${Table} rows=${rows} chosen=${chosen} toggle=${toggle} />` : null}
+    ${rows.length ? html`<${Table} rows=${rows} costs=${costs} chosen=${chosen} toggle=${toggle} />` : null}
     ${found.length > Number(limit)
       ? html`<button onClick=${() => look({ limit: String(Number(limit) + PAGE) })}>${words.sweeps.more}</button>`
       : null}`;
+}
+
+/**
+ * What each has cost so far, by id: of those that are open as they stand, of all others as of when one of them ended.
+ * @param {any[]} sweeps @returns {Map<string, number>}
+ */
+function useCosts(sweeps) {
+  const ended = sweeps.filter((one) => !OPEN.includes(one.status)).length;
+  const hasOpen = sweeps.length > ended;
+  const all = useResource((signal) => get("/costs", { by: "sweep" }, signal), []);
+  const open = useResource((signal) => (hasOpen ? get("/watch", {}, signal) : Promise.resolve({ sweeps: [] })), [hasOpen], ASK_AGAIN_MS);
+  useEffect(() => {
+    if (ended) all.reload();
+  }, [ended]);
+  const spent = [...(all.data?.rows ?? []).map((/** @type {any} */ one) => [one.sweep, one.usd]), ...(open.data?.sweeps ?? []).map((/** @type {any} */ one) => [one.id, one.usd])];
+  return new Map(spent);
 }
 
 /** @param {any} one @param {string} text */
@@ -53,19 +71,21 @@ function matches(one, text) {
   return [one.name, one.workflow, one.id, one.session].some((part) => part?.toLowerCase().includes(wanted));
 }
 
-/** @param {{rows: any[], chosen: string[], toggle: (id: string) => void}} props */
-function Table({ rows, chosen, toggle }) {
+/** @param {{rows: any[], costs: Map<string, number>, chosen: string[], toggle: (id: string) => void}} props */
+function Table({ rows, costs, chosen, toggle }) {
   const { columns } = words.sweeps;
+  const costliest = largestOf(rows.map((one) => costs.get(one.id)));
   return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweeps.compare}</span></th>
-      ${Object.values(columns).map((name) => html`<th>${name}</th>`)}</tr></thead>
+      ${Object.entries(columns).map(([key, name]) => html`<th class=${["cost", "took"].includes(key) ? "num" : ""}>${name}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (one) => html`<tr key=${one.id} class=${chosen.includes(one.id) ? "chosen" : ""}>
         <td><input type="checkbox" aria-label=${`${words.sweeps.compare}: ${one.name}`} checked=${chosen.includes(one.id)} onChange=${() => toggle(one.id)} /></td>
         <td class="name"><${Link} to=${`/sweeps/${segment(one.id)}`}>${one.name}<//> <small class="quiet mono">${one.id}</small></td>
         <td class="name">${one.workflow}</td>
         <td><${Status} status=${one.status} reason=${one.reason} /></td>
-        <td><${Progress} cells=${one.cells} /></td>
+        <td><${Progress} cells=${one.cells} />${one.cells.waiting ? html`<small><${Link} to="/inbox">${words.sweeps.wait(one.cells.waiting)}<//></small>` : null}</td>
+        <td class="num">${costs.get(one.id) ? usd(costs.get(one.id), costliest) : ""}</td>
         <td class="name">${one.session}</td>
         <td title=${date(one.created_at)}>${ago(one.created_at)}</td>
         <td class="num">${duration(between(one.started_at, one.finished_at))}</td>

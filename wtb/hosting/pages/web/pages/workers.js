@@ -7,9 +7,10 @@ import { words } from "../lib/words.js";
 
 export function WorkersPage() {
   const resource = useResource((signal) => get("/watch", {}, signal), [], 2_000);
+  const stack = useResource((signal) => get("/stack", {}, signal), []);
   const found = resource.data;
   const { columns, queueColumns } = words.workers;
-  return html`<div class="head"><h1>${words.workers.title}</h1></div>
+  return html`<div class="head"><h1>${words.workers.title}</h1><span class="grow"></span>${stack.data?.flower ? html`<a href=${stack.data.flower} rel="noopener noreferrer" target="_blank">${words.workers.flower}</a>` : null}</div>
     <${Waiting} resource=${resource} />
     ${found && !found.workers.length ? html`<p class="quiet">${words.workers.none}</p>` : null}
     ${found?.broker?.problem ? html`<p class="notice">${found.broker.problem}</p>` : null}

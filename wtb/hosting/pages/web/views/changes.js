@@ -45,3 +45,41 @@ export function VariantFields({ vary, chosen, onChange }) {
       <option value="">${words.changes.asItWas}</option>${variants.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>`,
   )}`;
 }
+
+/** What is typed for parameters of a node, by their names. @typedef {Record<string, string>} Parameters */
+
+/**
+ * Variants to choose, by node: names, and where parameters were typed what a sweep file has for a variant with them.
+ * @param {Record<string, string>} chosen @param {Record<string, Parameters>} typed @param {Record<string, string>} usual the variant of each node where none was chosen
+ * @returns {Record<string, unknown>}
+ */
+export function variantsOf(chosen, typed, usual) {
+  const found = /** @type {Record<string, unknown>} */ (Object.fromEntries(Object.entries(chosen).filter(([, name]) => name)));
+  for (const [node, parameters] of Object.entries(typed)) {
+    const given = Object.entries(parameters).filter(([, text]) => text.trim());
+    const of = chosen[node] || usual[node];
+    const name = [of, ...given.map(([parameter, text]) => `${parameter}=${text.trim()}`)].join(" ");
+    if (given.length) found[node] = { ...Object.fromEntries(given.map(([parameter, text]) => [parameter, valueOf(text)])), name, of };
+  }
+  return found;
+}
+
+/** A value as it is typed: JSON, else the text itself. @param {string} text */
+function valueOf(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Fields for the parameters of nodes. @param {{parameters: Record<string, string[]>, typed: Record<string, Parameters>, onChange: (typed: Record<string, Parameters>) => void}} props */
+export function ParameterFields({ parameters, typed, onChange }) {
+  const nodes = Object.entries(parameters).filter(([, names]) => names.length);
+  if (!nodes.length) return null;
+  return html`<details><summary>${words.changes.parameters}</summary><p class="quiet">${words.changes.parametersLegend}</p>
+    ${nodes.map(([node, names]) => html`<fieldset key=${node}><legend>${node}</legend>${names.map(
+      (name) => html`<label key=${name}><code>${name}</code><input value=${typed[node]?.[name] ?? ""} placeholder=${words.changes.asItWas}
+        onInput=${(/** @type {any} */ event) => onChange({ ...typed, [node]: { ...typed[node], [name]: event.target.value } })} /></label>`,
+    )}</fieldset>`)}</details>`;
+}

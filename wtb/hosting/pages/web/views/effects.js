@@ -5,11 +5,15 @@ import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
 import { Difference, Interval, scaleOf } from "./intervals.js";
 
+const ROUNDED = 1e-9; // of the largest effect: what adding numbers leaves where there is none
+
 /** @param {{found: any}} props an attribution document */
 export function Effects({ found }) {
   if (!found) return html`<p class="quiet">${words.effects.unknown}</p>`;
   const estimates = new Map(found.nodes.flatMap((/** @type {any} */ node) => node.variants.map((/** @type {any} */ one) => [one, { mean: one.effect, ci: one.ci }])));
   const scale = scaleOf([...estimates.values(), { mean: 0 }]);
+  const least = ROUNDED * Math.max(...scale.map(Math.abs));
+  const shown = (/** @type {number} */ effect) => difference(Math.abs(effect) < least ? 0 : effect);
   return html`<section><h2>${words.effects.nodes}</h2>
     ${found.because ? html`<p class="quiet">${found.because}</p>` : null}
     ${found.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
@@ -18,7 +22,7 @@ export function Effects({ found }) {
           <tbody>${found.nodes.map((/** @type {any} */ node) =>
             node.variants.map(
               (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : node.node}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
-                <td class="name">${one.variant}</td><td class="num">${difference(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td></tr>`,
+                <td class="name">${one.variant}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td></tr>`,
             ),
           )}</tbody></table></div>
           <p class="quiet">${words.effects.legend}</p>`
@@ -26,7 +30,7 @@ export function Effects({ found }) {
     ${found.interactions.length
       ? html`<h2>${words.effects.together}</h2><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.nodesOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th></tr></thead>
           <tbody>${found.interactions.map(
-            (/** @type {any} */ one) => html`<tr><td class="name">${one.nodes.join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${difference(one.strongest.effect)}</td></tr>`,
+            (/** @type {any} */ one) => html`<tr><td class="name">${one.nodes.join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${shown(one.strongest.effect)}</td></tr>`,
           )}</tbody></table></div>`
       : null}
   </section>`;

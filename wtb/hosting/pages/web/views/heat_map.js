@@ -154,7 +154,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
           ${varied.map((node) => columns.combinations[number][node]).join(" · ")}</div>`,
       )}
     </div>
-    <div class="canvas" role="grid" tabindex="0" aria-label=${words.matrix.label} aria-rowcount=${order.length} aria-colcount=${cases}
+    <div class="canvas" style=${{ maxWidth: `${Math.max(1, cases) * WIDEST + 2}px` }} role="grid" tabindex="0" aria-label=${words.matrix.label} aria-rowcount=${order.length} aria-colcount=${cases}
       onKeyDown=${onKey} onPointerMove=${onMove} onPointerLeave=${() => setPointed(null)} onClick=${onClick} onWheel=${onWheel}
       onFocus=${() => setFocused(true)} onBlur=${() => setFocused(false)}>
       <canvas ref=${canvas} style=${{ height: `${height}px` }} aria-hidden="true"></canvas>
@@ -178,7 +178,7 @@ function Told({ columns, chosen, order, x, y, width, height, bin, mark }) {
   const name = words.status[/** @type {"running"} */ (status)] ?? status;
   const isMarked = mark?.row === number && mark.column === chosen.column;
   const result = Number.isFinite(score) ? `${columns.metric ?? words.matrix.score} ${figure(score)}` : words.matrix.noScore;
-  const place = { left: x > width / 2 ? undefined : `${Math.max(0, x) + 14}px`, right: x > width / 2 ? `${width - x + 8}px` : undefined, top: y > height / 2 ? undefined : `${y + ROW}px`, bottom: y > height / 2 ? `${height - y + 2}px` : undefined };
+  const place = { left: x > width / 2 ? undefined : `${Math.max(0, x) + 14}px`, right: x > width / 2 ? `${width - x + 8}px` : undefined, top: y > height / 2 ? undefined : `${y + ROW}px`, bottom: y > height / 2 ? `${height - y + 2}px` : undefined, maxWidth: `min(26rem, ${Math.max(120, x > width / 2 ? x - 8 : width - x - 14)}px)` };
   return html`<div role="row" aria-rowindex=${chosen.row + 1}>
     <div class="tip" role="gridcell" aria-colindex=${chosen.column + 1} aria-live="polite" aria-selected=${isMarked} style=${place}>
       <b>${columns.cases[chosen.column]}</b>${bin > 1 ? " …" : ""} · ${combination(columns.combinations[number])}<br />${name}, ${result}${isMarked ? html`<br />${words.matrix.marked}` : null}

@@ -26,6 +26,15 @@ function beginAndEnd(one) {
   return [start, start + 1000 * (one.duration_s ?? 0)];
 }
 
+/** The calls of a step: of a model's it is known when it ended, of a tool's when it began. @param {any} step @returns {{name: string, ends: [number, number]}[]} in milliseconds */
+function callsOf({ calls, invocations }) {
+  const took = (/** @type {any} */ one) => 1000 * (one.duration_s ?? 0);
+  /** @param {any} one @param {number} begun */
+  const made = (one, begun) => ({ name: `${one.model ?? one.tool} · ${duration(one.duration_s)}`, ends: /** @type {[number, number]} */ ([begun, begun + took(one)]) });
+  const known = (/** @type {any[]} */ all) => all.filter((one) => one.at);
+  return [...known(calls).map((one) => made(one, Date.parse(one.at) - took(one))), ...known(invocations).map((one) => made(one, Date.parse(one.at)))];
+}
+
 /**
  * @param {object} props
  * @param {any} props.step
@@ -35,16 +44,17 @@ function beginAndEnd(one) {
 export function Step({ step, ends: [start, end], origin }) {
   const [isOpen, setOpen] = useState(false);
   const percent = (/** @type {number} */ length) => (100 * length) / Math.max(end - start, 0.001);
-  const bars = triesOf(step).map((one) => {
-    const [from, to] = beginAndEnd(one);
-    const left = percent(from - start);
-    return { status: one.status, left: `${left}%`, width: `${Math.min(100 - left, percent(to - from))}%` };
-  });
+  /** @param {string} status @param {[number, number]} ends @param {string} [title] */
+  const barOf = (status, [from, to], title) => {
+    const left = Math.max(0, Math.min(100, percent(from - start)));
+    return { status, title, left: `${left}%`, width: `${Math.min(100 - left, percent(to - from))}%` };
+  };
+  const bars = [...triesOf(step).map((one) => barOf(one.status, beginAndEnd(one))), ...callsOf(step).map(({ name, ends }) => barOf("call", ends, name))];
   return html`<li><details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && setOpen(event.target.open)}>
     <summary>
       <span class="quiet">${step.step}</span>
       <span class="name"><i class=${`dot ${step.status}`} aria-hidden="true"></i>${step.node}${step.variant === "default" ? "" : html`<span class="quiet"> = ${step.variant}</span>`}</span>
-      <span class="lane" aria-hidden="true">${bars.map(({ status, left, width }) => html`<i class=${status} style=${{ left, width }}></i>`)}</span>
+      <span class="lane" aria-hidden="true">${bars.map(({ status, title, left, width }) => html`<i class=${status} title=${title} style=${{ left, width }}></i>`)}</span>
       <span class="num">${duration(step.duration_s)}</span>
     </summary>
     ${isOpen ? html`<${Inner} step=${step} origin=${origin} />` : null}

@@ -5,7 +5,7 @@ import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
-import { changesOf, StateFields, VariantFields } from "./changes.js";
+import { changesOf, ParameterFields, StateFields, VariantFields, variantsOf } from "./changes.js";
 
 /** An execution, with its steps and the state at its head. @typedef {{id: string, sweep: {id: string, kind: string}, path: any[], state: Record<string, unknown>, reload: () => void}} Origin */
 
@@ -31,41 +31,53 @@ async function stateAt(checkpoint, origin, signal) {
 }
 
 /**
- * Variants by node: those that workers publish of its workflow, else those that the sweep has.
- * @param {Origin} origin @param {AbortSignal} signal @returns {Promise<Record<string, string[]>>}
+ * Variants and parameters by node: those that workers publish of its workflow, else the variants that the sweep has.
+ * @param {Origin} origin @param {AbortSignal} signal @returns {Promise<{variants: Record<string, string[]>, parameters: Record<string, string[]>, usual: Record<string, string>}>}
  */
-async function variantsOf(origin, signal) {
+async function knownOf(origin, signal) {
   const { definition } = await get(`/sweeps/${segment(origin.sweep.id)}`, {}, signal);
   try {
     const { description } = await get(`/workflows/${segment(definition.workflow)}`, {}, signal);
-    const nodes = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
-    return Object.fromEntries(nodes.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ one) => one.name)]));
+    const { nodes } = description.graph;
+    const several = nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
+    const parameters = (/** @type {any} */ node) => Object.keys(description.nodes[node.name]?.variants[node.default]?.function.parameters ?? {});
+    return {
+      variants: Object.fromEntries(several.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ one) => one.name)])),
+      parameters: Object.fromEntries(nodes.map((/** @type {any} */ node) => [node.name, parameters(node)])),
+      usual: Object.fromEntries(nodes.map((/** @type {any} */ node) => [node.name, node.default])),
+    };
   } catch (error) {
-    if (error instanceof Problem) return definition.vary;
+    if (error instanceof Problem) return { variants: definition.vary, parameters: {}, usual: {} };
     throw error;
   }
 }
 
 /** @param {{before: string, step: any, origin: Origin}} props */
 function Fork({ before, step, origin }) {
-  const found = useResource((signal) => Promise.all([stateAt(before, origin, signal), variantsOf(origin, signal)]), [before]);
+  const found = useResource((signal) => Promise.all([stateAt(before, origin, signal), knownOf(origin, signal)]), [before]);
   const [typed, setTyped] = useState(/** @type {Record<string, string>} */ ({}));
   const [variants, setVariants] = useState(/** @type {Record<string, string>} */ ({}));
+  const [parameters, setParameters] = useState(/** @type {Record<string, Record<string, string>>} */ ({}));
   const { perform, problem, isBusy } = useAction();
   if (!found.data) return html`<${Waiting} resource=${found} />`;
   const [state, known] = found.data;
   const last = new Map(origin.path.map((one) => [one.node, one.step])); // what ran before only cannot be changed from here on
-  const vary = Object.fromEntries(Object.entries(known).filter(([node]) => (last.get(node) ?? Infinity) >= step.step));
-  const chosen = Object.fromEntries(Object.entries(variants).filter(([, name]) => name));
+  /** @param {Record<string, string[]>} of */
+  const following = (of) => Object.fromEntries(Object.entries(of).filter(([node]) => (last.get(node) ?? Infinity) >= step.step));
+  const usual = { ...known.usual, ...Object.fromEntries(origin.path.map((one) => [one.node, one.variant])) };
+  const chosen = variantsOf(variants, parameters, usual);
+  const isNamed = Object.values(chosen).every((one) => typeof one === "string"); // a fork of one case has variants that there are
+  const canAdd = origin.sweep.kind === "sweep" && may("submit");
   const path = `/executions/${segment(origin.id)}`;
   const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: chosen, ...changesOf(typed, state) })).execution)}`));
   const forAll = () => perform(async () => navigate(`/sweeps/${segment((await post(`${path}/row`, { at: before, variants: chosen })).sweep)}`));
   return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); fork(); }}>
     <p class="quiet">${words.steering.forkLegend}</p>
-    <${VariantFields} vary=${vary} chosen=${variants} onChange=${setVariants} />
+    <${VariantFields} vary=${following(known.variants)} chosen=${variants} onChange=${setVariants} />
+    ${canAdd ? html`<${ParameterFields} parameters=${following(known.parameters)} typed=${parameters} onChange=${setParameters} />` : null}
     <${StateFields} state=${state} typed=${typed} onChange=${setTyped} />
     <${Refused} problem=${problem} />
-    <div class="bar"><button class="main" disabled=${isBusy}>${words.steering.forkNow}</button>
-      ${origin.sweep.kind === "sweep" && may("submit") ? html`<button type="button" disabled=${isBusy || !Object.keys(chosen).length} onClick=${forAll}>${words.steering.forkAll}</button>` : null}</div>
+    <div class="bar"><button class="main" disabled=${isBusy || !isNamed}>${words.steering.forkNow}</button>
+      ${canAdd ? html`<button type="button" disabled=${isBusy || !Object.keys(chosen).length} onClick=${forAll}>${words.steering.forkAll}</button>` : null}</div>
   </form>`;
 }

@@ -1,0 +1,48 @@
+"""Where a browser shows what a command is about: at the server that is asked, else at that of this folder's stack."""
+
+from __future__ import annotations
+
+import webbrowser
+from urllib.parse import urlsplit
+
+from wtb.cli.console import say, server_url
+from wtb.core.errors import InputError
+
+
+def address(path: str, db: str | None) -> str | None:
+    """Return the address of a page.
+
+    Args:
+        path: Of the page, with its query.
+        db: The database that the command line names.
+
+    Returns:
+        Its URL; None where no server is known that shows the same database.
+
+    Raises:
+        InputError: If the command line names a server, too, or the file of the stack cannot be read.
+    """
+    from wtb.config.stack_file import find_stack
+    from wtb.store.database import database_url
+
+    server = server_url(db)
+    if server is None and (stack := find_stack()) is not None and database_url(db) == stack.database_url:
+        server = None if stack.api is None else "{0.scheme}://{0.netloc}".format(urlsplit(stack.api))
+    return None if server is None else server.rstrip("/") + path
+
+
+def open_page(path: str, db: str | None) -> None:
+    """Say the address of a page, and open it in a browser.
+
+    Args:
+        path: Of the page, with its query.
+        db: The database that the command line names.
+
+    Raises:
+        InputError: If no server is known that shows it.
+    """
+    url = address(path, db)
+    if url is None:
+        raise InputError("--open: no server is known that shows this; `wtb serve` starts one, and --server names one")
+    say(url)
+    webbrowser.open(url)  # where there is none, somebody else may follow what was said
