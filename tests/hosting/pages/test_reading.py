@@ -221,7 +221,7 @@ wf = Workflow("calling", state=dict)
 def think(state, ctx):
     for number in range(2):
         time.sleep(0.05)
-        ctx.call(model=f"m{number}", prompt="why", response="because", tokens_in=2, tokens_out=1, duration_s=0.05)
+        ctx.call(model=f"m{number}", prompt="why", response="because", usd=0.25, duration_s=0.05)
     return {"said": "because"}
 
 
