@@ -124,9 +124,9 @@ def show(
         render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
         present(found, render, format, output)
         if open_it:
-            is_one = "execution" in found
-            id = found["execution"]["id"] if is_one else found["sweep"]["id"]
-            open_page(f"/{'executions' if is_one else 'sweeps'}/{id}", db)
+            kind = "execution" if "execution" in found else "sweep"
+            heading: Any = found.get(kind)
+            open_page(f"/{kind}s/{heading['id']}", db)
         return
     if open_it:
         raise InputError("--open is for a sweep or an execution; give it without --cells and its filters")
