@@ -99,6 +99,7 @@ export const words = {
     cases: "Cases, each a line of JSON",
     file: "or from a file (JSON Lines)",
     repeats: "Repeats",
+    repeatsColumn: "repeats",
     limit: "Most US dollars",
     plan: "Plan",
     go: (/** @type {string} */ cells) => `Submit ${cells} cells`,

@@ -68,7 +68,7 @@ function Fields({ workflow, description, evaluators, builtIn }) {
       <label>${words.submit.limit}<input type="number" min="0" step="any" value=${form.limit} onInput=${(/** @type {any} */ event) => change({ limit: event.target.value })} /></label></div>
     ${problem ? html`<pre class="bad" role="alert" tabindex="0">${problem}</pre>` : null}
     ${plan ? html`<${PlanView} plan=${plan} workflow=${description.graph.name} onRepeats=${(/** @type {number} */ repeats) => change({ repeats: String(repeats) })} />` : null}
-    <div class="bar"><button>${plan ? words.submit.go(count(plan.cells)) : words.submit.plan}</button></div>
+    <div class="bar"><button class="main">${plan ? words.submit.go(count(plan.cells)) : words.submit.plan}</button></div>
   </form>`;
 }
 

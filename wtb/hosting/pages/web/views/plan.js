@@ -21,7 +21,7 @@ export function PlanView({ plan, workflow, onRepeats }) {
     <p>${cost ? words.submit.price(range(cost.usd, usd), count(cost.attempts)) : words.submit.noHistory}</p>
     <p>${plan.limits.usd ? words.submit.most(usd(plan.limits.usd)) : words.submit.noPrice}</p>
     <table><caption>${words.submit.whatIf}</caption>
-      <thead><tr><th>${words.submit.repeats}</th><th class="num">${words.sweep.tabs.cells}</th><th class="num">${words.tree.nodeRuns}</th>${cost ? html`<th class="num">${words.submit.about}</th>` : null}<th></th></tr></thead>
+      <thead><tr><th>${words.submit.repeatsColumn}</th><th class="num">${words.sweeps.columns.progress}</th><th class="num">${words.tree.nodeRuns}</th>${cost ? html`<th class="num">${words.submit.about}</th>` : null}<th></th></tr></thead>
       <tbody>${choices.map(
         (repeats) => html`<tr class=${repeats === plan.repeats ? "chosen" : ""}><td>${repeats}</td><td class="num">${count((plan.cells / plan.repeats) * repeats)}</td><td class="num">${range(times(executed, repeats), count)}</td>
           ${cost ? html`<td class="num">${range(times(cost.usd, repeats), usd)}</td>` : null}<td>${repeats === plan.repeats ? words.submit.planned : html`<button type="button" class="plain" onClick=${() => onRepeats(repeats)}>${words.submit.take(repeats)}</button>`}</td></tr>`,
