@@ -106,3 +106,18 @@ def test_what_is_elsewhere_is_answered_as_what_is_nowhere(world: World, role: Ro
     assert asked > 100
     after = tenants.rows_of(world.alpha.context.database)
     assert {name for name, rows in after.items() if rows != before[name]} <= {"tokens"}, "their last use"
+
+
+@pytest.mark.parametrize("role", Role)
+def test_what_pages_read_and_follow_of_elsewhere_is_as_nothing(world: World, role: Role) -> None:
+    """What no operation of the registry answers by itself: figures, columns of cells, and streams."""
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {world.tokens[role]}"
+        for path in ("figures", "columns", "events"):
+            for kind in ("sweep", "sweep_name", "execution"):
+                answers = []
+                for value in (world.alpha.names[kind], NOTHING):
+                    with session.get(f"{world.url}/sweeps/{value}/{path}", timeout=30, stream=True) as answer:
+                        answers.append((answer.status_code, answer.text.replace(value, "X")))
+                assert answers[0] == answers[1]
+                assert answers[0][0] == 404

@@ -165,6 +165,9 @@ class Call:
     argument: str
     kind: str
 
+    def __str__(self) -> str:
+        return f"{self.name.replace(' ', '_')}-{self.argument}-{self.kind}"
+
     def arguments(self, own: Mapping[str, str], value: str, folder: Path) -> dict[str, Any]:
         """What it is called with: of one's own things, but for this one."""
         given = [value] if self.argument in _SEVERAL else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from wtb.operations.registry import Permission
 
@@ -17,6 +18,20 @@ class Method(StrEnum):
     operator = "operator"  # they have the database, or the server's own token
     token = "token"  # one of `wtb token create`
     cookie = "cookie"  # they signed in
+
+
+class Follower(NamedTuple):
+    """Whose stream it is.
+
+    Attributes:
+        digest: Of the token or the cookie by which they came.
+        user: Whose roles bound that, if somebody's do.
+        projects: Where they might read when it began.
+    """
+
+    digest: str
+    user: str | None
+    projects: Projects
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,7 @@ class Identity:
         token: The name of the token by which they came, if it is one of the database's. Its budgets bind what they
             submit.
         digest: Of that token.
+        user: Whose roles bound it, if somebody's do.
     """
 
     name: str | None
@@ -41,6 +57,19 @@ class Identity:
     may: Mapping[Permission, Projects]
     token: str | None = None
     digest: str | None = None
+    user: str | None = None
+
+    @property
+    def follower(self) -> Follower | None:
+        """Who their streams are of, for as long as they may read as they may now; None for the operator."""
+        if self.digest is None:
+            return None
+        return Follower(self.digest, self.user, self.may.get(Permission.read, frozenset()))
+
+    @property
+    def key(self) -> str | None:
+        """By what their requests are counted together; None for the operator, who has the database itself."""
+        return self.name or self.digest
 
     def refusal(self, needs: Permission, *, everywhere: bool = False) -> str | None:
         """Return why they may not do something in any project; None if they may in some.

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from tests.support.project import FLOW, SWEEP, Project, Running
-from wtb.hosting.api.connections import Connection
+from wtb.hosting.api.connections import server_config
 from wtb.hosting.api.routes import PREFIX
 
 TOKEN = "a-token-of-the-tests-own"
@@ -87,8 +87,7 @@ def messages_of(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]
 def answering(app: FastAPI) -> Iterator[str]:
     """Have an application be asked over loopback, from a thread of this process. Yields the address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(app, log_level="critical", http=Connection)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

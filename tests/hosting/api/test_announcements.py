@@ -20,6 +20,7 @@ from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.postgres import role_url
 from wtb.operations.context import Context
+from wtb.operations.identity import Follower
 from wtb.operations.inspection.log import Selection, events_after, select_events
 from wtb.store import log
 from wtb.store.announcements import Announcements
@@ -62,7 +63,7 @@ def only_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "ANNOUNCED_EVERY_S", 0.0)
 
 
-async def all_of_them(owners: Collection[str]) -> set[str]:
+async def all_of_them(owners: Collection[Follower]) -> set[Follower]:
     return set(owners)
 
 

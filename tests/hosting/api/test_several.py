@@ -23,6 +23,7 @@ from wtb.hosting.api.streaming import streams
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.api.streaming.subscriptions import MOST, Subscription, Subscriptions, read_subscriptions
 from wtb.operations.context import Context
+from wtb.operations.identity import Follower
 from wtb.operations.inspection.log import Selection, select_events
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
@@ -53,7 +54,7 @@ def log_of(sweep: Bench) -> list[int]:
     return [row["id"] for row in queries.event_rows(sweep.database, sweep.sweep_id)]
 
 
-async def all_of_them(owners: Collection[str]) -> set[str]:
+async def all_of_them(owners: Collection[Follower]) -> set[Follower]:
     return set(owners)
 
 
@@ -64,7 +65,7 @@ class Stream:
         async def select(wanted: Subscription) -> Selection:
             return select_events(Context(database), wanted.sweep, severity=wanted.severity, kinds=wanted.kinds)
 
-        self.carried = Subscriptions(source, select, "somebody")
+        self.carried = Subscriptions(source, select, Follower("somebody", None, None))
         self.events: dict[str, list[int]] = {}
         self.others: list[tuple[str, Any]] = []
         self.id = ""

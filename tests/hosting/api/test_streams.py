@@ -30,6 +30,7 @@ from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streaming import pace, streams
 from wtb.hosting.api.streaming.streams import Message, Streams, read_position
 from wtb.operations.context import Context
+from wtb.operations.identity import Follower
 from wtb.operations.inspection.log import Selection, follow_events, select_events
 from wtb.store.database import Database
 from wtb.store.events import add_event
@@ -76,7 +77,7 @@ def write_events(bench: Bench, count: int, kind: str = "sweep.note") -> None:
             add_event(connection, {**ABOUT, "sweep_id": bench.sweep_id}, kind, {"number": number})
 
 
-async def all_of_them(owners: Collection[str]) -> set[str]:
+async def all_of_them(owners: Collection[Follower]) -> set[Follower]:
     return set(owners)
 
 

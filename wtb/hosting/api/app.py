@@ -24,9 +24,11 @@ from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.api import figures, sign_in
+from wtb.hosting.api.examples import examples_of
 from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities, origin_of
 from wtb.hosting.api.problems import PROBLEM, Problem, fault, problem_of
+from wtb.hosting.api.reference import reference_route
 from wtb.hosting.api.requests.ends import operation_routes, when_ended
 from wtb.hosting.api.requests.idempotency import answered_once, key_of, when_answered
 from wtb.hosting.api.requests.long_answers import WAIT_S, Prefer, Wait, seconds_to_wait
@@ -40,6 +42,7 @@ from wtb.hosting.api.threads import OPERATIONS
 from wtb.hosting.pages.static import document, is_for_people, page_routes
 from wtb.hosting.telemetry.route import metrics_router
 from wtb.operations.auditing import note_refusal
+from wtb.operations.handles.documentation import arguments_described
 from wtb.operations.registry import Effect, arguments_of
 from wtb.store.access.operations import NewOperation
 
@@ -121,15 +124,15 @@ def make_app(
     app.include_router(sign_in.router(identities, doors))
     if doors.provider is not None:
         app.include_router(sign_in.provider_router(identities, doors.provider))
-    app.include_router(follow.router(context, streams))
-    app.include_router(several.router(context, streams))
+    app.include_router(follow.router(context, streams, doors.requests))
+    app.include_router(several.router(context, streams, doors.requests))
     app.include_router(figures.router(context))
     app.include_router(metrics_router(context, lambda: streams.followers))
     app.include_router(operation_routes(long_operations))
     app.include_router(upload_routes(context))
     if endpoint is not None:
         app.router.routes.append(StarletteRoute(AGENTS, endpoint))
-    app.router.routes.extend(page_routes())
+    app.router.routes.extend([reference_route(app), *page_routes()])
     app.state.streams = streams
     return app
 
@@ -227,8 +230,13 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
     hints = get_type_hints(function)
     given = [one for name, one in arguments_of(function).items() if name not in route.left_out]
     waiting = () if chosen is at_once else (_WAIT, _PREFER)
+    described = arguments_described(function)
     chosen.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [_REQUEST, *waiting, *(_parameter(route, one, hints[one.name]) for one in given)]
+        [
+            _REQUEST,
+            *waiting,
+            *(_parameter(route, one, hints[one.name], described.get(one.name)) for one in given),
+        ]
     )
     return chosen
 
@@ -252,17 +260,18 @@ _WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, annotation=Wai
 _PREFER = inspect.Parameter("prefer", inspect.Parameter.KEYWORD_ONLY, annotation=Prefer, default=None)
 
 
-def _parameter(route: Route, parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
+def _parameter(route: Route, parameter: inspect.Parameter, hint: Any, text: str | None) -> inspect.Parameter:
     """Return a parameter of an operation as one of a request: of its path, of its body or of its query."""
-    source, default = Path(), parameter.default
+    told: dict[str, Any] = {"description": text, "examples": examples_of(route, parameter.name)}
+    source, default = Path(**told), parameter.default
     if f"{{{parameter.name}}}" in route.path:
         default = inspect.Parameter.empty
     elif route.method == "GET":
-        source = Query()
+        source = Query(**told)
     elif default is ...:  # which FastAPI takes for what is required
-        source, default = Body(embed=True, default_factory=lambda: ...), inspect.Parameter.empty
+        source, default = Body(embed=True, default_factory=lambda: ..., **told), inspect.Parameter.empty
     else:
-        source = Body(embed=True)
+        source = Body(embed=True, **told)
     hint = list[str] if hint == Sequence[str] else hint
     annotation = Annotated[hint, source]
     return parameter.replace(annotation=annotation, default=default, kind=inspect.Parameter.KEYWORD_ONLY)

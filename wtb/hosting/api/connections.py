@@ -7,11 +7,16 @@ that say nothing would keep everybody else out. How slowly a body may come is in
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import cast
 
 import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wtb.hosting.api.problems import Problem
@@ -19,7 +24,31 @@ from wtb.hosting.api.problems import Problem
 MOST_CONNECTIONS = 500  # streams are among them
 HEAD_S = 10.0  # in which all of a request but its body must have come
 REFUSED_S = 1.0  # in which a client that is one too many may say what it wants, and is told
+MOST_FRAME_BYTES = 65_536  # of a message of a WebSocket: a subscription is shorter
 UNREAD_S = 60  # what is sent and not taken for so long ends its connection
+
+
+def server_config(app: FastAPI, *, proxies: Collection[str] = (), stopping_s: int | None = None) -> uvicorn.Config:
+    """Return how an application is served.
+
+    Args:
+        app: It.
+        proxies: Addresses or networks whose word is taken for where a request came from, and whether by TLS.
+        stopping_s: Seconds for which requests under way may finish when it ends; None for as long as they take.
+    """
+    return uvicorn.Config(
+        app,
+        log_config=None if logging.getLogger().handlers else LOGGING_CONFIG,  # else it would write in its own way
+        log_level="warning",
+        access_log=False,  # addresses of people and ids of what they looked at
+        server_header=False,
+        http=Connection,
+        ws_max_size=MOST_FRAME_BYTES,
+        ws_per_message_deflate=False,  # each message would be compressed anew for each who follows
+        timeout_graceful_shutdown=stopping_s,
+        proxy_headers=bool(proxies),  # anybody can send them
+        forwarded_allow_ips=list(proxies),
+    )
 
 
 def set_patience(listening: socket.socket) -> None:

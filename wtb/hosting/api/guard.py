@@ -105,10 +105,9 @@ class Guard:
         if identity is None:
             return await self._refused(scope, has_tried="authorization" in headers or cookie is not None)
         scope.setdefault("state", {})["identity"] = identity
-        who = identity.name or identity.digest
-        if who is None:  # the operator has the database itself
+        if identity.key is None:
             return None
-        return too_often(self._doors.requests.take(who), f"{identity.name or 'the operator'} asks")
+        return too_often(self._doors.requests.take(identity.key), f"{identity.name or 'the operator'} asks")
 
     async def _refused(self, scope: Scope, *, has_tried: bool) -> Problem:
         """Return what somebody is told who is nobody; who fails too often learns no more than that."""
@@ -131,6 +130,8 @@ class Guard:
                 more = True
                 while more:
                     message = await receive()
+                    if message["type"] == "http.disconnect":  # what has come is not what was to be asked
+                        return Problem(HTTPStatus.BAD_REQUEST, "the body ended before all of it had come")
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(body) > limits.body_bytes:

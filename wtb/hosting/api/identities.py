@@ -14,11 +14,11 @@ from starlette.types import Scope
 from wtb.core.errors import AccessDenied
 from wtb.hosting.access.settings import Person
 from wtb.hosting.api.threads import run_quickly
-from wtb.operations.administration.access import identity_of_user, narrowed
+from wtb.operations.administration.access import identity_of_user, narrowed, still_reading
 from wtb.operations.administration.tokens import digest_of
 from wtb.operations.auditing import note_refusal, noting
 from wtb.operations.context import Context
-from wtb.operations.identity import OPERATOR, Identity, Method
+from wtb.operations.identity import OPERATOR, Follower, Identity, Method
 from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin
 from wtb.store.access.sign_ins import NewSignIn, active_sign_ins, add_sign_in, end_sign_in, use_sign_in
@@ -152,13 +152,14 @@ class Identities:
 
         await run_quickly(end)
 
-    async def still_active(self, digests: Collection[str]) -> set[str]:
-        """Return those of some digests that are still of use, whether of tokens or of cookies."""
-        return await run_quickly(self._still_active, digests)
+    async def still_active(self, followers: Collection[Follower]) -> set[Follower]:
+        """Return those who may still follow: their token or cookie is of use, and their roles are as good as before."""
+        return await run_quickly(self._still_active, followers)
 
-    def _still_active(self, digests: Collection[str]) -> set[str]:
-        database = self._context.database
-        return active_digests(database, digests) | active_sign_ins(database, digests)
+    def _still_active(self, followers: Collection[Follower]) -> set[Follower]:
+        database, digests = self._context.database, {one.digest for one in followers}
+        active = active_digests(database, digests) | active_sign_ins(database, digests)
+        return still_reading(database, [one for one in followers if one.digest in active])
 
     def _of_person(self, name: str, scopes: Collection[str]) -> Identity | None:
         """Return what somebody may do whom a provider knows: what their groups let them, and their roles as a user."""
@@ -166,7 +167,8 @@ class Identities:
         if user is None and not scopes:
             return None
         everywhere = {Permission(scope): None for scope in scopes}
-        return Identity(name, Method.cookie, {**(user.may if user else {}), **everywhere})
+        by_roles = None if user is None or Permission.read in everywhere else name
+        return Identity(name, Method.cookie, {**(user.may if user else {}), **everywhere}, user=by_roles)
 
     def _is_own(self, digest: str) -> bool:
         return hmac.compare_digest(digest, self._own)

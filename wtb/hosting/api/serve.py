@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import socket
 from collections.abc import Callable, Collection
@@ -12,7 +11,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.config import LOGGING_CONFIG
 
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
@@ -20,7 +18,7 @@ from wtb.hosting.access.codes import LASTS_S
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.connections import Connection, set_patience
+from wtb.hosting.api.connections import server_config, set_patience
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.pages.browser import opened
@@ -86,17 +84,7 @@ def serve(
         doors = Doors(provider=_provider())
         hosts = {*LOOPBACK, address, *place.allow} | ({doors.provider.host} if doors.provider else set())
         app = make_app(context, token=token, hosts=hosts, doors=doors, agents=agents)
-        config = uvicorn.Config(
-            app,
-            log_config=None if logging.getLogger().handlers else LOGGING_CONFIG,  # else it would write in its own way
-            log_level="warning",
-            access_log=False,  # addresses of people and ids of what they looked at
-            server_header=False,
-            http=Connection,
-            timeout_graceful_shutdown=STOPPING_S,
-            proxy_headers=bool(place.proxies),  # anybody can send them
-            forwarded_allow_ips=list(place.proxies),
-        )
+        config = server_config(app, proxies=place.proxies, stopping_s=STOPPING_S)
         url = f"http://{host}:{listening.getsockname()[1]}"
         report(f"serving {context.database.shown_url} at {url}{PREFIX}")
         signing_in = url

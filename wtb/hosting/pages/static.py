@@ -67,6 +67,11 @@ def document(status: HTTPStatus = HTTPStatus.OK) -> Response:
     return HTMLResponse(text, status, {**HEADERS, "Cache-Control": "no-cache"})
 
 
+def address_of(name: str) -> str:
+    """Return the address of a file of the pages, such as `style.css`."""
+    return f"{STATIC}/{_digest()}/{name}"
+
+
 def is_for_people(request: Request) -> bool:
     """Return whether a browser asks for a page, and not a program for an answer of its own."""
     return request.method == "GET" and "text/html" in request.headers.get("Accept", "")

@@ -12,7 +12,8 @@ from wtb.core.errors import InputError, meant_or_known
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.identity import Identity, Method, Projects
+from wtb.operations.identity import Follower, Identity, Method, Projects
+from wtb.operations.payers import check_unbound
 from wtb.store.access import users as store
 from wtb.store.database import Database
 from wtb.store.rows.access import AccessRow
@@ -37,7 +38,9 @@ def grant_access(
 
     Raises:
         InputError: For an unknown role, user, team or project, or a role that lets them do more than who acts may do.
+        AccessDenied: If whoever gives it acts by a token with a budget.
     """
+    check_unbound(context, "gives no roles")
     known = [str(one) for one in Role]
     if role not in known:
         raise InputError(f"there is no role {role!r}{meant_or_known(role, known)}", argument="role")
@@ -97,7 +100,24 @@ def identity_of_user(database: Database, name: str, method: Method, digest: str 
         Who asks; None if there is no such user.
     """
     roles = store.roles_of(database, name)
-    return None if roles is None else Identity(name, method, allowed(roles), digest=digest)
+    return None if roles is None else Identity(name, method, allowed(roles), digest=digest, user=name)
+
+
+def still_reading(database: Database, followers: Iterable[Follower]) -> set[Follower]:
+    """Return those who may still read in all projects in which they might when they began, by their roles.
+
+    Args:
+        database: Where.
+        followers: Some who follow; whom no roles bound may.
+    """
+    found = set(followers)
+    roles = store.roles_of_users(database, {one.user for one in found if one.user is not None})
+    may = {user: allowed(theirs).get(Permission.read, frozenset()) for user, theirs in roles.items()}
+    return {one for one in found if one.user is None or _holds(one.projects, may.get(one.user, frozenset()))}
+
+
+def _holds(before: Projects, now: Projects) -> bool:
+    return now is None or (before is not None and before <= now)
 
 
 def allowed(roles: Iterable[tuple[str | None, Role]]) -> dict[Permission, Projects]:

@@ -13,6 +13,7 @@ from wtb.execution.runtime.budgets import budget_documents
 from wtb.operations.administration.projects import check_name
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.payers import check_unbound
 from wtb.store.limits import sessions
 from wtb.store.limits.budgets import KINDS, set_project, set_token
 from wtb.store.read import queries
@@ -60,7 +61,9 @@ def set_budgets(
 
     Raises:
         InputError: Unless there is one project, session or token that can have such budgets, of more than is spent.
+        AccessDenied: If whoever gives it acts by a token with a budget.
     """
+    check_unbound(context, "changes no budgets")
     for kind in limits:
         if kind not in KINDS:
             raise InputError(f"there are no budgets of {kind!r}{meant_or_known(kind, KINDS)}")

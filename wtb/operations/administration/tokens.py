@@ -14,6 +14,7 @@ from wtb.core.errors import InputError, did_you_mean, meant_or_known
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.payers import check_unbound
 from wtb.operations.registry import Permission
 from wtb.store.access import tokens as store
 from wtb.store.limits.budgets import KINDS, Key, create_budgets
@@ -53,9 +54,11 @@ def create_token(
     Raises:
         InputError: For a bad name, an unknown scope, project or user, no scope, or more than whoever makes it may do.
         ConflictError: If there is, or was, one of this name.
+        AccessDenied: If whoever makes it acts by a token with a budget.
     """
     if not is_name(name):
         raise InputError(f"{name!r} cannot be the name of a token; expected {NAMES}", argument="name")
+    check_unbound(context, "makes no tokens")
     token = PREFIX + secrets.token_urlsafe(_BYTES)
     limits = _limits(name, budget or {})
     where = _project(context, project)

@@ -10,6 +10,7 @@ from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.payers import check_unbound
 from wtb.store.access import users as store
 from wtb.store.rows.access import TeamRow, UserRow
 
@@ -115,7 +116,10 @@ def change_team(context: Context, name: str, *, add: Sequence[str] = (), remove:
 
     Raises:
         InputError: If there is no such team or user.
+        AccessDenied: If whoever adds somebody acts by a token with a budget.
     """
+    if add:
+        check_unbound(context, "gives no roles")
     return _team(store.change_team(context.database, name, add=add, remove=remove))
 
 

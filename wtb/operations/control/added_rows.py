@@ -19,8 +19,8 @@ from wtb.core.tree.combinations import in_words
 from wtb.execution.runtime.sweep_run import Ended, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import check_payer
 from wtb.operations.control.rollback import find_checkpoint
+from wtb.operations.payers import check_payer
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere

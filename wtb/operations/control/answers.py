@@ -17,16 +17,10 @@ from wtb.core.texts import plural
 from wtb.display.views.questions import readable_value
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import (
-    Continuation,
-    RunBy,
-    check_payer,
-    check_runs_here,
-    continue_sweeps,
-    run_here,
-)
+from wtb.operations.control.continuation import Continuation, RunBy, check_runs_here, continue_sweeps, run_here
 from wtb.operations.control.questions import find_question
 from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.payers import check_payer
 from wtb.operations.running.local import RunHere
 from wtb.operations.running.preparing import bind_stored
 from wtb.planning.binding import Bound

@@ -10,6 +10,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError, meant_or_known
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.payers import check_payer
 from wtb.store.control import executions
 from wtb.store.read import queries
 from wtb.store.read.references import find_target
@@ -66,6 +67,7 @@ def set_breakpoints(
 
     Raises:
         InputError: For a breakpoint that is not there, or that its workflow cannot have.
+        AccessDenied: If whoever removes one acts by a token with a budget, with which the sweep was not submitted.
     """
     database, sweep = context.database, _sweep(context, ref)
     graph = queries.workflow_graph(database, sweep.workflow_id)
@@ -77,6 +79,8 @@ def set_breakpoints(
             raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
     kept = [] if clear else [text for text in before if text not in removed]
     texts = [str(one) for one in parse_breakpoints([*kept, *add], nodes, list(graph["state"]))]
+    if not set(before) <= set(texts):  # what stops there now goes on, and spends
+        check_payer(context, sweep)
     if texts != before:
         if sweep.status == "cancelled":
             raise InputError(f"sweep {sweep.id} is cancelled: nothing of it runs any more")

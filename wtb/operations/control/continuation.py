@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wtb.core.errors import AccessDenied
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
@@ -15,30 +14,12 @@ from wtb.operations.context import Context
 from wtb.operations.running.local import RunHere, follow, run_fork
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
-from wtb.store.limits.budgets import has_budget
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 ENDING_S = 5.0  # for a run that has nothing left to do
 LOOK_S = 0.05
-
-
-def check_payer(context: Context, sweep: SweepRow) -> None:
-    """Check that what somebody has run in a sweep counts against the budget of their token, if it has one.
-
-    What a sweep spends is charged to the token by which it was submitted, so with another sweep a budget would be
-    none.
-
-    Raises:
-        AccessDenied: If it would not.
-    """
-    token = context.identity.token
-    if token is not None and token != sweep.token and has_budget(context.database, token):
-        raise AccessDenied(
-            f"token {token!r} has a budget, and sweep {sweep.name} ({sweep.id}) was not submitted with it: what more "
-            f"it runs would count against another one. Submit a sweep of your own, or use a token without a budget"
-        )
 
 
 class RunBy(StrEnum):

@@ -14,9 +14,10 @@ from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import RunBy, check_payer
+from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.rollback import NamedCheckpoint, find_checkpoint
 from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.payers import check_payer
 from wtb.operations.running.local import run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound

@@ -12,7 +12,7 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.compensation import undo
-from wtb.operations.control.continuation import check_payer
+from wtb.operations.payers import check_payer
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
 from wtb.store.control.pending_rollbacks import finish_first, release, unfinished

@@ -42,6 +42,16 @@ def documented_by(operation: Callable[..., Any]) -> Callable[[Function], Functio
     return complete
 
 
+def arguments_described(operation: Callable[..., Any]) -> dict[str, str]:
+    """Return what the docstring of an operation says of each argument, in one line.
+
+    Args:
+        operation: Any function.
+    """
+    entries = _entries(_sections(operation).get("Args", ""))
+    return {name: " ".join(text.partition(":")[2].split()) for name, text in entries.items()}
+
+
 def _sections(function: Callable[..., Any]) -> dict[str, str]:
     """The sections of a docstring by name; what is before them has the name of nothing."""
     summary, *rest = _HEADING.split(inspect.getdoc(function) or "")

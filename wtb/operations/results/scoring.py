@@ -30,6 +30,7 @@ from wtb.execution.sandbox.heads import NO_CODE
 from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.payers import check_payer
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import load_spec, read_evaluators, read_limits
 from wtb.store.control.rescore import scored_executions, write_scores
@@ -99,9 +100,11 @@ def score(
 
     Raises:
         InputError: If there is no such sweep, or an evaluator or a limit cannot be used.
+        AccessDenied: If whoever scores acts by a token with a budget, with which the sweep was not submitted.
     """
     database = context.database
     sweep = queries.find_sweep(database, ref)
+    check_payer(context, sweep)
     refs = [*read_evaluators(evaluate), *(load_spec(file).evaluate if file is not None else ())]
     if not refs:
         raise InputError("nothing to score by: name an evaluator, or a sweep file that has some")

@@ -20,9 +20,10 @@ from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_run import Ended, SweepRun, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import RunBy, check_payer
+from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.pause_cancel import retry as retry_execution
 from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.payers import check_payer
 from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound

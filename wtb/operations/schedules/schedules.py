@@ -17,6 +17,7 @@ from wtb.core.errors import InputError
 from wtb.display.views.schedules import fire_document, schedule_document
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.payers import check_unbound
 from wtb.operations.results.comparing import with_margin
 from wtb.operations.schedules.children import Fires
 from wtb.operations.schedules.fire import prepared_for
@@ -25,6 +26,8 @@ from wtb.store import schedules as store
 from wtb.store.limits import sessions
 from wtb.store.read import baselines
 from wtb.store.schedules import Fire, NewSchedule
+
+_UNBOUND = "has no schedule fire"
 
 
 @checked
@@ -66,7 +69,9 @@ def add_schedule(
     Raises:
         InputError: With what is wrong.
         ConflictError: If there is one of that name, or if its session takes no sweeps.
+        AccessDenied: If whoever adds it acts by a token with a budget.
     """
+    check_unbound(context, _UNBOUND)
     database = context.database
     check_name(name)
     cron, tz = check_cron(cron), zone_of(tz).key
@@ -177,7 +182,9 @@ def resume_schedule(context: Context, name: str) -> ScheduleStatus:
 
     Raises:
         InputError: If there is no such schedule.
+        AccessDenied: If whoever resumes it acts by a token with a budget.
     """
+    check_unbound(context, _UNBOUND)
     changed = store.resume_schedule(context.database, store.find_schedule(context.database, name).id)
     schedule = store.find_schedule(context.database, name)
     return ScheduleStatus(name, changed, schedule.next_at, schedule.tz)
@@ -215,7 +222,9 @@ def run_now(context: Context, name: str) -> FiredDocument:
 
     Raises:
         InputError: If there is no such schedule, or no folder where it runs.
+        AccessDenied: If whoever fires it acts by a token with a budget.
     """
+    check_unbound(context, _UNBOUND)
     database = context.database
     schedule = store.find_schedule(database, name)
     if not Path(schedule.folder).is_dir():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 
@@ -122,6 +122,18 @@ def roles_of(database: Database, user: str) -> list[tuple[str | None, Role]] | N
         if connection.scalar(sa.select(users.c.name).where(users.c.name == user)) is None:
             return None
         return [(project or None, Role(role)) for project, role in connection.execute(query)]
+
+
+def roles_of_users(database: Database, names: Collection[str]) -> dict[str, list[tuple[str | None, Role]]]:
+    """Return the roles of several users by their names, as `roles_of` does; of whom there is not, none."""
+    if not names:
+        return {}
+    own = sa.select(access.c.user, access.c.project, access.c.role).where(access.c.user.in_(sorted(names)))
+    by_team = sa.select(members.c.user, access.c.project, access.c.role).where(access.c.team == members.c.team)
+    found: dict[str, list[tuple[str | None, Role]]] = {}
+    for user, project, role in database.tuples(own.union_all(by_team.where(members.c.user.in_(sorted(names))))):
+        found.setdefault(user, []).append((project or None, Role(role)))
+    return found
 
 
 def _held(user: str | None, team: str | None, project: str | None) -> list[sa.ColumnElement[bool]]:

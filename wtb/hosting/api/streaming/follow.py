@@ -13,9 +13,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, WebSocket
 from starlette.responses import Response
 
+from wtb.hosting.access.rates import Rates
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.api.streaming.sending import full, send, sent
+from wtb.hosting.api.streaming.sending import full, received, send, sent
 from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Streams, read_position
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
@@ -51,12 +52,13 @@ class _Wanted:
 Wanted = Annotated[_Wanted, Depends()]
 
 
-def router(context: Context, streams: Streams) -> APIRouter:
+def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
     """Return both requests.
 
     Args:
         context: Where the sweeps are.
         streams: The server's streams.
+        rates: How often somebody may ask.
     """
     routes = APIRouter()
 
@@ -80,7 +82,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
         selection = await selected(identity, ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
             return full()
-        return sent(streams.follow(selection, position, max_behind, identity.digest))
+        return sent(streams.follow(selection, position, max_behind, identity.follower))
 
     @routes.websocket(PATH)
     async def socket(
@@ -100,10 +102,10 @@ def router(context: Context, streams: Streams) -> APIRouter:
             await websocket.send_denial_response(full())
             return
         await websocket.accept()
-        messages = streams.follow(selection, position, max_behind, identity.digest)
+        messages = streams.follow(selection, position, max_behind, identity.follower)
         sending = asyncio.create_task(send(websocket, messages))
         try:
-            async for _ in websocket.iter_bytes():
+            async for _ in received(websocket, rates, identity.key):
                 pass  # nothing that a follower says is of interest, but that it goes
         finally:
             sending.cancel()

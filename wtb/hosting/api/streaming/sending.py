@@ -5,6 +5,7 @@ Source: the HTML standard, "Server-sent events" (event streams); RFC 6455 for We
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
 from wtb.core.errors import WTBError
+from wtb.hosting.access.rates import Rates
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Message
 
@@ -51,3 +53,20 @@ async def send(websocket: WebSocket, messages: AsyncGenerator[Message | None, No
                     if message is not None:  # pings of the protocol keep the connection
                         await websocket.send_text(message.text.decode())
         await websocket.close(_SERVICE_RESTART)
+
+
+async def received(websocket: WebSocket, rates: Rates, who: str | None) -> AsyncIterator[str]:
+    """Yield what a client says over a WebSocket until it goes, no faster than it may ask anything.
+
+    Args:
+        websocket: It; what comes next is read when what came before was taken.
+        rates: How often somebody may ask.
+        who: Who asks; None for whoever may ask as often as they like.
+
+    Yields:
+        Texts; of a message that is none an empty one.
+    """
+    while (message := await websocket.receive())["type"] != "websocket.disconnect":
+        while who is not None and (wait_s := rates.take(who)):
+            await asyncio.sleep(wait_s)
+        yield message.get("text") or ""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, WebSocket
 from starlette.responses import Response
 
+from wtb.hosting.access.rates import Rates
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.api.streaming.sending import full, send, sent
+from wtb.hosting.api.streaming.sending import full, received, send, sent
 from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Streams
 from wtb.hosting.api.streaming.subscriptions import Subscription, Subscriptions, read_subscriptions
 from wtb.hosting.api.threads import run_quickly
@@ -31,12 +33,13 @@ Subscribe = Annotated[
 ]
 
 
-def router(context: Context, streams: Streams) -> APIRouter:
+def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
     """Return both requests.
 
     Args:
         context: Where the sweeps are.
         streams: The server's streams.
+        rates: How often somebody may ask, by messages, too.
     """
     routes = APIRouter()
 
@@ -56,7 +59,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
         async def select(wanted: Subscription) -> Selection:
             return await run_quickly(selection, wanted)
 
-        return Subscriptions(streams, select, identity.digest)
+        return Subscriptions(streams, select, identity.follower)
 
     @routes.get(PATH, summary="Follow the events of several sweeps.", tags=["sweeps"], response_model=None)
     async def events(
@@ -79,7 +82,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
         await websocket.accept()
         carried = of(identity)
         sending = asyncio.create_task(send(websocket, carried.messages()))
-        taking = asyncio.create_task(_take(websocket, carried))
+        taking = asyncio.create_task(_take(received(websocket, rates, identity.key), carried))
         try:
             done, _ = await asyncio.wait((sending, taking), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -92,7 +95,7 @@ def router(context: Context, streams: Streams) -> APIRouter:
     return routes
 
 
-async def _take(websocket: WebSocket, carried: Subscriptions) -> None:
+async def _take(texts: AsyncIterator[str], carried: Subscriptions) -> None:
     """Do what who follows asks, one after the other, until they go."""
-    while (received := await websocket.receive())["type"] != "websocket.disconnect":
-        await carried.take(received.get("text") or "")
+    async for text in texts:
+        await carried.take(text)

@@ -25,6 +25,7 @@ from wtb.core.errors import InputError, NotFound, WTBError
 from wtb.hosting.api.streaming.pace import Pace
 from wtb.hosting.api.threads import run_quickly
 from wtb.operations.context import Context
+from wtb.operations.identity import Follower
 from wtb.operations.inspection.log import Page, Selection, events_after, last_event, sweeps_there
 from wtb.operations.inspection.sweeps import status
 from wtb.store.log import START, LogPosition
@@ -40,7 +41,7 @@ _RETRY_S = 1.0  # while the database is out of reach
 _READS = 2  # of what is new
 _CATCHING_UP = 2
 _POSITION = re.compile(r"(-1|\d{1,19})-(\d{1,19})")
-StillActive = Callable[[Collection[str]], Awaitable[set[str]]]
+StillActive = Callable[[Collection[Follower]], Awaitable[set[Follower]]]
 _log = logging.getLogger("wtb")
 
 
@@ -138,8 +139,8 @@ class Streams:
         """
         self._context = context
         self._still_active = still_active
-        self._owners: Counter[str] = Counter()
-        self._ended: set[str] = set()
+        self._owners: Counter[Follower] = Counter()
+        self._ended: set[Follower] = set()
         self._tails: dict[Selection, _Tail] = {}
         self._readers: dict[Selection, asyncio.Task[None]] = {}
         self._reads, self._catching_up = asyncio.Semaphore(_READS), asyncio.Semaphore(_CATCHING_UP)
@@ -169,7 +170,7 @@ class Streams:
         self._wake_all()
 
     async def follow(
-        self, selection: Selection, after: LogPosition | None, max_behind: int | None, owner: str | None = None
+        self, selection: Selection, after: LogPosition | None, max_behind: int | None, owner: Follower | None = None
     ) -> AsyncGenerator[Message | None, None]:
         """Yield messages from a position on, for as long as the server runs, and None after each silence.
 
@@ -178,7 +179,7 @@ class Streams:
             after: The position to continue, or None for the end.
             max_behind: If the log is further ahead than so many events (of all sweeps), a `reset` with the status
                 of the sweep comes in place of them. By default none is left out.
-            owner: Whose stream it is: the digest of their token. It ends when they may no longer follow.
+            owner: Whose stream it is. It ends when they may no longer follow.
 
         Raises:
             NotFound: If the sweep was deleted.
@@ -229,12 +230,12 @@ class Streams:
         tail = self._tails.get(selection)
         return tail.position if tail is not None else await run_quickly(last_event, self._context, selection)
 
-    def is_over(self, owner: str | None) -> bool:
+    def is_over(self, owner: Follower | None) -> bool:
         """Whether streams of somebody are to end: the server does, or they may no longer follow."""
         return self._closed or owner in self._ended
 
     @asynccontextmanager
-    async def owned(self, owner: str | None) -> AsyncIterator[None]:
+    async def owned(self, owner: Follower | None) -> AsyncIterator[None]:
         """Look inside the block whether somebody may still follow."""
         if owner is None:
             yield
@@ -260,7 +261,7 @@ class Streams:
                 continue
             try:
                 owners, sweeps = set(self._owners), {selection.sweep for selection in self._tails}
-                revoked = owners - await self._still_active(owners) if owners else set[str]()
+                revoked = owners - await self._still_active(owners) if owners else set[Follower]()
                 deleted = sweeps - await run_quickly(sweeps_there, self._context, sweeps)
             except WTBError as error:
                 _log.warning("whether tokens were revoked or sweeps deleted is not known: %s", error)

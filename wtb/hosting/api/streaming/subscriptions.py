@@ -25,6 +25,7 @@ from wtb.hosting.api.streaming.streams import (
     message,
     read_position,
 )
+from wtb.operations.identity import Follower
 from wtb.operations.inspection.log import Selection
 
 MOST = 20  # on one stream
@@ -112,14 +113,14 @@ class Subscriptions:
     """What one stream carries. Of each log one message at most waits to be sent: who is slow costs no memory."""
 
     def __init__(
-        self, streams: Streams, select: Callable[[Subscription], Awaitable[Selection]], owner: str | None
+        self, streams: Streams, select: Callable[[Subscription], Awaitable[Selection]], owner: Follower | None
     ) -> None:
         """Make it; it carries nothing yet.
 
         Args:
             streams: The server's streams.
             select: Returns which events somebody may see of what they want.
-            owner: Whose stream it is: the digest of their token.
+            owner: Whose stream it is.
         """
         self._streams = streams
         self._select = select
