@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.support.bench import Bench, make_bench
 from tests.support.project import FLOW, Project
 from wtb import END, Workflow
 from wtb import Context as NodeContext
+from wtb.authoring.code.described import workflow_of
+from wtb.authoring.code.describing import describe_workflow
 from wtb.core.errors import AccessDenied, InputError
 from wtb.hosting.api.app import make_app
 from wtb.operations.administration.audit import list_audit
@@ -79,14 +82,14 @@ def workflow(asks: bool = False) -> Workflow:
     return made
 
 
-def prepared(asks: bool = False, **spec: Any) -> Prepared:
+def prepared(asks: bool = False, *, of: Workflow | None = None, **spec: Any) -> Prepared:
     data = {
         "workflow": "t:w",
         "cases": [{"id": "one", "input": {}}],
         "vary": {"reply": ["default"]},
         "sweep": "nightly",
     }
-    return prepare(parse_spec({**data, "run": {"pool": "thread"}, **spec}), workflow=workflow(asks))
+    return prepare(parse_spec({**data, "run": {"pool": "thread"}, **spec}), workflow=of or workflow(asks))
 
 
 def ran(place: Context, asks: bool = False) -> Bench:
@@ -122,9 +125,12 @@ def test_who_may_submit_over_50_dollars(place: Context, folder: Path) -> None:
 
 
 def test_which_tools_a_workflow_may_call(place: Context, folder: Path) -> None:
+    """Also where it is known by what workers publish, as to the server and to agents."""
     (folder / "tools.cedar").write_text(EVERYBODY + shown("no-mail"))
-    with pytest.raises(AccessDenied, match="ana may not submit workflow 'support', which has the tool 'send'"):
-        run(place, prepared())
+    published = workflow_of(json.loads(json.dumps(describe_workflow(workflow()))))
+    for one in (workflow(), published):
+        with pytest.raises(AccessDenied, match="ana may not submit workflow 'support', which has the tool 'send'"):
+            run(place, prepared(of=one))
     run(place, prepared(project="outreach"))
 
 

@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.nodes import Variant
 from wtb.core.errors import InputError
+from wtb.integrations.mcp import use_server
 from wtb.planning.publishing import PublishedCode, describe_registered
 from wtb.store.database import Database
 from wtb.store.publications import list_publications, publish
@@ -75,6 +76,15 @@ def test_graph_and_fingerprints_are_those_of_the_code() -> None:
     assert (made.max_steps, made.approval, made.params, made.version) == (7, {"after": "f"}, {"top": 3}, "2")
     assert made.nodes["f"].rules.queue == "gpu"
     assert made.nodes["f"].active() == code.nodes["f"].active() == ["default", "odd", "k7"]
+
+
+def test_tools_have_their_names_and_servers_that_nobody_can_ask() -> None:
+    code = a_workflow()
+    code.tool(lambda: 1, name="send")
+    use_server(code, "files", command=["nowhere"], tools=["read"])
+    made = published(code)
+    assert list(made.tools) == ["files.read", "send"]
+    assert {name: ask() for name, ask in made.versions.items()} == {"files": {}}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from wtb.authoring.code.described_function import DescribedFunction, plain_type
 from wtb.authoring.edges import END, Branch, Edge
 from wtb.authoring.nodes import Node, Rules, Variant
 from wtb.authoring.state_schema import Key, Schema
+from wtb.authoring.tools import Tool
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.graphs import NodeDocument, VariantDocument
 from wtb.core.documents.workflows.publications import (
@@ -85,7 +86,9 @@ def workflow_of(description: WorkflowDescription) -> Workflow:
         for one in graph["branches"]
     ]
     made._starts = description["starts"]
-    made.versions = dict.fromkeys(description.get("servers", ()), dict)  # which only workers can ask
+    made.tools = {name: Tool(name, _unnamed) for name in description.get("tools", ())}
+    servers = [name.partition(".")[0] for name in made.tools if "." in name]
+    made.versions = dict.fromkeys(servers, dict)  # which only workers can ask
     _set_traits(made, description)
     return made
 

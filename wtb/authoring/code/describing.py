@@ -58,7 +58,7 @@ def describe_workflow(workflow: Workflow) -> WorkflowDescription:
         "sent_to": sorted(graph.sent_to),
         "is_limited": graph.is_limited,
         "is_open": graph.is_open,
-        "servers": sorted(graph.versions),
+        "tools": sorted(graph.tools),
     }
 
 

@@ -73,7 +73,7 @@ class PublishedNode(TypedDict):
 
 
 class WorkflowDescription(TypedDict):
-    """A workflow as workers publish it. servers: the MCP servers whose tools its nodes may call."""
+    """A workflow as workers publish it. tools: that its nodes may call, those of MCP servers as `files.read`."""
 
     graph: WorkflowDocument
     state: PublishedShape
@@ -89,7 +89,7 @@ class WorkflowDescription(TypedDict):
     sent_to: list[str]
     is_limited: bool
     is_open: bool
-    servers: NotRequired[list[str]]  # not from workers of earlier versions
+    tools: NotRequired[list[str]]  # not from workers of earlier versions
 
 
 class EvaluatorDescription(TypedDict):
