@@ -14,13 +14,24 @@ NAME = "smollm2-135m"
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def serve(threads: int = 1) -> Any:
-    """A server that answers at `listening_address` as long as it is held on to."""
+def serve(threads: int = 1, *, port: int | None = None, context: int = 1024, most_tokens: int | None = None) -> Any:
+    """A server that answers at `listening_address` as long as it is held on to.
+
+    Args:
+        threads: Processors that it takes.
+        port: Of 127.0.0.1; any free one if left out.
+        context: Tokens of a question and its answer together.
+        most_tokens: Of an answer that names no limit itself.
+    """
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = str(_weights())
-    params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 1024, 1, threads
+    params.n_ctx, params.n_parallel, params.cpuparams.n_threads = context, 1, threads
+    if port is not None:
+        params.port = port
+    if most_tokens is not None:
+        params.n_predict = most_tokens
     params.warmup, params.verbosity = False, -1  # it says nothing of its own work
     return xllamacpp.Server(params)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.core.errors import InputError
@@ -177,10 +178,20 @@ def test_what_cannot_be_scored_says_why(name: str, found: Any, expected: Any, wo
         score(name, found, expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "package", "extra"),
-    [("rouge", "rapidfuzz", "text"), ("bleu", "sacrebleu", "text"), ("sql_equal", "sqlglot", "sql")],
-)
+NEEDED = [(name, *fn.wtb_needs) for name, fn in BUILT_IN.items() if hasattr(fn, "wtb_needs")]
+
+
+def test_packages_that_are_needed_are_those_of_extras() -> None:
+    assert {(package, extra) for _, package, extra in NEEDED} == {
+        ("rapidfuzz", "text"),
+        ("sacrebleu", "text"),
+        ("wordllama", "embedding"),
+        ("pint", "units"),
+        ("sqlglot", "sql"),
+    }
+
+
+@pytest.mark.parametrize(("name", "package", "extra"), NEEDED)
 def test_an_evaluator_whose_package_is_missing_says_which_extra(
     name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import time
 from typing import Any
@@ -197,12 +196,3 @@ def test_their_options_are_refused_before_anything_runs(name: str, options: dict
 def test_what_cannot_be_scored_says_why(name: str, found: Any, expected: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         score(name, found, expected)
-
-
-def test_quantities_without_their_package_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "wtb.authoring.evaluation.requirements.find_spec", lambda asked: None if asked == "pint" else find(asked)
-    )
-    with pytest.raises(InputError, match=r"needs the package pint.*\[units\]"):
-        make_evaluator("quantity_close", {"field": "a"}, str)

@@ -180,6 +180,18 @@ def test_a_judge_gives_a_level_of_its_rubric_and_what_judging_cost(
     assert body["response_format"]["json_schema"]["schema"]["properties"]["level"]["enum"] == [1, 2, 3]
 
 
+def test_a_judge_that_is_not_to_say_why_is_asked_for_the_level_alone(priced: list[dict[str, Any]]) -> None:
+    assert scores(made(reasoning=False), "good")["judge"].value == 3
+    assert scores(made(), "good")["judge"].value == 3
+    alone, both = priced
+    assert "reasoning" not in json.dumps(alone)
+    for body, keys in ((alone, ["level"]), (both, ["reasoning", "level"])):
+        schema = body["response_format"]["json_schema"]["schema"]
+        assert schema["required"] == list(schema["properties"]) == keys
+    with pytest.raises(InputError, match="'reasoning' is 'no'; expected true or false"):
+        made(reasoning="no")
+
+
 def test_the_other_protocol_is_spoken_too_and_references_are_shown_where_it_is_said(server: Any) -> None:
     url, asked = server
     judge = made(url=url, provider="anthropic", model=CLAUDE, reference=True, temperature=0.5)

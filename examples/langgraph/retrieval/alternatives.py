@@ -19,12 +19,12 @@ def bm25(state: State, *, k: int = 8, k1: float = 1.2, b: float = 0.75) -> dict[
 
 def latent(state: State, *, k: int = 8, dims: int = 100) -> dict[str, Any]:
     """Cosine in a latent space."""
-    return best(state, _latent(state["query"], dims), k)
+    return best(state, latent_scores(state["query"], dims), k)
 
 
 def latent_grade(state: Pair, *, least: float = 0.2, dims: int = 100) -> dict[str, Any]:
     """Good is what has a cosine of at least `least` in a latent space, where other words may say the same."""
-    return graded(state, _latent(state["text"], dims), least)
+    return graded(state, latent_scores(state["text"], dims), least)
 
 
 def keywords(state: State, *, words: int = 10) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def names(state: Pair, *, least: int = 2) -> dict[str, Any]:
     return {"grades": [{"document": state["document"], "score": float(shared), "good": shared >= least}]}
 
 
-def _latent(text: str, dims: int) -> retrievers.Scores:
+def latent_scores(text: str, dims: int) -> retrievers.Scores:
     """The (N,) cosines of a text with all documents in a latent space."""
     space = library().space(dims)
     scores = retrievers.lsa(index(), terms(text), space, library().vectors(("whole", {}), dims))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
 NOTHING = {"sweeps", "checkpoints", "node_runs", "outputs", "values", "files", "directories", "processes"}
-NOTHING |= {"uploads", "answers"}
+NOTHING |= {"uploads", "answers", "judgements"}
 
 FILES = """
 from wtb import Workflow
@@ -95,6 +96,22 @@ def test_old_sweeps_go_with_their_files_and_a_dry_run_says_so_before(ran: Projec
     assert ran.query('SELECT digest FROM "values"') == ran.query("SELECT digest FROM files") == []
     assert not list((ran.folder / ".wtb" / "files").rglob("??/*"))
     assert gc(ran) == {}
+
+
+def test_judgements_that_nobody_used_for_long_go_and_a_dry_run_counts_them(ran: Project) -> None:
+    folder = ran.folder / ".wtb" / "files" / "judgements" / "ab"
+    folder.mkdir(parents=True)
+    for name, age_s in (("ab1", 91 * 86_400), ("ab2", 91 * 86_400), ("ab3", 89 * 86_400)):
+        (folder / name).write_text("[1.0, 0.001, null]")
+        os.utime(folder / name, (time.time() - age_s,) * 2)
+
+    found = wtb(ran, "gc", "--dry-run", "--format", "json")
+    assert removed(found) == {"judgements": 2}
+    assert found.json["removed"]["judgements"]["bytes"] == 2 * len("[1.0, 0.001, null]")
+    assert len(list(folder.iterdir())) == 3
+    assert gc(ran) == {"judgements": 2}
+    assert [path.name for path in folder.iterdir()] == ["ab3"]
+    assert gc(ran, "--dry-run") == {}
 
 
 def test_the_table_says_what_would_be_removed_and_how_large_it_is(ran: Project) -> None:

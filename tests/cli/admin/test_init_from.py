@@ -42,7 +42,7 @@ def test_tests_become_cases_and_what_has_no_counterpart_is_named(empty_project: 
     done = empty_project.inside("init", "demo", "--from", "promptfooconfig.yaml", check=0)
     for words in (
         "prompts[2]",
-        "tests[0].assert[3]: 'llm-rubric'",
+        "tests[0].assert[3]: 'llm-rubric' (it names no model that can be asked; --judge does)",
         "providers",
         "left out: description",
         "tests[1].description",
@@ -243,3 +243,83 @@ def test_a_configuration_without_tests_is_refused(empty_project: Project, config
     empty_project.write({"config.yaml": config})
     assert words in empty_project.inside("init", "demo", "--from", "config.yaml", check=2).said
     assert not (empty_project.folder / "demo").exists()
+
+
+ASKING = """
+prompts: ["{{question}}"]
+defaultTest:
+  options: {provider: "openai:chat:gpt-4o-mini"}
+  assert:
+    - {type: llm-rubric, value: "It answers {{question}}", weight: 2}
+tests:
+  - vars: {question: a}
+    assert:
+      - {type: factuality, value: It is a.}
+      - {type: not-llm-rubric, value: It is rude., threshold: 0.5}
+      - {type: model-graded-closedqa, value: It is short., provider: "anthropic:messages:claude-sonnet-4-5"}
+      - {type: g-eval, value: It is kind., provider: "ollama:llama3"}
+      - {type: g-eval, value: [It is kind., It is short.]}
+      - {type: answer-relevance, threshold: 0.8}
+      - {type: context-faithfulness, threshold: 0.8}
+  - vars: {question: b}
+    options: {provider: {id: "openai:gpt-4o"}}
+    assert:
+      - {type: similar, value: It is b.}
+      - {type: similar, value: It is b., threshold: 0.6}
+      - {type: icontains-any, value: [B, "c.d"]}
+      - {type: icontains-all, value: "B, IT"}
+"""
+
+
+def test_assertions_that_ask_a_model_are_judges_and_those_without_one_are_named(empty_project: Project) -> None:
+    empty_project.write({"config.yaml": ASKING})
+    own = "its embedding model; embedding_similarity has its own, so look at 'at_least' again"
+    assert left_out(empty_project) == [
+        "tests[0].assert[1].threshold",
+        "tests[0].assert[3].provider",
+        "tests[0].assert[4]: 'g-eval'",
+        "tests[0].assert[5]: 'answer-relevance'",
+        "tests[0].assert[6]: 'context-faithfulness'",
+        f"tests[1].assert[0]: {own}",
+        f"tests[1].assert[1]: {own}",
+    ]
+    first, second = map(json.loads, (empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines())
+    asked = {"field": "answer", "model": "gpt-4o-mini"}
+    facts = "Nothing in the answer contradicts the facts of the reference. It may say less than that, or more."
+    claude = {"field": "answer", "model": "claude-sonnet-4-5", "criteria": "It is short.", "provider": "anthropic"}
+    assert first["assert"] == [
+        {"judge": {**asked, "criteria": "It answers a", "weight": 2}},
+        {"judge": {**asked, "criteria": facts, "reference": True}},
+        {"not": {"judge": {**asked, "criteria": "It is rude."}}},
+        {"judge": claude},
+        {"judge": {**asked, "criteria": "It is kind."}},
+    ]
+    assert first["expected"] == {"answer": "It is a."}
+    assert second["assert"] == [
+        {"judge": {"field": "answer", "model": "gpt-4o", "criteria": "It answers b", "weight": 2}},
+        {"embedding_similarity": {"field": "answer", "at_least": 0.75}},
+        {"embedding_similarity": {"field": "answer", "at_least": 0.6}},
+        {"regex": {"field": "answer", "pattern": r"(?i)B|c\.d"}},
+        {"all_of": {"of": [{"regex": {"field": "answer", "pattern": f"(?i){word}"}} for word in ("B", "IT")]}},
+    ]
+    assert empty_project.inside("plan", "sweep.yaml", check=0).stdout, "the evaluators of all cases can be made"
+
+
+@pytest.mark.parametrize(
+    ("judge", "asked"),
+    [
+        ("gpt-4o-mini", {"model": "gpt-4o-mini"}),
+        ("our:own", {"model": "our:own"}),
+        ("anthropic:claude-sonnet-4-5", {"model": "claude-sonnet-4-5", "provider": "anthropic"}),
+    ],
+)
+def test_a_model_that_the_configuration_does_not_name_is_named_by_an_option(
+    empty_project: Project, judge: str, asked: dict[str, str]
+) -> None:
+    empty_project.write({"promptfooconfig.yaml": CONFIG})
+    done = empty_project.inside("init", "--from", "promptfooconfig.yaml", "--judge", judge, check=0)
+    assert "llm-rubric" not in done.stderr
+    first = json.loads((empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines()[0])
+    assert first["assert"][-1] == {"judge": {"field": "answer", "criteria": "is kind", **asked}}
+    alone = empty_project.inside("init", "other", "--judge", judge, check=2)
+    assert "expected --from with it" in alone.said

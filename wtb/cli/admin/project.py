@@ -34,6 +34,10 @@ def init(
             help="Start from a promptfoo configuration, or a task of Inspect by its import path.",
         ),
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option("--judge", metavar="MODEL", help="Of --from: the model that judges where SOURCE names none."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Write a small workflow, cases and a sweep file to start from.
@@ -43,9 +47,11 @@ def init(
     scored by its scorers; what has no counterpart is named.
 
     Examples: wtb init demo && cd demo && wtb run sweep.yaml  |  wtb init --from promptfooconfig.yaml
-    |  wtb init asked --from tasks:capitals
+    |  wtb init --from promptfooconfig.yaml --judge gpt-4o-mini  |  wtb init asked --from tasks:capitals
     """
-    imported = None if source is None else importing.import_project(source)
+    if judge is not None and source is None:
+        raise InputError("--judge is of what --from brings over; expected --from with it")
+    imported = None if source is None else importing.import_project(source, judge)
     files = _template() if imported is None else imported.files
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; expected a folder")

@@ -56,6 +56,7 @@ def judge(
     criteria: str | None = None,
     rubric: Mapping[object, object] | None = None,
     reference: bool = False,
+    reasoning: bool = True,
     samples: int = 1,
     temperature: float | None = None,
     seed: int | None = None,
@@ -77,6 +78,7 @@ def judge(
         criteria: What a good answer is; without a rubric, an answer meets it (1) or not (0).
         rubric: The score of each level, and its description.
         reference: Whether the judge sees what is expected of the field; a case without it has no score.
+        reasoning: Whether it says why before it gives a level.
         samples: How often each model is asked.
         temperature: By which it samples; without it, the provider's own.
         seed: Of the first sample, for servers of the protocol `openai` that take one; the next ones follow.
@@ -96,7 +98,7 @@ def judge(
     """
     deadline = time.monotonic() + timeout * _SHARE_OF_TIME
     models = [model] if isinstance(model, str) else model
-    asked = read_rubric(criteria, rubric)
+    asked = read_rubric(criteria, rubric, reasoning=reasoning)
     data = {"input": case.input, "answer": field_of(result, field)}
     if reference:
         data["reference"] = _reference_of(case, field)
@@ -167,6 +169,7 @@ def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declara
     for option, kind, expected in (
         ("field", str, "the name of a key of the state"),
         ("reference", bool, "true or false"),
+        ("reasoning", bool, "true or false"),
         ("fresh", bool, "true or false"),
         ("url", str, _AN_ADDRESS),
         ("key", str, _A_VARIABLE),

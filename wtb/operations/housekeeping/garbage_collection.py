@@ -23,7 +23,7 @@ from wtb.operations.housekeeping import orphan_files
 from wtb.store.access.expiry import Copies, count_expired, remove_expired
 from wtb.store.access.projects import retentions
 from wtb.store.database import Database
-from wtb.store.files.judgements import remove_unused
+from wtb.store.files.judgements import find_unused, remove_unused
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
 from wtb.store.files.store import FileStore
@@ -34,7 +34,7 @@ from wtb.store.threads.rows import remove_writes_without_session
 
 PASS = 500_000  # values that are looked at in one go
 _COUNTED = ("sweeps", "checkpoints", "node_runs")
-_SIZED = ("outputs", "values", "files")
+_SIZED = ("outputs", "values", "files", "judgements")
 
 Report = Callable[[str], None]
 
@@ -251,7 +251,8 @@ class _Collection:
             for count, size in orphan_files.remove_orphans(self._database, self._files, seen, before):
                 self.add("files", count, size)
                 self._report(f"{self.removed['files'].count:,} stored files removed")
-        remove_unused(self._files)
+        unused = remove_unused(self._files)
+        self.add("judgements", unused.count, unused.bytes)
         self._files.remove_leftovers(max(LEAST_GRACE_S, self._policy.files))
 
     def imagine(self) -> None:
@@ -279,3 +280,5 @@ class _Collection:
         else:
             orphans = seen.orphans(self._before(policy.files))
             self.add("files", len(orphans), sum(orphans.values()))
+            unused = find_unused(self._files)
+            self.add("judgements", unused.count, unused.bytes)

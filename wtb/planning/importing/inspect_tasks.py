@@ -10,12 +10,16 @@ from typing import Any, Final
 from wtb.authoring.code.import_paths import load
 from wtb.core.errors import InputError, describe
 from wtb.core.values import Json
+from wtb.planning.importing.promptfoo_assertions import Grader
 
 FIELD: Final = "answer"  # the key of the state that the workflow has to write
 INPUT: Final = "prompt"
 _SAMPLE_KEYS = ("sandbox", "files", "setup")  # of a sample, which nothing here does
 _TASK_KEYS = ("setup", "sandbox", "approval", "tools")
-_BY_MODELS = "model_graded_"
+_BY_MODELS = {  # what they ask, as criteria of a judge that sees the target
+    "model_graded_qa": "The answer is correct by the reference.",
+    "model_graded_fact": "The answer states the fact of the reference.",
+}
 _OF_CHOICES = "choice"  # reads what its own solver marks
 
 CaseRow = dict[str, Json]
@@ -40,11 +44,12 @@ class ImportedTask:
     left_out: list[str] = field(default_factory=list)
 
 
-def import_inspect(path: str) -> ImportedTask:
+def import_inspect(path: str, grader: Grader | None = None) -> ImportedTask:
     """Make a task of Inspect, and read what it asks.
 
     Args:
         path: The import path of a task, or of a function with `@task` that needs no arguments.
+        grader: The model that is asked in place of those that scorers ask; without it, these are left out.
 
     Returns:
         Its samples and scorers, and what of it has no counterpart.
@@ -56,7 +61,7 @@ def import_inspect(path: str) -> ImportedTask:
     found = ImportedTask(str(getattr(task, "name", None) or path.partition(":")[2]))
     for number, sample in enumerate(task.dataset):
         found.cases.append(_case(number, sample, found.left_out))
-    found.evaluators = list(_evaluators(_listed(getattr(task, "scorer", None)), found.left_out))
+    found.evaluators = list(_evaluators(_listed(getattr(task, "scorer", None)), grader, found.left_out))
     found.repeats = int(getattr(task, "epochs", None) or 1)
     solver = getattr(task, "solver", None)
     found.left_out += [f"solver: {_name(one)}" for one in _listed(solver) if _name(one) != "generate"]
@@ -110,13 +115,18 @@ def _text(given: Any) -> str:
     return "\n\n".join(f"{message.role}: {message.text}" if len(given) > 1 else message.text for message in given)
 
 
-def _evaluators(scorers: Iterable[Any], left_out: list[str]) -> Iterator[dict[str, dict[str, Json]]]:
+def _evaluators(
+    scorers: Iterable[Any], grader: Grader | None, left_out: list[str]
+) -> Iterator[dict[str, dict[str, Json]]]:
     """Scorers of Inspect itself by their import path, with the arguments that they were made with."""
     for scorer in scorers:
         name = str(getattr(getattr(scorer, "__registry_info__", None), "name", None) or type(scorer).__name__)
         short = name.removeprefix("inspect_ai/")
         arguments = getattr(scorer, "__registry_params__", {})
-        if short in (name, _OF_CHOICES) or short.startswith(_BY_MODELS) or not _is_json(arguments):
+        if short in _BY_MODELS and short != name and grader is not None and arguments.keys() <= {"model"}:
+            yield grader.judge(_BY_MODELS[short], name=short, reference=True)
+            continue
+        if short in (name, _OF_CHOICES, *_BY_MODELS) or not _is_json(arguments):
             left_out.append(f"scorer: {short}")
             continue
         options: dict[str, Json] = {"field": FIELD, **({"arguments": dict(arguments)} if arguments else {})}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from wtb.core.errors import InputError
 from wtb.planning.importing import inspect_tasks
-from wtb.planning.importing.promptfoo import FIELD, VARIABLE, Imported, import_promptfoo
+from wtb.planning.importing.promptfoo import VARIABLE, Imported, import_promptfoo
+from wtb.planning.importing.promptfoo_assertions import FIELD, Grader, grader_of
 
 _SWEEP = """workflow: workflow:wf
 cases: cases.jsonl
@@ -85,11 +86,13 @@ class ImportedProject:
     left_out: Sequence[str]
 
 
-def import_project(source: Path) -> ImportedProject:
+def import_project(source: Path, judge: str | None = None) -> ImportedProject:
     """Read what another tool had as the files of a project.
 
     Args:
         source: A configuration of promptfoo, or the import path of a task of Inspect.
+        judge: The model that is asked by what asks a model and names none, such as `gpt-4o-mini` or
+            `anthropic:claude-sonnet-4-5`.
 
     Returns:
         The files, and what was left out.
@@ -97,9 +100,10 @@ def import_project(source: Path) -> ImportedProject:
     Raises:
         InputError: It cannot be read, has no tests or samples in it, or has prompts of which none can be brought over.
     """
+    grader = None if judge is None else grader_of(judge) or Grader(judge)
     if ":" in str(source) and not source.exists():
-        return _of_task(inspect_tasks.import_inspect(str(source)))
-    imported = import_promptfoo(source)
+        return _of_task(inspect_tasks.import_inspect(str(source), grader))
+    imported = import_promptfoo(source, grader)
     return ImportedProject(_files(imported), imported.left_out)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from wtb.store.files.store import FileStore
@@ -21,16 +22,35 @@ def folder_of(files: FileStore) -> Path:
     return files.root / _NAME
 
 
-def remove_unused(files: FileStore, older_than_s: float = KEPT_S) -> int:
-    """Remove replies that nobody has used for so long; 0 removes all. Returns how many went."""
-    before, removed = time.time() + files.clock_ahead() - older_than_s, 0
-    for path in _all(files):
+@dataclass(frozen=True)
+class Unused:
+    """Replies that nobody uses: how many, and their size in bytes."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+def find_unused(files: FileStore, older_than_s: float = KEPT_S) -> Unused:
+    """Count replies that nobody has used for so long; 0 counts all."""
+    sizes = [size for _, size in _unused(files, older_than_s)]
+    return Unused(len(sizes), sum(sizes))
+
+
+def remove_unused(files: FileStore, older_than_s: float = KEPT_S) -> Unused:
+    """Remove replies that nobody has used for so long; 0 removes all."""
+    removed = []
+    for path, size in _unused(files, older_than_s):
         with contextlib.suppress(FileNotFoundError):  # another process removes it
-            if not older_than_s or path.stat().st_mtime < before:
-                path.unlink()
-                removed += 1
-    return removed
+            path.unlink()
+            removed.append(size)
+    return Unused(len(removed), sum(removed))
 
 
-def _all(files: FileStore) -> Iterator[Path]:
-    return (path for path in folder_of(files).glob("*/*") if path.is_file())
+def _unused(files: FileStore, older_than_s: float) -> Iterator[tuple[Path, int]]:
+    """Their paths and sizes. One that is used meanwhile may be among them: it is asked for again then."""
+    before = time.time() + files.clock_ahead() - older_than_s
+    for path in folder_of(files).glob("*/*"):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.stat()
+            if path.is_file() and (not older_than_s or found.st_mtime < before):
+                yield path, found.st_size

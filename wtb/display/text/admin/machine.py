@@ -13,6 +13,7 @@ _WHAT = {
     "outputs": "outputs of attempts",
     "values": "values",
     "files": "stored files",
+    "judgements": "judgements unused for 90 days",
     "uploads": "uploads of more than a day",
     "answers": "kept answers to requests",
     "directories": "directories of dead runners",
