@@ -96,8 +96,9 @@ class _Test:
         self.assertions: Sequence[Json] = assertions if isinstance(assertions, list) else []
         self.has_variables = self.variables == variables
         options = given.get("options")
-        names_grader = isinstance(options, Mapping) and options.keys() == {"provider"}
-        self.grader = grader_of(options["provider"]) if names_grader else None
+        self.grader: Grader | None = None
+        if isinstance(options, Mapping) and options.keys() == {"provider"}:
+            self.grader = grader_of(options["provider"])
         known = {
             "vars": self.has_variables,
             "assert": self.assertions == assertions,
