@@ -15,7 +15,7 @@ export function ComparePage({ parts: [before, after] }) {
   const found = resource.data;
   if (!found) return html`<h1>${words.compare.title}</h1><${Waiting} resource=${resource} />`;
   return html`<div class="head"><h1><${Link} to=${`/sweeps/${segment(found.before.id)}`}>${found.before.name}<//> → <${Link} to=${`/sweeps/${segment(found.after.id)}`}>${found.after.name}<//></h1></div>
-    <p class="answer">${words.compare.verdict}: <b>${found.verdict}</b>${found.because?.length ? ` – ${[found.because].flat().join(" ")}` : ""}</p>
+    <p class="answer">${words.compare.verdict}: <b>${found.verdict}</b>${found.because?.length ? ` – ${[found.because].flat().join("; ")}` : ""}</p>
     <h2>${words.compare.changed}</h2><${Changed} changed=${found.changed} />
     <h2>${words.sweep.tabs.matrix}</h2><${Rows} rows=${found.rows} />
     ${KINDS.map((kind) => html`<${Cells} key=${kind} title=${words.compare.cells[kind]} cells=${found.cells.filter((/** @type {any} */ one) => one.what === kind)} />`)}`;

@@ -84,7 +84,7 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
       <dt>${words.execution.case}</dt><dd>${execution.case}${execution.repeat ? `, ${words.execution.repeat(execution.repeat)}` : ""}</dd>
       ${execution.parent ? html`<dt>${words.execution.parent}</dt><dd><${Link} class="mono" to=${`/executions/${segment(execution.parent)}`}>${execution.parent}<//> · <${Link} to=${`/executions/${segment(execution.parent)}/diff/${segment(execution.id)}`}>${words.compare.look}<//></dd>` : null}
       ${execution.children.length ? html`<dt>${words.execution.children}</dt><dd>${execution.children.map((/** @type {string} */ id) => html`<${Link} class="mono" to=${`/executions/${segment(id)}`}>${id}<//> `)}</dd>` : null}
-      ${totals ? html`<dt>${words.execution.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>` : null}
+      ${totals?.node_runs ? html`<dt>${words.execution.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>` : null}
     </dl>
     ${ENDED.includes(status) ? null : html`<${Breakpoints} path=${path} breakpoints=${standing.breakpoints} nodes=${nodes} reload=${reload} />`}`;
 }

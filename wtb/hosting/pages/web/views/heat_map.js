@@ -62,7 +62,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
       if (!canvas.current) return;
-      draw(canvas.current, picture, { columns, order, group, cell, bin, left, top, width, height, chosen, mark });
+      draw(canvas.current, picture, { columns, order, group, scale, cell, bin, left, top, width, height, chosen, mark });
       if (marked.current !== picture) note(columns.score);
       marked.current = picture;
     });
@@ -220,7 +220,7 @@ function paint(columns, order, scale, bin) {
   const image = new ImageData(width, Math.max(1, order.length));
   const pixels = new Uint32Array(image.data.buffer);
   const ramp = rampOf(colour("paper"));
-  const byStatus = columns.statuses.map((status) => packed(rgb(colour(`s-${status}`) || colour("s-pending"))));
+  const byStatus = columns.statuses.map((status) => packed(rgb(colour(`c-${status}`) || colour(`s-${status}`) || colour("s-pending"))));
   const each = bin * columns.repeats;
   const perRow = columns.cases.length * columns.repeats;
   const factor = (ramp.length - 1) / (scale[1] - scale[0] || 1);
@@ -247,7 +247,7 @@ function paint(columns, order, scale, bin) {
 }
 
 /** @param {HTMLCanvasElement} canvas @param {OffscreenCanvas} picture @param {any} how */
-function draw(canvas, picture, { columns, order, group, cell, bin, left, top, width, height, chosen, mark }) {
+function draw(canvas, picture, { columns, order, group, scale, cell, bin, left, top, width, height, chosen, mark }) {
   const ratio = devicePixelRatio;
   if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
   if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
@@ -259,7 +259,7 @@ function draw(canvas, picture, { columns, order, group, cell, bin, left, top, wi
   context.drawImage(picture, left / cell / bin, top / ROW, seen / cell / bin, height / ROW, 0, 0, seen, height);
   if (cell >= 6) lines(context, { cell, left, top, seen, height });
   if (group) between(context, { columns, order, group, top, seen });
-  if (cell >= NUMBERS_FROM) numbers(context, { columns, order, cell, left, top, width, height });
+  if (cell >= NUMBERS_FROM) numbers(context, { columns, order, scale, cell, left, top, width, height });
   if (mark) frame(context, "accent", mark.column * cell - left, order.indexOf(mark.row) * ROW - top, cell);
   if (chosen) frame(context, "ink", chosen.column * cell - left, chosen.row * ROW - top, cell);
 }
@@ -289,19 +289,19 @@ function between(context, { columns, order, group, top, seen }) {
 const glyphs = /** @type {Map<string, OffscreenCanvas>} */ (new Map());
 
 /** Scores as pictures that are made once each: text is what a canvas draws slowest. @param {CanvasRenderingContext2D} context @param {any} how */
-function numbers(context, { columns, order, cell, left, top, width, height }) {
-  const isDark = rgb(colour("paper"))[0] < 128;
+function numbers(context, { columns, order, scale, cell, left, top, width, height }) {
+  const onDark = rampOf(colour("paper")).map(isDark);
   for (let row = Math.floor(top / ROW); row < order.length && row * ROW < top + height; row++) {
     for (let column = Math.floor(left / cell); column < columns.cases.length && column * cell < left + width; column++) {
       const { score } = resultOf(columns, order[row], column);
-      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2), isDark), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
+      if (Number.isFinite(score)) context.drawImage(glyph(score.toFixed(2), onDark[stepOf(score, scale, onDark.length)]), column * cell - left + cell / 2 - 16, row * ROW - top + 2, 32, 14);
     }
   }
 }
 
-/** @param {string} text @param {boolean} isDark */
-function glyph(text, isDark) {
-  const key = `${text} ${isDark}`;
+/** @param {string} text @param {boolean} onDark what it stands on */
+function glyph(text, onDark) {
+  const key = `${text} ${onDark}`;
   let found = glyphs.get(key);
   if (!found) {
     found = new OffscreenCanvas(64, 28);
@@ -309,10 +309,7 @@ function glyph(text, isDark) {
     context.font = "20px ui-monospace, monospace";
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.lineWidth = 4;
-    context.strokeStyle = isDark ? "#14181dcc" : "#ffffffcc";
-    context.strokeText(text, 32, 14);
-    context.fillStyle = isDark ? "#f2f5f8" : "#10161d";
+    context.fillStyle = onDark ? "#ffffff" : "#10161d";
     context.fillText(text, 32, 14);
     if (glyphs.size === MOST_GLYPHS) glyphs.clear();
     glyphs.set(key, found);
@@ -320,10 +317,21 @@ function glyph(text, isDark) {
   return found;
 }
 
+/** Where a score is on a scale of so many steps, the worst first. @param {number} score @param {[number, number]} scale @param {number} steps */
+function stepOf(score, [worst, best], steps) {
+  return Math.max(0, Math.min(steps - 1, Math.round(((score - worst) * (steps - 1)) / (best - worst || 1))));
+}
+
+/** Whether white is easier to read on a colour than black, by their contrast. @param {number} colour as `packed` makes it */
+function isDark(colour) {
+  const [red, green, blue] = [0, 8, 16].map((shift) => ((colour >> shift) & 255) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+  return 1.05 / light > light / 0.058; // of white, and of the ink of figures
+}
+
 /** From poor to good: dark red, sand, deep teal; told apart with colour-blind eyes and in grey. @param {string} paper */
 function rampOf(paper) {
-  const isDark = rgb(paper)[0] < 128;
-  const stops = isDark ? [[122, 32, 40], [120, 100, 62], [42, 150, 140]] : [[178, 60, 52], [242, 222, 170], [24, 128, 122]];
+  const stops = isDark(packed(rgb(paper))) ? [[122, 32, 40], [120, 100, 62], [42, 150, 140]] : [[178, 60, 52], [242, 222, 170], [24, 128, 122]];
   return Array.from({ length: 65 }, (_, step) => {
     const place = (step / 64) * (stops.length - 1);
     const from = Math.min(Math.floor(place), stops.length - 2);

@@ -26,6 +26,12 @@ function beginAndEnd(one) {
   return [start, start + 1000 * (one.duration_s ?? 0)];
 }
 
+/** Seconds that a step took; of one that failed, from its first attempt to the end of its last. @param {any} step @returns {number | null} */
+function tookOf(step) {
+  const ends = triesOf(step).map(beginAndEnd);
+  return step.duration_s || (ends.length ? (Math.max(...ends.map(([, end]) => end)) - Math.min(...ends.map(([start]) => start))) / 1000 : step.duration_s);
+}
+
 /** The calls of a step: of a model's it is known when it ended, of a tool's when it began. @param {any} step @returns {{name: string, ends: [number, number]}[]} in milliseconds */
 function callsOf({ calls, invocations }) {
   const took = (/** @type {any} */ one) => 1000 * (one.duration_s ?? 0);
@@ -55,7 +61,7 @@ export function Step({ step, ends: [start, end], origin }) {
       <span class="quiet">${step.step}</span>
       <span class="name"><i class=${`dot ${step.status}`} aria-hidden="true"></i>${step.node}${step.variant === "default" ? "" : html`<span class="quiet"> = ${step.variant}</span>`}</span>
       <span class="lane" aria-hidden="true">${bars.map(({ status, title, left, width }) => html`<i class=${status} title=${title} style=${{ left, width }}></i>`)}</span>
-      <span class="num">${duration(step.duration_s)}</span>
+      <span class="num">${duration(tookOf(step))}</span>
     </summary>
     ${isOpen ? html`<${Inner} step=${step} origin=${origin} />` : null}
   </details></li>`;
