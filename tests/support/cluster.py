@@ -19,7 +19,7 @@ import secrets
 import signal
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -167,14 +167,15 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
         ready: bool = True,
+        options: Sequence[str] = (),
     ) -> Worker:
         """Start a worker, in the project's folder or another one. ready: wait until it takes work.
 
         Its nodes find its name (w0, w1, ...) in their environment, under TESTED_WORKER.
         """
         name = f"w{len(self.workers)}"
-        options = ["--concurrency", str(concurrency), "--queues", queues, "--name", name]
-        running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *options)
+        given = ["--concurrency", str(concurrency), "--queues", queues, "--name", name, *options]
+        running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *given)
         worker = Worker(running, self.project, f"{name}@{socket.gethostname()}")
         self.workers.append(worker)
         if ready:
@@ -187,8 +188,10 @@ class Cluster:
             self.until(lambda worker=worker: worker.ready or not worker.lives, f"{worker.name} to be ready", STARTING_S)
             assert worker.lives, worker.said
 
-    def start_scheduler(self, every: float = SCHEDULER_INTERVAL_S, env: Mapping[str, str] | None = None) -> Member:
-        scheduler = Member(self._start(None, env, "scheduler", "--interval", f"{every:g}"))
+    def start_scheduler(
+        self, every: float = SCHEDULER_INTERVAL_S, env: Mapping[str, str] | None = None, options: Sequence[str] = ()
+    ) -> Member:
+        scheduler = Member(self._start(None, env, "scheduler", "--interval", f"{every:g}", *options))
         self.schedulers.append(scheduler)
         return scheduler
 

@@ -1,4 +1,7 @@
-"""Logs as JSON are one object a line, with the ids of what a thread is busy with; words in a terminal stay."""
+"""Logs as JSON are one object a line, with the ids of what a thread is busy with; words in a terminal stay.
+
+Server, worker and scheduler are started once for what they log and for the metrics that they tell.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ import logging
 import signal
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 
 import anyio
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.hosting.api.serving import HEADERS, Server
 from tests.support.bench import in_memory
@@ -22,6 +27,7 @@ from tests.support.project import Project
 from wtb.core.errors import InputError
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.servers.processes import free_port
 from wtb.hosting.telemetry.logs import wants_json, write_json_logs
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
@@ -92,13 +98,14 @@ run: {pool: thread}
 """
 
 
-def test_each_part_writes_objects_with_the_ids_of_what_it_does(cluster: Cluster) -> None:
+def test_each_part_tells_metrics_and_writes_objects_with_the_ids_of_what_it_does(cluster: Cluster) -> None:
     project = cluster.project
     project.write({"noted.py": NOTED, "noted.yaml": NOTED_SWEEP, "cases.jsonl": Project.cases(2)})
     project.inside("schedule", "add", "nightly", "noted.yaml", "--cron", "0 3 * * *", check=0)
     cluster.env["WTB_LOG"] = "json"
     cluster.take_time()
-    worker, server = cluster.start_worker(), Server(project)
+    ports = free_port(), free_port()
+    worker, server = cluster.start_worker(options=["--metrics", str(ports[0])]), Server(project)
     server.start(cluster.env, ["--mcp"])
     sweep = cluster.submit("noted.yaml")
     cluster.wait_completed(sweep)
@@ -109,14 +116,22 @@ def test_each_part_writes_objects_with_the_ids_of_what_it_does(cluster: Cluster)
     assert posted(server, f"/sweeps/{sweep}/resume") == 200
     project.write({"noted.yaml": NOTED_SWEEP.replace("noted:wf", "gone:wf")})
     project.change("UPDATE schedules SET next_at = next_at - 86400")
-    scheduler = cluster.start_scheduler()
+    scheduler = cluster.start_scheduler(options=["--metrics", f"127.0.0.1:{ports[1]}"])
     cluster.until(lambda: cluster.query("SELECT status FROM fires") == [("failed",)], "the fire has failed")
+    by_worker, by_scheduler, by_server = (scraped(port) for port in (*ports, server.port))
     said = {"worker": worker.stop().stderr, "scheduler": scheduler.stop().stderr}
     assert server.running is not None
     server.running.signal(signal.SIGTERM)
     said["server"] = server.running.wait().stderr
     lines = {part: [json.loads(line) for line in text.splitlines()] for part, text in said.items()}
     assert all(one["part"] == part and one["at"] and one["level"] for part, found in lines.items() for one in found)
+
+    assert by_scheduler["wtb_cells", "succeeded"] == by_server["wtb_cells", "succeeded"] == 2
+    assert by_scheduler["wtb_attempts", "succeeded"] == by_server["wtb_attempts", "succeeded"] == 2
+    assert (by_scheduler["wtb_slots", None], by_scheduler["wtb_slots_busy", None]) == (1, 0)
+    assert by_worker["wtb_flush_seconds_count", None] > 0
+    assert by_worker["wtb_claim_seconds_count", None] > 0
+    assert ("wtb_cells", "succeeded") not in by_worker, "what the database has, it leaves to others"
 
     noted = next(one for one in lines["worker"] if one["event"] == "it is 0")
     assert (noted["logger"], noted["sweep"], noted["execution"]) == ("mine", sweep, execution)
@@ -126,6 +141,14 @@ def test_each_part_writes_objects_with_the_ids_of_what_it_does(cluster: Cluster)
     assert (told["operation"], bool(told["request"])) == ("resume", True)
     refused = next(one for one in lines["scheduler"] if "its sweep was refused" in one["event"])
     assert refused["schedule"] == "nightly"
+
+
+def scraped(port: int) -> dict[tuple[str, str | None], float]:
+    """What is told at a port, by the names of samples and what `status` they are of."""
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=HEADERS)
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return {(one.name, one.labels.get("status")): one.value for family in families for one in family.samples}
 
 
 def posted(server: Server, path: str) -> int:
