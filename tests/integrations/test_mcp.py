@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ def remove(path: str) -> str:
 
 @server.tool()
 def hang() -> str:
+    (root / "hangs").touch()
     time.sleep(60)
     return ""
 
@@ -199,6 +201,36 @@ def test_a_call_is_not_made_again_after_a_question(project: Project) -> None:
     project.inside("resume", "first", check=0)
 
     assert (project.folder / "files/calls").read_text() == "write b.txt\n"
+
+
+HANGING = FLOW.replace("@wf.node\ndef copy", "@wf.node(timeout=TIMEOUT)\ndef copy").replace(
+    'tools={"read"', 'tools={"hang": None, "read"'
+)
+
+
+@pytest.mark.parametrize("how", ["its node takes too long", "its runner is killed"])
+def test_a_server_ends_with_the_process_of_the_node_that_started_it(project: Project, how: str) -> None:
+    killed = "killed" in how
+    flow = HANGING.replace("TIMEOUT", "100" if killed else "4")
+    project.write({"flow.py": flow, "sweep.yaml": SWEEP.replace("[default, async]", "[undeclared]")})
+    run = project.start("run", "sweep.yaml", "--quiet")
+    project.until(lambda: asked_to_hang(project), "a call that hangs")
+    if killed:
+        run.signal(signal.SIGKILL)
+    run.wait()
+    project.until(lambda: not servers_of(project), "no server is left", patience=10)
+
+
+def servers_of(project: Project) -> list[int]:
+    found = []
+    for one in psutil.process_iter(["cmdline", "cwd"]):
+        if (one.info["cmdline"] or [])[-1:] == ["server.py"] and one.info["cwd"] == str(project.folder):
+            found.append(one.pid)
+    return found
+
+
+def asked_to_hang(project: Project) -> bool:
+    return (project.folder / "files" / "hangs").exists()
 
 
 def test_a_tool_that_changed_is_a_named_difference_of_two_sweeps(project: Project) -> None:
