@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.core.errors import InputError
@@ -13,6 +13,7 @@ from wtb.core.expressions.language import UnknownValue
 from wtb.core.scoring.scales import OnFailure
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.planning.sweep_spec import SweepSpec, baseline_of
+from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
 from wtb.store.limits.sessions import session_name
 from wtb.store.read.baselines import find_baseline, named_baseline
@@ -30,7 +31,7 @@ def judged(
     on_failure: OnFailure | None = None,
     baseline: int | None = None,
 ) -> JudgedMatrixDocument:
-    """The matrix of a sweep, given its row of `find_sweep`, with its `gates`.
+    """The matrix of a sweep, given its row of `find_sweep`, with its `gates` and what `people` would say.
 
     edited, on_failure, baseline: as for `build`. Gates hold by the sweep's own baseline.
     """
@@ -40,7 +41,12 @@ def judged(
     own = matrix
     if baseline is not None and sweep.spec.get("gates"):
         own = build(database, sweep, edited=edited, on_failure=on_failure)
-    return {**matrix, "gates": judge(database, sweep, own)}
+    document = cast("JudgedMatrixDocument", {**matrix, "gates": judge(database, sweep, own)})
+    if has_labels(database, sweep.id):
+        from wtb.analysis.judges.people import people
+
+        document["people"] = people(database, sweep, matrix)
+    return document
 
 
 def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[GateDocument]:

@@ -437,3 +437,18 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
     shown = judged.inside(*check, check=0).stdout
     assert "difference: to answer=default" in shown
     assert "difference" not in judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
+
+
+def test_a_matrix_says_what_people_would_say_once_they_have_labelled_it(weekly: Project) -> None:
+    matrix = ("matrix", "weekly", "-f", "json")
+    assert "people" not in json.loads(weekly.inside(*matrix, check=0).stdout)
+    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "12", stdin="1\n0\n1\n1\n" * 6, check=0)
+    (found,) = json.loads(weekly.inside(*matrix, check=0).stdout)["people"]
+    assert (found["metric"], found["labels"], found["raters"]) == ("helpful", 24, 1)
+    checked = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)["rows"]
+    assert [one["mean"] for one in found["rows"]] == [one["people"]["value"] for one in checked]
+    assert [one["ci"] for one in found["rows"]] == [one["people"]["interval"] for one in checked]
+    assert found["rows"][1]["delta_ci"] == checked[1]["difference"]["interval"]
+    shown = weekly.inside("matrix", "weekly", check=0).stdout
+    assert "helpful above is the judge's; people would say, by 24 labels of 1 rater" in " ".join(shown.split())
+    assert "answer=long: " in shown

@@ -163,6 +163,7 @@ def check(
     *,
     margin: float | None = None,
     judged_by: Judged = _NOTHING_KNOWN,
+    base: int | None = None,
 ) -> JudgeCheck:
     """Hold the scores of a metric against labels. Cells that failed, or were edited, have neither.
 
@@ -175,6 +176,7 @@ def check(
         scale: What labels are.
         margin: Half the width of the interval that is wanted of each row.
         judged_by: What is known of the judge beside its scores.
+        base: The combination that others are compared with, by number; by default the baseline.
 
     Raises:
         InputError: No label is of a cell that has a score, or chances differ that some do not say.
@@ -217,7 +219,7 @@ def check(
                 read.choices,
                 scores,
                 [(one.combination, one.case, one.value) for one in labels if one.combination in of_rows],
-                read.baseline,
+                read.baseline if base is None else base,
                 Counting(ends, weights, bool(outcomes.clusters(database, sweep.id)), margin),
             )
         ),

@@ -254,7 +254,29 @@ class MatrixDocument(MatrixFigures):
     warnings: list[str]
 
 
+class PeopleRow(TypedDict):
+    """What people would say of a combination, estimated from labels of some cases and a judge's scores of all."""
+
+    combination: Combination
+    labels: int  # cases of it that have one
+    mean: float | None
+    ci: Interval | None
+    delta: float | None  # to the baseline, else to the first of these rows
+    delta_ci: Interval | None
+    few_labels: bool  # too few for its intervals to hold what they promise
+
+
+class PeopleDocument(TypedDict):
+    """What people would say under a metric of which the sweep has labels. Cells that failed are left out."""
+
+    metric: str
+    labels: int
+    raters: int
+    rows: list[PeopleRow]
+
+
 class JudgedMatrixDocument(MatrixDocument):
-    """The matrix of a sweep with its gates."""
+    """The matrix of a sweep with its gates, and with what people would say where they have labelled it."""
 
     gates: list[GateDocument]
+    people: NotRequired[list[PeopleDocument]]

@@ -16,7 +16,7 @@ from rich.text import Text
 from wtb.core import texts
 from wtb.core.texts import cut_one
 from wtb.display import failure_causes
-from wtb.display.matrix import columns, figures, gates, sentences, summary
+from wtb.display.matrix import columns, figures, gates, people, sentences, summary
 from wtb.display.matrix.columns import Column
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False) -> st
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
         if document["rows"]:
             _print_tables(console, document, metrics)
+        for line in people.lines(document):
+            console.print(Text(line))
         for warning in document["warnings"]:
             console.print(Text(f"Warning: {texts.printable(warning)}", style="yellow"))
         for sentence in sentences.closing(document):

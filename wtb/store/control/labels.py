@@ -38,6 +38,11 @@ def label_rows(database: Database, sweep_id: str, metric: str | None = None) -> 
     return database.records(LabelRow, query.order_by(labels.c.metric, *(labels.c[name] for name in _KEY)))
 
 
+def has_labels(database: Database, sweep_id: str) -> bool:
+    """Return whether anybody has labelled anything of a sweep."""
+    return database.scalar(sa.select(labels.c.metric).where(labels.c.sweep_id == sweep_id).limit(1)) is not None
+
+
 def labelled_sweeps(database: Database, project: str, metric: str, limit: int = 20) -> list[str]:
     """The ids of sweeps of a project that have labels for a metric, the newest first."""
     labelled = sa.exists().where(labels.c.sweep_id == sweeps.c.id, labels.c.metric == metric)

@@ -1,0 +1,39 @@
+"""What people would say of rows, in words: a mean of a judge's scores is no mean of theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from wtb.core.texts import plural, printable
+
+if TYPE_CHECKING:
+    from wtb.core.documents.common import Interval
+    from wtb.core.documents.matrix import JudgedMatrixDocument, MatrixDocument, PeopleRow
+
+_FEW = "* fewer than 100 labels: the interval may be too short"
+
+
+def lines(document: MatrixDocument) -> list[str]:
+    """By each metric that people have labelled, a line for each row that has labels; none where nobody has."""
+    said = []
+    for one in cast("JudgedMatrixDocument", document).get("people", ()):
+        by = f"{plural(one['labels'], 'label')} of {plural(one['raters'], 'rater')}"
+        whose = f"{printable(one['metric'])} above is the judge's; people would say"
+        said.append(f"{whose}, by {by} and its scores of all cases (PPI++):")
+        said += [_row(row) for row in one["rows"]]
+        if any(row["few_labels"] for row in one["rows"]):
+            said.append(_FEW)
+    return said
+
+
+def _row(row: PeopleRow) -> str:
+    named = ", ".join(f"{node}={variant}" for node, variant in row["combination"].items()) or "the row"
+    mark = "*" if row["few_labels"] else ""
+    more = "" if row["delta"] is None else f", a difference of {_figure(row['delta'], row['delta_ci'])}{mark}"
+    return f"  {printable(named)}: {_figure(row['mean'], row['ci'])}{mark}{more}"
+
+
+def _figure(value: float | None, interval: Interval | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.3f} " + ("(no interval)" if interval is None else f"({interval[0]:.3f} to {interval[1]:.3f})")
