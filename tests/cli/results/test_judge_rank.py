@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -170,10 +171,12 @@ class Preferring(ModelHandler):
     """Prefers the longer answer, whoever is shown first; the fifth call is refused. No model judges here."""
 
     asked: ClassVar[list[dict[str, Any]]] = []
+    at: ClassVar[list[float]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.asked.append(body)
+        self.at.append(time.time())
         data = json.loads(body["messages"][1]["content"])
         preferred = "first" if len(data["first"]) > len(data["second"]) else "second"
         content = json.dumps({"reasoning": "It is longer.", "preferred": "both" if len(self.asked) == 5 else preferred})
@@ -190,7 +193,8 @@ def test_a_model_is_asked_over_http_in_both_orders_and_its_replies_are_kept(rank
     try:
         url = f"http://127.0.0.1:{server.server_port}/v1"
         more = ("--model", "judge-1", "--field", "answer", "--criteria", "It is long.", "--url", url, "-f", "json")
-        args = ("judge", "rank", "nightly", "--comparisons", "model.jsonl", *more)
+        args = ("judge", "rank", "nightly", "--comparisons", "model.jsonl", "--per-minute", "1200", *more)
+        began = time.time()
         found = json.loads(ranked.inside(*args, check=0).stdout)
         asked = list(Preferring.asked)
         again = json.loads(ranked.inside(*args, check=0).stdout)
@@ -198,6 +202,7 @@ def test_a_model_is_asked_over_http_in_both_orders_and_its_replies_are_kept(rank
         server.shutdown()
         server.server_close()
         thread.join()
+    assert all(at >= began + number * 0.05 for number, at in enumerate(sorted(Preferring.at)[: len(asked)]))
     assert found["rows"][0]["combination"] == {"answer": "longest"}
     assert (found["asked"]["ended"], found["asked"]["calls"], found["asked"]["failed"]) == ("known", len(asked), 1)
     assert found["asked"]["usd"] is None, "another server has prices of its own"

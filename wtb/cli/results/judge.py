@@ -102,6 +102,9 @@ def rank(
     ] = None,
     most: Annotated[int, typer.Option("--most", metavar="N", help="At most so many calls.")] = MOST_CALLS,
     at_once: Annotated[int, typer.Option("--at-once", metavar="N", help="Calls at a time.")] = CALLS_AT_ONCE,
+    per_minute: Annotated[
+        float | None, typer.Option("--per-minute", metavar="N", help="Requests a minute.", min=1 / 60)
+    ] = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -122,7 +125,9 @@ def rank(
 
         endpoint = Endpoint(provider.value, url, key)
         question = json.dumps([criteria, asdict(endpoint)])
-        judge = asking.Asking(prefer(model, criteria, endpoint), field, model, question, most, at_once)
+        judge = asking.Asking(
+            prefer(model, criteria, endpoint, per_minute=per_minute), field, model, question, most, at_once
+        )
     elif model is not None:
         raise InputError("--model compares a key of the final state; expected --field with it")
     elif field is not None:

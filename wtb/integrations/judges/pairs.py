@@ -12,7 +12,13 @@ from wtb.integrations.judges.rubric import Preference
 
 
 def prefer(
-    model: str, criteria: str, endpoint: Endpoint, *, temperature: float | None = None, timeout: float = 60.0
+    model: str,
+    criteria: str,
+    endpoint: Endpoint,
+    *,
+    temperature: float | None = None,
+    per_minute: float | None = None,
+    timeout: float = 60.0,
 ) -> Callable[[str], Judgement]:
     """Make what asks a model for comparisons.
 
@@ -21,6 +27,7 @@ def prefer(
         criteria: What a good answer is.
         endpoint: Where it is asked.
         temperature: By which it samples; without it, the provider's own.
+        per_minute: Requests a minute, of this process.
         timeout: Seconds for each comparison.
 
     Returns:
@@ -33,6 +40,7 @@ def prefer(
     rubric = Preference(criteria)
 
     def compare(data: str) -> Judgement:
-        return ask(Question(endpoint, model, rubric, data, temperature, 0, time.monotonic() + timeout))
+        deadline = time.monotonic() + timeout
+        return ask(Question(endpoint, model, rubric, data, temperature, 0, deadline, per_minute=per_minute))
 
     return compare
