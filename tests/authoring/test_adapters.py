@@ -276,6 +276,17 @@ def test_a_task_of_inspect_is_brought_over_and_scored_by_its_scorers(tmp_path: P
     assert matrix.returncode == 0, matrix.stderr
     assert scores_of(matrix.stdout) == pytest.approx({"includes": 1, "match": 2 / 3})
     assert json.loads(matrix.stdout)["cells"]["total"] == 6
+    judged = wtb("init", "judged", "--from", "tasks:capitals", "--judge", "anthropic:claude-sonnet-4-5")
+    assert "model_graded_qa" not in judged.stderr
+    judge = {
+        "field": "answer",
+        "model": "claude-sonnet-4-5",
+        "criteria": "The answer is correct by the reference.",
+        "name": "model_graded_qa",
+        "reference": True,
+        "provider": "anthropic",
+    }
+    assert json.dumps({"judge": judge}) in (tmp_path / "judged" / "sweep.yaml").read_text("utf-8")
     for name, words in (("empty", "dataset is empty"), ("needy", "cannot be made"), ("Sample", "expected a task")):
         refused = wtb("init", name, "--from", f"tasks:{name}")
         assert refused.returncode != 0
