@@ -2,7 +2,7 @@
 
 Runs with and without it alternate, and each round's ratio is that of the two next to each other: `--runs 15` for what
 is promised. It waits for workers that have work, as it does for users; `pressing` is without that patience, as after
-half a minute of work without a pause, in a fifth of the rounds. The other process is
+half a minute of work without a pause, in an eighth of the rounds. The other process is
 `python -m benchmarks.distributed.telemetry`, started before the clock; when its input ends it sends the rest, and
 writes one line of JSON. What takes the spans throws them away.
 """
@@ -43,7 +43,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         with worker_stack(environment, 2, slots) as made, throwing_away() as endpoint:
             for _ in range(WARMING):
                 timed(made, workflow, "thread")
-            for how, patience, pairs in (("", continuous.PATIENCE_S, runs), (", pressing", 0.0, ceil(runs / 5))):
+            for how, patience, pairs in (("", continuous.PATIENCE_S, runs), (", pressing", 0.0, ceil(runs / 8))):
                 ratios, spans = _pairs(made, workflow, endpoint, patience, pairs)
                 yield of_rounds(f"{name} queued, traces are sent{how} / are not", ratios, "x", 1.1)
                 yield of_rounds(f"{name} queued{how}: CPU of a span", spans, "ms")
@@ -122,7 +122,7 @@ def send(endpoint: str, patience: float) -> None:
     ends = time.monotonic() + PATIENCE_S
     while positions.behind(database, exporter) and time.monotonic() < ends:
         traces.look()
-        time.sleep(EVERY_S)
+        time.sleep(EVERY_S / 5)
     traces.end(PATIENCE_S)
     (row,) = [one for one in positions.collectors(database) if one.endpoint == endpoint]
     print(json.dumps({"cpu_s": time.process_time() - began, "spans": row.spans}), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -85,6 +86,47 @@ def test_what_is_reserved_is_not_there_for_another_and_what_was_not_spent_is(dat
     third = claim(0.8)
     reached = reserving.reserve(database, third)
     assert reached == Reached(KEY, 1.0, 0.25, 0.8)
+
+
+def test_what_a_running_attempt_has_spent_counts_and_the_rest_stays_reserved(database: Database) -> None:
+    give(database, {KEY: 1.0})
+    first = claim(0.75)
+    assert isinstance(reserving.reserve(database, first), Granted)
+    settle(database, first, 0.5, left=0.25)
+    assert spent_of(database) == 0.5
+    assert reserving.reserve(database, claim(0.5)) is None
+    assert isinstance(reserving.reserve(database, claim(0.25)), Granted)
+
+
+def test_what_a_running_attempt_tells_of_is_in_the_ledger_before_it_ends(bench: Make) -> None:
+    spent, go = threading.Event(), threading.Event()
+    wf = Workflow("telling")
+
+    @wf.node(max_usd=1.0)
+    def work(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        ctx.cost(usd=0.25)
+        spent.set()
+        assert go.wait(60)
+        return {"y": 1}
+
+    wf.entry(work)
+    wf.edge(work, END)
+    sweep = bench(wf, inputs(1), limits={"usd": 2}, run={"pool": "thread", "durability": 0.05})
+    run = sweep.start()
+    try:
+        assert spent.wait(60)
+        key = ("sweep", sweep.sweep_id, "", "usd")
+        ends = time.monotonic() + 10
+        while spent_of(sweep.database, key) != 0.25 and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert spent_of(sweep.database, key) == 0.25
+        assert [row.amount for row in reserved(sweep.database) if row.kind == "usd"] == [0.75]
+    finally:
+        go.set()
+        while not run.wait(30):
+            pass
+        run.finish()
+    assert reserved(sweep.database) == []
 
 
 def test_all_budgets_are_reserved_of_or_none(database: Database) -> None:
