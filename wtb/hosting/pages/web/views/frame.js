@@ -40,7 +40,7 @@ export function SideBar() {
 
 /** @param {string} to @param {string} path */
 function isHere(to, path) {
-  return to === "/" ? path === "/" || /^\/(sweeps|executions|compare)\//.test(path) : path.startsWith(to);
+  return to === "/" ? path === "/" || /^\/(submit$|sweeps\/|executions\/|compare\/)/.test(path) : path.startsWith(to);
 }
 
 export function KeySheet() {

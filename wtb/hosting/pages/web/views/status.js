@@ -6,7 +6,7 @@ import { words } from "../lib/words.js";
 /** @param {{status: string, reason?: string | null}} props */
 export function Status({ status, reason }) {
   const name = words.status[/** @type {"running"} */ (status)] ?? status;
-  return html`<span title=${reason ?? undefined}><i class="dot ${status}" aria-hidden="true"></i>${name}</span>`;
+  return html`<span class="status" title=${reason ?? undefined}><i class="dot ${status}" aria-hidden="true"></i>${name}</span>`;
 }
 
 const SHOWN = ["succeeded", "failed", "set_aside", "running", "waiting", "skipped", "cancelled"];
