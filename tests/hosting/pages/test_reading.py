@@ -344,6 +344,14 @@ def test_who_administers_sees_roles_and_what_was_refused(site: Site, read: Proje
     site.check_readable(page)
 
 
+def test_a_log_without_events_says_so(site: Site) -> None:
+    page = site.open("/sweeps/tagged?tab=log")
+    page.get_by_role("cell", name="sweep.completed").wait_for()
+    page.get_by_label("From severity").select_option("error")
+    page.get_by_text("Nothing of this severity has happened so far.").wait_for()
+    site.check_readable(page)
+
+
 def test_an_address_is_what_one_sees_after_signing_in(site: Site) -> None:
     page = site.open("/sweeps/tagged?tab=effects&metric=total", token=None)
     page.get_by_label("Token").fill(TOKEN)

@@ -158,6 +158,7 @@ export const words = {
     sort: "Sort",
     besideNext: "Compare two rows over all cases",
   },
+  log: { severity: "From severity", nothing: "Nothing of this severity has happened so far." },
   label: {
     title: "Label answers of",
     link: "Label answers",

@@ -11,17 +11,19 @@ const KEPT = 500;
 export function Log({ sweep }) {
   const [events, setEvents] = useState(/** @type {any[]} */ ([]));
   const [severity, setSeverity] = useState("info");
-  const [isConnected, setConnected] = useState(true);
+  const [isConnected, setConnected] = useState(/** @type {boolean | null} */ (null)); // null before there is an answer
   useEffect(() => {
     setEvents([]);
+    setConnected(null);
     return follow(sweep, { severity }, (message) => setEvents((known) => [...(message.events ?? []).reverse(), ...known].slice(0, KEPT)), setConnected);
   }, [sweep, severity]);
   return html`<div class="bar">
-      <select aria-label="severity" value=${severity} onChange=${(/** @type {any} */ event) => setSeverity(event.target.value)}>
+      <label>${words.log.severity}<select value=${severity} onChange=${(/** @type {any} */ event) => setSeverity(event.target.value)}>
         ${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}
-      </select>
-      ${isConnected ? null : html`<span role="status" class="warn">${words.reconnecting}</span>`}
+      </select></label>
+      ${isConnected === false ? html`<span role="status" class="warn">${words.reconnecting}</span>` : null}
     </div>
+    ${events.length || isConnected === false ? null : html`<p class="quiet" role="status">${isConnected ? words.log.nothing : words.loading}</p>`}
     <div class="log" tabindex="0" role="log" aria-label=${words.sweep.tabs.log}><table><tbody>${events.map(
       (one) => html`<tr key=${one.id}>
         <td class="mono num">${one.at.slice(11, 23)}</td><td class=${one.severity === "error" ? "bad" : one.severity === "warning" ? "warn" : "quiet"}>${one.severity}</td><td class="mono">${one.kind}</td>
