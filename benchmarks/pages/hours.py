@@ -1,13 +1,15 @@
-"""A page that is open for hours of a sweep that runs: what its memory grows by.
+"""A page that is open for the eight hours of a sweep that runs: what its memory grows by.
 
-The page is real and its answers are those of a server; `fetch` gives them again without asking, and timers run faster:
-there is always another event. For two minutes it looks at cells and figures as often as it can; how many hours that
-would be is told, at one look each 0.7 s, more than which no page takes. Memory is the heap after a collection.
+The page is real and its answers are those of a server; `fetch` gives them again without asking. Time runs QUICKER: its
+timers are that much shorter, and outcomes come that much sooner, five messages of them each second of the sweep. How
+many hours went by is what the page did of them: messages that it took, looks at the status, and looks at the figures,
+the least of these. Memory is the heap after a collection.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,35 +24,45 @@ from wtb import Sweep
 from wtb.store.database import Database
 from wtb.store.tables.schema import sweeps
 
-ROUNDS, ROUND_S = 9, 14.0
-LOOK_S = 0.7  # between two looks of a page at cells that change
-QUICKER = 700
-# `again` counts the answers with cells. Each event is another one, and every seventh changes what is shown.
-AGAIN = """
+HOURS, LOOKS = 8, 10  # looks at the heap
+MOST_S = 780.0
+QUICKER = 100
+# Seconds of the sweep from one to the next, as in wtb/hosting/pages/web/pages/sweep.js and the server's streams.
+EVERY_S = {"messages": 0.2, "statuses": 0.7, "figures": 5.0}
+SIMULATED = """
 (() => {
   const kept = new Map(), real = fetch.bind(window), later = setTimeout.bind(window);
-  window.again = 0;
+  const done = (window.done = { messages: 0, statuses: 0, figures: 0 });
   window.setTimeout = (run, ms = 0, ...rest) => later(run, ms / QUICKER, ...rest);
+  const outcome = (number) => ({ kind: "cell.succeeded", data: { case: String(number % 10), repeat: 0,
+    combination: Math.floor(number / 10) % 4, scores: { quality: number % 3 } } });
   window.fetch = async (url, given) => {
     const path = String(url);
     if (path.includes("/stream?")) {
       const { name } = JSON.parse(new URL(path, location).searchParams.get("subscribe"));
-      const message = { subscription: name, message: { version: 1, id: "1-1", type: "events", events: [] } };
-      const events = new TextEncoder().encode(`id: ${name}:1-1\\ndata: ${JSON.stringify(message)}\\n\\n`);
-      const pull = (to) => new Promise((done) => later(done, 1)).then(() => to.enqueue(events));
+      const coded = new TextEncoder();
+      const next = () => {
+        const number = done.messages++;
+        const events = Array.from({ length: 20 }, (_, place) => outcome(20 * number + place + number));
+        const message = { version: 1, id: `1-${number}`, type: "events", events };
+        const data = JSON.stringify({ subscription: name, message });
+        return coded.encode(`id: ${name}:${message.id}\\ndata: ${data}\\n\\n`);
+      };
+      const second = (to) => Array.from({ length: 5 }, next).forEach((one) => to.enqueue(one));
+      const pull = (to) => new Promise((done) => later(done, 1000 / QUICKER)).then(() => second(to));
       const stream = new ReadableStream({ pull });
       given?.signal?.addEventListener("abort", () => stream.cancel().catch(() => 0));
       return new Response(stream);
     }
     if (!path.startsWith("/api/v1/sweeps/")) return real(url, given);
+    if (path.endsWith("/status")) done.statuses++;
+    if (path.endsWith("/figures")) done.figures++;
     if (!kept.has(path)) {
       const answer = await real(url, given);
       kept.set(path, [await answer.arrayBuffer(), answer.status]);
     }
     const [body, status] = kept.get(path);
-    const copy = body.slice(0);
-    if (path.includes("/columns") && status === 200) new Uint8Array(copy).fill(++window.again % 3, copy.byteLength - 8);
-    return new Response(copy, { status });
+    return new Response(body.slice(0), { status });
   };
 })();
 """.replace("QUICKER", str(QUICKER))
@@ -70,22 +82,29 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     database.close()
     with site(url) as seen:
         page = seen.page()
-        page.add_init_script(AGAIN)
+        page.add_init_script(SIMULATED)
         page.goto(f"{seen.address}/sweeps/{swept.id}")
         page.get_by_role("grid").wait_for()
         heap = page.context.new_cdp_session(page)
-        held, looks = [], []
-        for _ in range(ROUNDS):
-            page.wait_for_timeout(1000 * ROUND_S)
-            held.append(_held(heap))
-            looks.append(page.evaluate("window.again"))
+        begun, held = time.monotonic(), list[tuple[float, float]]()
+        while (hours := _hours(page)) < HOURS and time.monotonic() - begun < MOST_S:
+            if hours >= HOURS * len(held) / LOOKS:
+                held.append((hours, _held(heap)))
+            page.wait_for_timeout(250)
+        held.append((hours, _held(heap)))
         elements = page.evaluate("document.querySelectorAll('*').length")
-    print("heap, MB, by looks:", *(f"{mb:.2f}@{count}" for mb, count in zip(held, looks, strict=True)), file=sys.stderr)
-    hours = (looks[-1] - looks[0]) * LOOK_S / 3600
-    yield of_rounds("a page open for hours: how many", [hours], "h")
-    yield of_rounds("a page open for hours: heap at their beginning", [held[0]], "MB")
-    yield of_rounds("a page open for hours: growth of the heap until their end", [held[-1] - held[0]], "MB", 0.5)
+    print("heap, MB, by hours:", *(f"{mb:.2f}@{hours:.1f}" for hours, mb in held), file=sys.stderr)
+    first = held[1][1]  # once the page has done everything for the first time
+    yield of_rounds("a page open for hours: how many", [hours], "h", HOURS, at="least")
+    yield of_rounds("a page open for hours: heap after the first of them", [first], "MB")
+    yield of_rounds("a page open for hours: growth of the heap until their end", [held[-1][1] - first], "MB", 0.5)
     yield of_rounds("a page open for hours: elements at the end", [elements], "")
+
+
+def _hours(page: Any) -> float:
+    """How many hours of the sweep the page has seen."""
+    done = page.evaluate("window.done")
+    return min(float(done[what]) * every for what, every in EVERY_S.items()) / 3600
 
 
 def _held(session: Any) -> float:

@@ -1,8 +1,9 @@
 """A sweep of 64 combinations x 1,000 cases that gives 1,000 outcomes a second: how long each takes to the screen.
 
-It runs in a process of its own, through the journal of any run, on SQLite. From the first cells on, the page is asked
-at every frame how many have a score in what was drawn last; the n-th outcome is drawn once there are n. When it was
-committed is what its cell says, which is up to one group of the journal too early.
+It runs in a process of its own, through the journal of any run, on SQLite. From the first scores on, the page is asked
+at every frame how many there are in what was drawn last; the n-th outcome is drawn once there are n. When it was
+committed is what its cell says, which is up to one group of the journal too early. Who of them has how much of a
+processor is measured, too: all three share what the machine has.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import sqlalchemy as sa
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.pages.site import site
-from benchmarks.workloads.chain import STEPS, workflow
+from benchmarks.workloads.chain import workflow
 from wtb import Sweep, evaluator
 from wtb.store.database import Database
 from wtb.store.tables.schema import cells
 
-CASES, RATE = 1_000, 1_000
+COMBINATIONS, CASES, RATE = 64, 1_000, 1_000
 LOOKED_AT_S = 20
 # How many cells have a score in what was drawn, whenever that changes, with the time.
 DRAWN = """
@@ -35,7 +37,9 @@ async (seconds) => {
   const seen = [], begun = performance.now();
   for (let last; performance.now() - begun < 1000 * seconds; await new Promise(requestAnimationFrame)) {
     const mark = drawn();
-    if (mark && mark !== last) seen.push([(performance.timeOrigin + mark.startTime) / 1000, mark.detail]);
+    if (mark && mark !== last && mark.detail) {
+      seen.push([(performance.timeOrigin + mark.startTime) / 1000, mark.detail]);
+    }
     last = mark;
   }
   return seen;
@@ -45,6 +49,7 @@ async (seconds) => {
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     late, rates = [], []
+    shares: dict[str, list[float]] = {"sweep": [], "server": [], "browser": []}
     for number in range(runs):
         url = environment.fresh("sqlite")
         folder = environment.folder / f"live-{number}"
@@ -53,16 +58,42 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         with site(url) as seen, subprocess.Popen([sys.executable, "-m", __name__, url, str(folder)]) as running:
             sweep = _began(database)
             page = seen.open(f"/sweeps/{sweep}")
+            before, begun = _spent(running.pid, seen.server), time.monotonic()
             drawn = page.evaluate(DRAWN, LOOKED_AT_S)
+            spent, took_s = _spent(running.pid, seen.server), time.monotonic() - begun
             running.kill()
         query = sa.select(cells.c.finished_at).where(cells.c.sweep_id == sweep, cells.c.finished_at.is_not(None))
         committed = [at for (at,) in database.tuples(query.order_by(cells.c.finished_at))]
         database.close()
+        for who, share in shares.items():
+            share.append((spent[who] - before[who]) / took_s)
         took = _latencies(drawn, committed)
         late.append(1000 * sorted(took)[int(0.95 * len(took))])
         rates.append(len(took) / (drawn[-1][0] - drawn[0][0]))
     yield of_rounds("outcomes that were drawn", rates, "1/s")
     yield of_rounds("an outcome from its commit to the screen, p95", late, "ms", 1_000)
+    for who, share in shares.items():
+        yield of_rounds(f"processors that the {who} takes meanwhile", share, "")
+
+
+def _spent(sweep: int, server: int) -> dict[str, float]:
+    """Processor seconds so far of the sweep, the server and the browser; of this process, which waits, none."""
+    trees = {"sweep": _tree(sweep), "server": _tree(server)}
+    others = set(psutil.Process().children(recursive=True)) - trees["sweep"] - trees["server"]
+    return {who: sum(map(_seconds, some)) for who, some in (trees | {"browser": others}).items()}
+
+
+def _tree(pid: int) -> set[psutil.Process]:
+    process = psutil.Process(pid)
+    return {process, *process.children(recursive=True)}
+
+
+def _seconds(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system
 
 
 def _began(database: Database) -> str:
@@ -103,13 +134,12 @@ def run(url: str, folder: Path) -> None:
     @evaluator(better="higher")
     def quality(case: Any, result: Any) -> float:
         pace.wait()
-        return float(result.state["b"] % 7)
+        return float(len(result.state["c"]) + result.state["b"] % 7)
 
     database = Database(url)
     cases = [{"id": str(number), "input": {"x": number}} for number in range(CASES)]
-    Sweep(workflow=workflow(), cases=cases, vary=dict.fromkeys(STEPS, "all"), evaluate=[quality]).run(
-        database, files=folder
-    )
+    varied = workflow(variants=COMBINATIONS)
+    Sweep(workflow=varied, cases=cases, vary={"C": "all"}, evaluate=[quality]).run(database, files=folder)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,14 @@ P95 = "frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.95)]"
 
 @dataclass(frozen=True)
 class Site:
+    """Pages that look at a server.
+
+    browser: what draws them. address: of the server. server: the id of its process.
+    """
+
     browser: Browser
     address: str
+    server: int
 
     def page(self) -> Page:
         """A page in a context of its own, signed in, so that nothing is cached."""
@@ -49,4 +55,4 @@ class Site:
 def site(url: str) -> Iterator[Site]:
     """Serve a database until the block ends."""
     with serving(url) as server, started() as browser:
-        yield Site(browser, f"http://{server.host}:{server.port}")
+        yield Site(browser, f"http://{server.host}:{server.port}", server.pid)

@@ -242,6 +242,25 @@ def test_a_filter_takes_from_the_whole_log(sweep: Bench, kinds: list[str]) -> No
     ]
 
 
+def test_an_end_is_read_with_its_own_scores_alone(sweep: Bench) -> None:
+    """SQLite knows nothing of how many there are: it read all scores of a sweep for each execution that ended."""
+    if not sweep.database.is_sqlite:
+        pytest.skip("PostgreSQL counts rows before it plans; benchmarks/distributed/query_plans.py looks at its plans")
+    asked: list[tuple[str, Any]] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    sa.event.listen(sweep.database.engine, "before_cursor_execute", note)
+    assert queries.event_rows(sweep.database, sweep.sweep_id, kinds=["cell"], limit=5)
+    sa.event.remove(sweep.database.engine, "before_cursor_execute", note)
+    (statement, parameters) = next(one for one in asked if "scores" in one[0])
+    with sweep.database.read() as connection:
+        plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    (of_scores,) = [line for line in plan if line.startswith(("SEARCH scores", "SCAN scores"))]
+    assert "sweep_id=? AND metric=? AND case_number=? AND repeat=? AND combination=?" in of_scores
+
+
 def test_counts_are_those_of_the_log(sweep: Bench) -> None:
     log = log_of(sweep.database, sweep.sweep_id)
     counted = {(row.kind, row.severity): row.number for row in details.event_counts(sweep.database, sweep.sweep_id)}

@@ -71,9 +71,10 @@ _OF_CASE = sa.select(cases.c.id).where(
     cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number
 )
 # All cells of an execution have the same ones. By way of the metrics: in the index of scores they come before the case.
+# The empty text has SQLite go that way. Else it may read all scores of the sweep, for each execution.
 _OF_CELL = (
     sa.select(scores.c.metric, scores.c.value, scores.c.error)
-    .join(metrics, sa.and_(metrics.c.sweep_id == scores.c.sweep_id, metrics.c.name == scores.c.metric))
+    .join(metrics, sa.and_(metrics.c.sweep_id == scores.c.sweep_id, scores.c.metric == metrics.c.name.concat("")))
     .where(
         metrics.c.sweep_id == executions.c.sweep_id,
         scores.c.case_number == executions.c.case_number,

@@ -31,7 +31,9 @@ from wtb.hosting.api.streaming import pace, streams
 from wtb.hosting.api.streaming.streams import Message, Streams, read_position
 from wtb.operations.context import Context
 from wtb.operations.identity import Follower
-from wtb.operations.inspection.log import Selection, follow_events, select_events
+from wtb.operations.inspection import log as inspected
+from wtb.operations.inspection.ends import DECISIVE
+from wtb.operations.inspection.log import Selection, events_after, follow_events, select_events
 from wtb.store.database import Database
 from wtb.store.events import add_event
 from wtb.store.housekeeping.deletion import begin_deletion
@@ -153,6 +155,43 @@ def test_a_selection_takes_from_the_whole_log_and_continues_behind_what_it_leave
     assert ids(asyncio.run(follow(read_position(last.id) or START))) == [positions(sweep)[-1][1]]
     kinds = {event["kind"] for message in found if message for event in json.loads(message.text)["events"]}
     assert kinds == {"sweep.submitted", "sweep.running", "sweep.completed"}
+
+
+@pytest.mark.parametrize("size", [2, 1000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kinds": ["cell", "sweep"]},
+        {"severity": "error"},
+        {"severity": "error", "kinds": ["sweep"]},
+        {"severity": "error", "kinds": ["cell"], "ends": True},
+        {"kinds": ["nothing"]},
+    ],
+)
+def test_pages_of_a_selection_are_what_the_whole_log_has_of_it_and_end_where_that_does(
+    sweep: Bench, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], size: int
+) -> None:
+    monkeypatch.setattr(inspected, "_PAGE", size)
+    write_events(sweep, 3, "sweep.note")
+    with sweep.database.write() as connection:
+        add_event(connection, {**ABOUT, "sweep_id": sweep.sweep_id}, "sweep.trouble", {}, "error")
+    write_events(sweep, 3, "noise")
+    wanted, context = selection(sweep, **options), Context(sweep.database)
+    found, after, is_last = list[int](), START, False
+    while not is_last:
+        page = events_after(context, wanted, after)
+        assert page.is_last or page.upto > after
+        found, after, is_last = [*found, *(event["id"] for event in page.events)], page.upto, page.is_last
+    kinds, severities = tuple(wanted.kinds or [""]), wanted.severities
+    expected = [
+        row["id"]
+        for row in queries.event_rows(sweep.database, sweep.sweep_id)
+        if (row["kind"].startswith(kinds) and row["severity"] in severities)
+        or (wanted.ends and row["kind"] in DECISIVE)
+    ]
+    assert found == expected
+    assert after == positions(sweep)[-1]
 
 
 def test_one_read_serves_all_who_follow_the_same(sweep: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.pages.tree import grown
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
@@ -225,18 +226,22 @@ def test_a_pointer_that_crosses_the_cells_leaves_the_cursor_of_the_keyboard_wher
 
 
 def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(site: Site, finished: Project) -> None:
+    """As where nothing is scored when one begins to look, and then something is."""
     page = site.open("/")
+    figures = f"{site.url}/api/v1/sweeps/{sweeps(finished)[0]}/figures"
+    scored = page.context.request.get(figures).json()
+    none = {**scored["matrix"], "primary": None, "metrics": {}, "best": {}}
+    answered = [scored, {**scored, "matrix": none}]
+    page.route(re.compile("/figures"), lambda route: route.fulfill(json=answered.pop()))
     held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route(re.compile(r"/columns\?metric="), hold)
+    page.route(re.compile(r"/columns\?metric="), lambda route: held.append(route))
     page.goto(f"{site.url}/sweeps/{sweeps(finished)[0]}")
     grid = page.get_by_role("grid")
     grid.focus()
     page.keyboard.press("ArrowRight")
     assert "no score" in grid.get_by_role("gridcell").inner_text()
+    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/router.js")
+    page.evaluate("async (module) => (await import(module)).look({ baseline: '1' })", module)
     while not held:
         page.wait_for_timeout(10)
     held[0].continue_()
@@ -244,6 +249,18 @@ def test_the_focus_stays_in_the_cells_while_they_are_scored_by_another_metric(si
     assert f"{HOSTILE}1" in grid.get_by_role("gridcell").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_url("**/executions/*")
+
+
+def test_cells_are_asked_for_once_by_the_metric_that_they_are_shown_by(site: Site, finished: Project) -> None:
+    page = site.open("/")
+    asked: list[str] = []
+    page.on(
+        "request",
+        lambda request: asked.append(request.url) if "/api/v1/" in request.url and "/columns" in request.url else None,
+    )
+    site.go(page, f"/sweeps/{sweeps(finished)[0]}")
+    page.get_by_role("grid").wait_for()
+    assert [url.partition("/columns")[2] for url in asked] == ["?metric=right"]
 
 
 def test_an_answer_that_takes_longer_than_the_next_question_is_shown(site: Site, finished: Project) -> None:
@@ -598,6 +615,42 @@ def test_one_zooms_into_a_part_of_the_tree_and_its_address_holds_that(site: Site
     items.first.press("0")
     page.get_by_text("2 of 6 combinations").wait_for(state="hidden")
     assert items.count() == 3 + 6
+
+
+def test_prefixes_too_narrow_to_be_elements_are_painted_and_reached_by_click_and_key(
+    site: Site, finished: Project
+) -> None:
+    """Those of 2 x 150 combinations are four pixels wide or so."""
+    sweep = sweeps(finished)[0]
+    page = site.open("/")
+    report = page.context.request.get(f"{site.url}/api/v1/sweeps/{sweep}/report").json()
+    document = json.dumps({**report, **grown((2, 150))})
+    page.route("**/report", lambda route: route.fulfill(body=document, content_type="application/json"))
+    site.go(page, f"/sweeps/{sweep}?tab=tree")
+    items = page.get_by_role("treeitem")
+    items.first.wait_for()
+    assert items.count() == 2
+    painted = page.locator(".icicle .level canvas").nth(1)
+    size = painted.bounding_box()
+    assert size
+    painted.click(position={"x": size["width"] * 100.5 / 300, "y": size["height"] / 2})
+    told = page.get_by_role("status")
+    told.get_by_text("B=v100: ").wait_for()
+    assert items.count() == 3
+    site.check_readable(page)
+    page.keyboard.press("ArrowRight")
+    told.get_by_text("B=v101: ").wait_for()
+    assert page.evaluate("document.activeElement.ariaLevel + document.activeElement.ariaPosInSet") == "2102"
+    page.keyboard.press("ArrowUp")
+    told.get_by_text("A=v0: ").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_text("150 of 300 combinations").wait_for()
+    page.keyboard.press("End")
+    told.get_by_text("B=v149: ").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_text("1 of 300 combinations").wait_for()
+    assert items.count() == 2
+    assert page.evaluate("document.activeElement.ariaLevel") == "2"
 
 
 PLACES = ("/", "/submit", "/inbox", "/schedules", "/workers", "/costs", "/access", "/nowhere")

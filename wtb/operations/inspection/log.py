@@ -16,7 +16,7 @@ from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
 from wtb.operations.inspection.ends import DECISIVE, Death, Ends
 from wtb.store.database import Database
-from wtb.store.log import START, LogPosition, last_position
+from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read import details, queries
 from wtb.store.rows.sweeps import EventRow, SweepRow
 from wtb.store.runs.leases import sweep_statuses
@@ -162,7 +162,21 @@ def events_after(
         after: The position to continue.
         until: The last position that is wanted; by default there is no last one.
     """
-    rows = queries.event_rows(context.database, selection.sweep, after=after, limit=_PAGE)
+    kinds, severities = _asked_for(selection)
+    with context.database.read() as connection:
+        # Up to here all can be read, also where nothing of it was asked for.
+        end = last_position(connection, selection.sweep) if kinds or severities else after
+        rows = list(
+            log_rows(
+                connection,
+                selection.sweep,
+                kinds=kinds,
+                severities=severities,
+                after=after,
+                limit=_PAGE,
+                settled=True,
+            )
+        )
     read = [row for row in rows if until is None or _position(row) <= until]
     events = [_document(row) for row in read if _is_selected(row, selection)]
     if selection.cases:
@@ -170,7 +184,8 @@ def events_after(
     is_last = len(read) < _PAGE
     if is_last and until is not None:
         return Page(events, until, is_last)
-    return Page(events, _position(read[-1]) if read else after, is_last)
+    last = _position(read[-1]) if read else after
+    return Page(events, max(last, end) if is_last else last, is_last)
 
 
 def last_event(context: Context, selection: Selection) -> LogPosition:
@@ -225,6 +240,13 @@ def severities_from(least: str) -> Sequence[str]:
         return SEVERITIES[SEVERITIES.index(least) :]
     near = did_you_mean(least, SEVERITIES)
     raise InputError(f"{least!r} is not a severity{near} (they are: {', '.join(SEVERITIES)})")
+
+
+def _asked_for(selection: Selection) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the kinds and severities of a selection for the database, which may find more; none stands for all."""
+    if selection.ends:
+        return (*selection.kinds, *sorted(DECISIVE)) if selection.kinds else (), ()
+    return selection.kinds, () if len(selection.severities) == len(SEVERITIES) else selection.severities
 
 
 def _is_selected(row: EventRow, selection: Selection) -> bool:

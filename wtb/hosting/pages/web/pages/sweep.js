@@ -2,7 +2,7 @@
 import { get, may, Problem, segment } from "../lib/api.js";
 import { getColumns, withOutcomes } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
-import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, Link, look, navigate } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
@@ -25,6 +25,7 @@ const OF_REPORT = ["effects", "tree", "run"]; // tabs that show what a report ha
 const ENDED = ["completed", "failed", "cancelled"];
 const STATUS_MS = 700; // between two looks at how far it is, and at cells where events do not tell their outcomes
 const FIGURES_MS = 5_000; // between two of the figures, which cost a server more, and of all cells
+const MOST_BEHIND = 50_000; // events, of which many are not asked for; behind by more, reading all cells again is less
 
 /** @param {{parts: string[]}} props */
 export function SweepPage({ parts: [ref] }) {
@@ -40,11 +41,13 @@ export function SweepPage({ parts: [ref] }) {
   const isWrong = matrix && metric && !(metric in matrix.metrics); // an address of before a metric was renamed
   const shown = (isWrong ? null : metric) ?? matrix?.primary ?? null;
   const told = useRef(/** @type {any[]} */ ([])); // since cells were asked for, which may not have it yet
+  const isMetricKnown = Boolean(matrix ?? figures.error);
   const columns = useResource(async (signal) => {
+    if (!isMetricKnown) return new Promise(() => {}); // they would be asked for twice
     const meanwhile = /** @type {any[]} */ ([]);
     told.current = meanwhile;
     return withOutcomes(await getColumns(ref, shown, signal), meanwhile).columns;
-  }, [ref]);
+  }, [ref, isMetricKnown]);
   useEffect(() => {
     if (columns.data && columns.data.metric !== shown) columns.reload(); // cells stay, and with them the focus, until there are others
   }, [columns.data, shown]);
@@ -110,11 +113,18 @@ function Figures({ sweep, matrix, columns, metric }) {
   const { sort = metric ? "evidence" : "number", differ = "", row, case: cell } = address.value.query;
   const [problem, setProblem] = useState("");
   const [isChoosing, setChoosing] = useState(false);
-  const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
+  const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const group = nodes.find((node) => sort === `node:${node}`) ?? null;
-  const order = group ? rowsByNode(matrix, metric, group) : sort === "number" ? matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index) : rowsByEvidence(matrix, metric);
+  const order = useMemo(() => orderOf(matrix, metric, sort, group), [matrix, metric, sort, group]);
+  // Made anew with the figures only, not with every outcome.
+  const table = useMemo(() => html`<${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />`, [matrix, metric, order, group]);
+  const more = useMemo(
+    () => html`<${PriceChart} matrix=${matrix} metric=${metric} />${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}`,
+    [matrix, metric, order],
+  );
+  const seen = useMemo(() => known(order, columns.data), [order, columns.data?.combinations.length]);
+  const shown = useMemo(() => (columns.data && differ ? onlyDiffering(columns.data) : columns.data), [columns.data, differ]);
   const measure = matrix.metrics[columns.data?.metric ?? metric];
-  const shown = columns.data && differ ? onlyDiffering(columns.data) : columns.data;
   const mark = shown ? markIn(shown) : null;
   const markCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, compareWith(sweep, shown, mark, number, column));
   const openCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, open(sweep, shown, number, column));
@@ -129,20 +139,25 @@ function Figures({ sweep, matrix, columns, metric }) {
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
     <div class=${metric ? "halves" : ""}>${metric ? html`<div>
-    <${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />
+    ${table}
     <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
-    <${PriceChart} matrix=${matrix} metric=${metric} />
-    ${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}
+    ${more}
     </div>` : null}<div>
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
           ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
           ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
-          <${HeatMap} columns=${shown} order=${known(order, columns.data)} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
+          <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
           onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}</div></div>`;
+}
+
+/** The numbers of rows from top to bottom. @param {any} matrix @param {string | null} metric @param {string} sort @param {string | null} group @returns {number[]} */
+function orderOf(matrix, metric, sort, group) {
+  if (group) return rowsByNode(matrix, metric, group);
+  return sort === "number" ? matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index) : rowsByEvidence(matrix, metric);
 }
 
 /** Outcomes are shown as events tell them; else look again whenever something happens, but not more often than it is worth. @param {string} ref @param {boolean} isLive @param {any} resources */
@@ -154,8 +169,10 @@ function useLive(ref, isLive, resources) {
     if (!isLive) return;
     let looked = 0;
     let asked = 0;
+    let drawn = 0;
     let isWhole = true;
-    const end = follow(ref, { after: "now", max_behind: 1000, kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, onState);
+    const waiting = /** @type {any[]} */ ([]); // events, until the next frame draws what they tell
+    const end = follow(ref, { after: "now", max_behind: MOST_BEHIND, kinds: ["cell", "sweep", "execution.waiting", "score"] }, onMessage, onState);
     /** @param {boolean} isNow */
     function onState(isNow) {
       setConnected(isNow);
@@ -163,12 +180,10 @@ function useLive(ref, isLive, resources) {
     }
     /** @param {import("../lib/stream.js").Message} [message] */
     function onMessage(message) {
-      const { columns, told } = latest.current;
       if (message?.events) {
-        const { events } = message;
-        told.current.push(...events);
-        isWhole &&= columns.data !== undefined && withOutcomes(columns.data, events).isWhole;
-        columns.change((/** @type {any} */ before) => withOutcomes(before, events).columns);
+        latest.current.told.current.push(...message.events);
+        waiting.push(...message.events);
+        drawn ||= requestAnimationFrame(draw);
       } else isWhole = false;
       looked ||= setTimeout(() => {
         looked = 0;
@@ -182,8 +197,20 @@ function useLive(ref, isLive, resources) {
         latest.current.columns.reload();
       }, FIGURES_MS);
     }
+    function draw() {
+      drawn = 0;
+      const { columns } = latest.current;
+      const events = waiting.splice(0);
+      isWhole &&= columns.data !== undefined;
+      columns.change((/** @type {any} */ before) => {
+        const after = withOutcomes(before, events);
+        isWhole &&= after.isWhole;
+        return after.columns;
+      });
+    }
     return () => {
       end();
+      cancelAnimationFrame(drawn);
       clearTimeout(looked);
       clearTimeout(asked);
       latest.current.figures.reload(); // what it came to
@@ -260,7 +287,7 @@ async function compareWith(sweep, columns, mark, row, column) {
 
 /** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */
 function known(order, columns) {
-  return order.filter((number) => number < columns.combinations.length);
+  return order.filter((number) => number < (columns?.combinations.length ?? 0));
 }
 
 /** The scores at which colours end, the worse first. @param {any} measure @param {any} columns */

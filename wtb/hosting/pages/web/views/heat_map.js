@@ -50,7 +50,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   // Averages of as many cases as share a pixel where all are seen; single cases once they have one each.
   const bin = Math.max(1, Math.floor(1 / cell));
   const colours = theme.value;
-  const picture = useMemo(() => paint(columns, order, scale, bin), [columns, order, scale, bin, colours]);
+  const picture = useMemo(() => paint(columns, order, scale, bin), [columns, order, ...scale, bin, colours]);
 
   useLayoutEffect(() => {
     const box = /** @type {HTMLElement} */ (canvas.current?.parentElement);

@@ -1,78 +1,193 @@
-/** What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. */
+/**
+ * What combinations share, as an icicle: each prefix stands once, as wide as the combinations that share it. What is wide
+ * enough to be read is an element, and what is chosen, however narrow; the rest is painted, of which there are thousands.
+ */
 import { combination, count } from "../lib/format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { address, look } from "../lib/router.js";
+import { colour, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
 
-const SHOWN = 100; // combinations of a prefix
-const MOST = 1_200; // prefixes that are drawn at a time: narrower ones are folded with their neighbours until one zooms in
+const SHOWN = 30; // combinations of a prefix
+const MOST = 5_000; // prefixes that are drawn at a time: narrower ones are folded with their neighbours until one zooms in
+const NARROW = 1; // pixels of a prefix that is drawn by itself
+const READ_FROM = 24; // pixels of a prefix of which something can be read
+const MARK = "tree";
 const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", "#b9c46f", "#d3a58a"];
 
 /** A prefix, or neighbours that are too narrow to be drawn: from where to where in the order of combinations. @typedef {{from: number, to: number, prefix: any, folded: number}} Box */
+/** One of those that are seen. @typedef {{depth: number, place: number}} Place */
 
 /** @param {{tree: any, matrix: any}} props */
 export function SharingTree({ tree, matrix }) {
   const [chosen, setChosen] = useState(/** @type {{depth: number, box: Box} | null} */ (null));
+  const [width, setWidth] = useState(800);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
-  const isByKey = useRef(false); // zoomed
+  const takesFocus = useRef(false); // what is chosen, once it is drawn
   const size = matrix.rows.length;
   const [from, to] = rangeOf(address.value.query.part, size);
   const total = useMemo(() => totalOf(tree.nodes), [tree]);
   const laidOut = useMemo(() => layOut(tree.levels ?? [], size, total), [tree, size]);
-  const shown = useMemo(() => laidOut.map(({ boxes }) => folded(boxes, from, to, laidOut.length / MOST)), [laidOut, from, to]);
-  // Made anew only where others are seen: which one is chosen is marked in the document, and events come to the tree.
-  const levels = useMemo(() => laidOut.map((level, depth) => html`<${Level} ...${level} depth=${depth} boxes=${shown[depth]} from=${from} to=${to} />`), [laidOut, shown]);
+  const least = Math.max(NARROW / width, laidOut.length / MOST);
+  const shown = useMemo(() => laidOut.map(({ boxes }) => folded(boxes, from, to, least)), [laidOut, from, to, least]);
   const nodes = useMemo(() => html`<${Nodes} nodes=${tree.nodes} />`, [tree]);
   const varied = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
+  const current = useRef(/** @type {Place} */ ({ depth: 0, place: 0 })); // where keys are, which come before what they do is drawn
+  current.current = useMemo(() => placeOf(chosen, shown), [chosen, shown]);
   useLayoutEffect(() => {
-    const items = list.current?.querySelectorAll(".level");
-    list.current?.querySelector("[aria-selected]")?.removeAttribute("aria-selected");
-    const place = chosen && shown[chosen.depth]?.findIndex((box) => box.from === chosen.box.from && box.to === chosen.box.to);
-    const item = chosen && items?.[chosen.depth]?.children[place ?? -1];
-    item?.setAttribute("aria-selected", "true");
-    if (isByKey.current) /** @type {HTMLElement | null | undefined} */ (item ?? list.current?.querySelector("[role=treeitem]"))?.focus(); // it was on what may have gone
-    isByKey.current = false;
+    const box = list.current;
+    if (!box) return;
+    const watch = new ResizeObserver(() => setWidth(box.clientWidth || 800));
+    watch.observe(box);
+    return () => watch.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    performance.clearMarks(MARK);
+    performance.mark(MARK, { detail: shown.reduce((sum, boxes) => sum + boxes.length, 0) });
+  }, [shown]);
+  useLayoutEffect(() => {
+    if (takesFocus.current) /** @type {HTMLElement | null | undefined} */ (list.current?.querySelector("[role=treeitem][tabindex='0']"))?.focus();
+    takesFocus.current = false;
   }, [chosen, shown]);
   if (!tree.levels) return html`<p class="quiet">${tree.because}</p>${nodes}`;
   const zoom = (/** @type {Box | null} */ box) => look({ part: box ? `${box.from}-${box.to}` : null });
+  const at = (/** @type {Place} */ { depth, place }) => shown[depth]?.[place];
 
-  /** @param {Event} event @returns {{depth: number, box: Box} | null} */
-  function found({ target }) {
-    const item = /** @type {HTMLElement} */ (target).closest("[role=treeitem]");
-    if (!item) return null;
-    const depth = Number(item.ariaLevel) - 1;
-    return { depth, box: shown[depth][[.../** @type {HTMLElement} */ (item.parentElement).children].indexOf(item)] };
+  /** @param {Place} place @param {boolean} [isFocused] whether it has the focus already */
+  function choose(place, isFocused = false) {
+    const { depth, place: before } = current.current;
+    if (chosen && depth === place.depth && before === place.place) return;
+    current.current = place;
+    takesFocus.current = !isFocused;
+    setChosen({ depth: place.depth, box: at(place) });
   }
   /** @param {KeyboardEvent} event */
   function onKey(event) {
-    isByKey.current = ["0", "Enter", "+"].includes(event.key);
-    if (isByKey.current) zoom(event.key === "0" ? null : found(event)?.box ?? null);
-    else move(list.current, event);
-  }
-  const choose = (/** @type {Event} */ event) => setChosen((before) => found(event) ?? before);
-  /** @param {Event} event */
-  function tell({ target }) {
-    const item = /** @type {HTMLElement} */ (target).closest("[role=treeitem]");
-    if (item instanceof HTMLElement) item.title = item.ariaLabel ?? "";
+    if (["0", "Enter", "+"].includes(event.key)) {
+      takesFocus.current = true;
+      zoom(event.key === "0" ? null : at(current.current) ?? null);
+      return;
+    }
+    const next = moved(event.key, current.current, shown);
+    if (!next) return;
+    event.preventDefault();
+    choose(next);
   }
   return html`<p class="quiet">${words.tree.label}. ${words.tree.hint}</p>
     ${to - from < size ? html`<p class="bar"><span class="quiet">${words.tree.part(count(to - from), count(size))}</span><button onClick=${() => zoom(null)}>${words.tree.whole}</button></p>` : null}
-    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${onKey} onFocusIn=${choose} onClick=${choose} onDblClick=${(/** @type {Event} */ event) => zoom(found(event)?.box ?? null)} onPointerOver=${tell}>${levels}</div>
+    <div role="tree" class="icicle" aria-label=${words.tree.label} ref=${list} onKeyDown=${onKey} onDblClick=${() => zoom(at(current.current) ?? null)}>${laidOut.map(
+      (level, depth) => html`<${Level} ...${level} depth=${depth} boxes=${shown[depth]} from=${from} to=${to} width=${width}
+        current=${current.current.depth === depth ? current.current.place : -1} isChosen=${chosen !== null} onChoose=${choose} />`,
+    )}</div>
     ${chosen ? html`<${Chosen} node=${laidOut[chosen.depth].node} box=${chosen.box} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(chosen.box)} />` : null}
     ${tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`)}
     ${nodes}`;
 }
 
-/** What is seen of one level. @param {{node: string, hues: Map<string, string>, told: (prefix: any) => string, depth: number, boxes: Box[], from: number, to: number}} props */
-function Level({ node, hues, told, depth, boxes, from, to }) {
-  const perCent = 100 / (to - from);
-  return html`<small role="none" class="quiet" aria-hidden="true">${node}</small><div role="none" class="level">${boxes.map((box, place) => {
-    const left = Math.max(box.from, from);
-    const where = `left:${(left - from) * perCent}%;width:calc(${(Math.min(box.to, to) - left) * perCent}% - 2px)`;
-    return html`<div role="treeitem" aria-level=${depth + 1} tabindex=${depth || place ? -1 : 0} aria-label=${box.folded ? words.tree.narrow(count(box.folded)) : told(box.prefix)}
-      class=${box.folded ? "folded" : ""} style=${box.folded ? where : `${where};background:${hues.get(box.prefix.variant)}`}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
-  })}</div>`;
+/**
+ * What is seen of one level.
+ * @param {object} props
+ * @param {string} props.node
+ * @param {Map<string, string>} props.hues
+ * @param {(prefix: any) => string} props.told
+ * @param {number} props.depth
+ * @param {Box[]} props.boxes
+ * @param {number} props.from
+ * @param {number} props.to
+ * @param {number} props.width in pixels
+ * @param {number} props.current the place of the one that is reached by Tab, or -1
+ * @param {boolean} props.isChosen whether that one is chosen
+ * @param {(place: Place, isFocused?: boolean) => void} props.onChoose
+ */
+function Level({ node, hues, told, depth, boxes, from, to, width, current, isChosen, onChoose }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const perCombination = width / (to - from);
+  const colours = theme.value;
+  useLayoutEffect(() => {
+    if (canvas.current) paint(canvas.current, boxes, { hues, from, to, width });
+  }, [boxes, hues, from, to, width, colours]);
+  const latest = useRef(onChoose);
+  latest.current = onChoose;
+  const label = (/** @type {Box} */ box) => (box.folded ? words.tree.narrow(count(box.folded)) : told(box.prefix));
+  const items = useMemo(
+    () => boxes.map((box, place) => {
+      const { left, wide } = extent(box, from, to, perCombination);
+      if (wide < READ_FROM && place !== current) return null;
+      const style = { left: `${left}px`, width: `${Math.max(1, wide - gap(wide))}px`, background: box.folded ? undefined : hues.get(box.prefix.variant) };
+      return html`<div role="treeitem" key=${place} aria-level=${depth + 1} aria-posinset=${place + 1} aria-setsize=${boxes.length} tabindex=${place === current ? 0 : -1} aria-selected=${isChosen && place === current ? "true" : undefined}
+        aria-label=${label(box)} title=${label(box)} class=${box.folded ? "folded" : ""} style=${style} onFocus=${() => latest.current({ depth, place }, true)}>${box.folded ? "…" : box.prefix.variant ?? node}</div>`;
+    }),
+    [boxes, from, to, perCombination, current, isChosen],
+  );
+  /** @param {MouseEvent} event @returns {number} the place of what is under the pointer */
+  function under({ clientX }) {
+    const where = from + (clientX - /** @type {HTMLElement} */ (canvas.current).getBoundingClientRect().left) / perCombination;
+    return boxes.findIndex((box) => box.to > where);
+  }
+  /** @param {MouseEvent} event */
+  function onClick(event) {
+    const place = under(event);
+    if (place >= 0) onChoose({ depth, place });
+  }
+  /** @param {MouseEvent} event */
+  function onPointerMove(event) {
+    const box = event.target === canvas.current ? boxes[under(event)] : null;
+    if (canvas.current) canvas.current.title = box ? label(box) : "";
+  }
+  return html`<small role="none" class="quiet" aria-hidden="true">${node}</small>
+    <div role="none" class="level" onClick=${onClick} onPointerMove=${onPointerMove}><canvas ref=${canvas} aria-hidden="true"></canvas>${items}</div>`;
+}
+
+/** Pixels between a box and the next one. @param {number} wide of the box */
+function gap(wide) {
+  return Math.min(2, wide / 4);
+}
+
+/** Where a box is, in pixels, as far as it is seen. @param {Box} box @param {number} from @param {number} to @param {number} perCombination */
+function extent(box, from, to, perCombination) {
+  const left = (Math.max(box.from, from) - from) * perCombination;
+  return { left, wide: (Math.min(box.to, to) - from) * perCombination - left };
+}
+
+/** Paint what is too narrow to be an element. @param {HTMLCanvasElement} canvas @param {Box[]} boxes @param {{hues: Map<string, string>, from: number, to: number, width: number}} how */
+function paint(canvas, boxes, { hues, from, to, width }) {
+  const height = canvas.clientHeight;
+  const [across, down] = [width, height].map((length) => Math.round(length * devicePixelRatio));
+  if (canvas.width !== across) canvas.width = across; // which takes long
+  if (canvas.height !== down) canvas.height = down;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  const several = colour("line");
+  for (const box of boxes) {
+    const { left, wide } = extent(box, from, to, width / (to - from));
+    if (wide >= READ_FROM) continue;
+    context.fillStyle = box.folded ? several : hues.get(box.prefix.variant) ?? several;
+    context.fillRect(left, 0, wide - gap(wide), height);
+  }
+}
+
+/** Where what is chosen is seen; where it is not, the first of all. @param {{depth: number, box: Box} | null} chosen @param {Box[][]} shown @returns {Place} */
+function placeOf(chosen, shown) {
+  const place = chosen ? shown[chosen.depth]?.findIndex((box) => box.from === chosen.box.from && box.to === chosen.box.to) ?? -1 : -1;
+  return chosen && place >= 0 ? { depth: chosen.depth, place } : { depth: 0, place: 0 };
+}
+
+/** Where a key goes: arrows to neighbours, and to what is above or below. @param {string} key @param {Place} from @param {Box[][]} shown @returns {Place | null} */
+function moved(key, { depth, place }, shown) {
+  const last = (/** @type {number} */ level) => (shown[level]?.length ? { depth: level, place: shown[level].length - 1 } : null);
+  const beside = (/** @type {number} */ level) => {
+    const middle = shown[depth][place].from;
+    const found = shown[level]?.findIndex((box) => box.to > middle) ?? -1;
+    return found < 0 ? null : { depth: level, place: found };
+  };
+  if (key === "ArrowLeft") return place ? { depth, place: place - 1 } : last(depth - 1);
+  if (key === "ArrowRight") return place + 1 < shown[depth].length ? { depth, place: place + 1 } : shown[depth + 1]?.length ? { depth: depth + 1, place: 0 } : null;
+  if (key === "ArrowUp") return beside(depth - 1);
+  if (key === "ArrowDown") return beside(depth + 1);
+  if (key === "Home") return { depth: 0, place: 0 };
+  return key === "End" ? last(shown.length - 1) : null;
 }
 
 /** The boxes of each level from left to right; those that share most stand together. @param {any[]} levels @param {number} size @param {{seconds: number, usd: number}} total */
@@ -95,14 +210,21 @@ function layOut(levels, size, total) {
 /** What is seen of a level; neighbours narrower than a share of that are one box. @param {Box[]} boxes @param {number} from @param {number} to @param {number} least @returns {Box[]} */
 function folded(boxes, from, to, least) {
   const seen = /** @type {Box[]} */ ([]);
+  const narrow = least * (to - from);
+  let open = /** @type {Box | null} */ (null); // to which neighbours may be added
   for (const box of boxes) {
     if (box.to <= from || box.from >= to) continue;
-    const last = seen.at(-1);
-    if (box.to - box.from >= least * (to - from)) seen.push(box);
-    else if (last?.folded && last.to - last.from < 2 * least * (to - from)) seen[seen.length - 1] = { ...last, to: box.to, prefix: null, folded: last.folded + 1 };
-    else seen.push({ ...box, folded: 1 });
+    if (box.to - box.from >= narrow) {
+      seen.push(box);
+      open = null;
+    } else if (open && open.to - open.from < 2 * narrow) {
+      open.to = box.to;
+      open.prefix = null;
+      open.folded++;
+    } else seen.push((open = { ...box, folded: 1 }));
   }
-  return seen.map((box) => (box.folded === 1 ? { ...box, folded: 0 } : box));
+  for (const box of seen) if (box.folded === 1) box.folded = 0;
+  return seen;
 }
 
 /** The part that an address names; all of it where there is no such part. @param {string | undefined} text @param {number} size */
@@ -137,19 +259,6 @@ function Chosen({ node, box, rows, varied, total, onZoom }) {
   return html`<section class="notice" role="status"><p>${toldOf(node, box.prefix, total)} ${zoom}</p>
     <ul class="whom">${whom.map((/** @type {any} */ row) => html`<li class="mono">${combination(row.combination, varied)}</li>`)}</ul>
     ${combinations.length > SHOWN ? html`<p class="quiet">${words.execution.more(combinations.length - SHOWN)}</p>` : null}</section>`;
-}
-
-/** Arrow keys go to neighbours, and to what is above or below. @param {HTMLElement | null} tree @param {KeyboardEvent} event */
-function move(tree, event) {
-  const from = /** @type {HTMLElement} */ (event.target).getBoundingClientRect();
-  const items = /** @type {HTMLElement[]} */ ([...(tree?.querySelectorAll("[role=treeitem]") ?? [])]);
-  const place = items.indexOf(/** @type {HTMLElement} */ (event.target));
-  const [level, middle] = [Number(event.target instanceof HTMLElement && event.target.ariaLevel), from.left + 1];
-  const at = (/** @type {number} */ depth) => items.find((one) => Number(one.ariaLevel) === depth && one.getBoundingClientRect().right > middle);
-  const targets = /** @type {Record<string, HTMLElement | undefined>} */ ({ ArrowLeft: items[place - 1], ArrowRight: items[place + 1], ArrowUp: at(level - 1), ArrowDown: at(level + 1), Home: items[0], End: items.at(-1) });
-  if (!targets[event.key]) return;
-  event.preventDefault();
-  targets[event.key]?.focus();
 }
 
 /** @param {{nodes: any[]}} props */
