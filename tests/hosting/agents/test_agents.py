@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.bench import make_bench
 from tests.support.tenants import Tenant, asking, limited_to
+from wtb import Workflow
 from wtb.core.errors import AccessDenied, ConflictError, InputError, NotFound
 from wtb.hosting.agents import server
 from wtb.hosting.agents.calling import Caller, Calls, checked_arguments, find_tool
@@ -113,6 +114,16 @@ def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
         assert next(iter(reply)) == "decision"
         assert reply["decision"], name
         assert len(json.dumps(reply)) <= MOST_CHARACTERS
+
+
+@pytest.mark.parametrize("name", ["matrix", "explain"])
+def test_a_sweep_that_nobody_scores_is_said_to_be_one(place: Place, tmp_path: Path, name: str) -> None:
+    wf = Workflow("unscored")
+    wf.entry(wf.node(lambda state: {"y": 1}, name="a"))
+    bench = make_bench(place.context.database, tmp_path, wf, sweep="unscored")
+    bench.run()
+    words = "Nothing is scored and nothing will be: the sweep has no evaluators (`evaluate`)."
+    assert place.call(name, ref=bench.sweep_id)["decision"].startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,12 @@ def test_an_agent_of_this_machine_is_served_over_stdio(module_cluster: Cluster, 
     async def go() -> Agent:
         async with Client(process) as client:
             agent = Agent(client)
-            await agent.call("find", what="workflows")
+            published = await agent.call("find", what="workflows")
+            assert published["decision"].startswith("2 workflows: shop (A: default")
+            assert published["document"]["workflows"][0]["nodes"]["A"]["v1"] == {"by": 1}
+            assert "flow:total" in published["document"]["evaluators"]
+            assert published["document"]["workflows"][1]["tools"] == ["files.read"]
+            assert agent.characters < 5_000
             refused = await client.call_tool("matrix", {"ref": "iiiiiiii"})
             assert refused.is_error
             return agent

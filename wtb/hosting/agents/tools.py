@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
+from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.errors import InputError
 from wtb.core.status import FINAL_CELLS
+from wtb.core.texts import plural
 from wtb.display.matrix.sentences import answers, noise
 from wtb.display.text.plan import render
 from wtb.display.text.row_comparison import two_rows
+from wtb.hosting.agents.catalog import catalog, in_words
 from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS, Effect, Operation
 
@@ -139,8 +142,14 @@ def _because(reason: str | None) -> str:
 
 def _matrix(context: Context, arguments: Arguments) -> Found:
     document = _do(context, "matrix", arguments["ref"])
-    words = " ".join(answers(document)) or "Nothing is scored yet."
-    return Found(words, document, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
+    return Found(" ".join(_answers(document)), document, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
+
+
+def _answers(document: MatrixDocument) -> Sequence[str]:
+    if found := answers(document):
+        return found
+    why = "yet" if document["metrics"] else "and nothing will be: the sweep has no evaluators (`evaluate`)"
+    return [f"Nothing is scored {why}."]
 
 
 def _explain(context: Context, arguments: Arguments) -> Found:
@@ -148,7 +157,7 @@ def _explain(context: Context, arguments: Arguments) -> Found:
         return _two_rows(context, arguments)
     document = _do(context, "matrix", arguments["ref"])
     noted = [noise(document, metric) for metric in document["best"]]
-    words = [*answers(document), *filter(None, noted), *document["warnings"]]
+    words = [*_answers(document), *filter(None, noted), *document["warnings"]]
     shown = {name: document[name] for name in ("best", "gates", "failures", "warnings")}
     return Found(" ".join(words), shown, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
 
@@ -267,8 +276,11 @@ def _find(context: Context, arguments: Arguments) -> Found:
         found = _do(context, "approvals", limit=arguments.get("limit", 20))
         questions = list(found.each)
         return Found(f"{len(questions):,} questions wait for somebody.", {"questions": questions}, {})
+    if what == "workflows":
+        published = catalog(context)
+        return Found(in_words(published), published, {"workflows": "/workflows"})
     document = _do(context, _FINDS[what])
-    return Found(f"{what.capitalize()} that there are.", document, {what: f"/{what}"})
+    return Found(f"{plural(len(document), 'budget')}.", document, {what: f"/{what}"})
 
 
 _REF: Final = {"type": "string", "description": "An id, the beginning of one, or the name of a sweep."}
@@ -414,7 +426,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
         },
         (),
-        tuple(_FINDS.values()),
+        (*_FINDS.values(), "workflow show --published"),
         lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "list"),
         _find,
     ),
