@@ -47,6 +47,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "questions": ("approval", "sweep"),
 }
 _SEVERAL = {"questions"}  # arguments that are lists
+_ROWS = {("matrix", "baseline")}  # what is the number of a row
 
 # Arguments that name nothing of a project: amounts, words, choices, files of the caller's, and people, who are of none.
 _NAMES_NOTHING = """
@@ -205,7 +206,7 @@ def unknown_arguments() -> set[str]:
 def _kinds(name: str, argument: str) -> tuple[str, ...]:
     if argument == "name":
         return tuple(kind for kind in _NAMED_BY_GROUP if name.startswith(kind) and name not in _NEW)
-    return _NAMES.get(argument, ())
+    return () if (name, argument) in _ROWS else _NAMES.get(argument, ())
 
 
 def _parameters(operation: Operation) -> dict[str, inspect.Parameter]:
