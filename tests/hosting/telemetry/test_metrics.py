@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -248,6 +249,20 @@ def test_an_exporter_answers_metrics_alone_and_says_when_the_database_is_away() 
             urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10)
         assert (refused.value.code, refused.value.read()) == (503, b"the database is away\n")
         refused.value.close()
+
+
+@pytest.mark.parametrize(("fault", "is_logged"), [(RuntimeError, True), (BrokenPipeError, False)])
+def test_what_goes_wrong_in_an_exporter_is_logged_and_not_printed(
+    fault: type[Exception], is_logged: bool, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: str) -> tuple[bytes, str]:
+        raise fault
+
+    unanswered = pytest.raises((OSError, http.client.HTTPException))
+    with closing(Exporter(Place("127.0.0.1", 0), fails)) as exporter, unanswered:
+        urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10)
+    assert ("a scrape was not answered" in caplog.text) == is_logged
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,6 +17,7 @@ from threading import Thread
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError, WTBError
 
+_log = logging.getLogger("wtb")
 LOOPBACK = "127.0.0.1"
 _PLACE = re.compile(r"(?:(?P<address>[^:\s\[\]]+|\[[0-9a-fA-F:]+\]):)?(?P<port>\d{1,5})")
 
@@ -51,7 +54,14 @@ def parse_place(text: str) -> Place:
     return Place((found["address"] or LOOPBACK).strip("[]"), int(found["port"]))
 
 
-class _ServerOfIPv6(ThreadingHTTPServer):
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log what went wrong, in place of printing it; who hung up is no fault."""
+        if not isinstance(sys.exception(), ConnectionError):
+            _log.exception("a scrape was not answered")
+
+
+class _ServerOfIPv6(_Server):
     address_family = socket.AF_INET6
 
 
@@ -68,7 +78,7 @@ class Exporter:
         Raises:
             InputError: If it cannot listen there.
         """
-        kind = _ServerOfIPv6 if ":" in place.address else ThreadingHTTPServer
+        kind = _ServerOfIPv6 if ":" in place.address else _Server
         try:
             self._server = kind((place.address, place.port), _handler(expose, place))
         except OSError as error:
