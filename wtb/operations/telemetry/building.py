@@ -26,7 +26,7 @@ from wtb.store.telemetry.attempts import (
     traced_scores,
 )
 
-AT_A_TIME: Final = 200  # executions whose rows are held
+AT_A_TIME: Final = 500  # executions whose rows are held
 _LINKS = 64  # of one span, the last ones
 
 T = TypeVar("T")
