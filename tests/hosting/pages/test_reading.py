@@ -366,6 +366,20 @@ def test_a_command_that_knows_no_server_says_so(read: Project) -> None:
     assert "total" in refused.stdout
 
 
+def test_a_command_beside_a_stack_leads_to_its_pages_if_they_show_the_same_database(read: Project) -> None:
+    known = read.inside("list", "--format", "json", check=0).json["sweeps"]
+    sweep = next(one["id"] for one in known if one["name"] == "tagged")
+    own = "sqlite:///.wtb/wtb.db"
+    write_stack(Stack(read.folder, os.getpid(), time.time(), True, own, "", None, (), api="http://127.0.0.1:9/api/v1"))
+    try:
+        found = read.inside("show", "tagged", "--open", env={"BROWSER": "true %s"}, check=0)
+        assert f"http://127.0.0.1:9/sweeps/{sweep}" in found.said
+        elsewhere = ("--db", f"sqlite:///{read.folder}/.wtb/wtb.db")
+        assert "no server is known" in read.inside("show", "tagged", "--open", *elsewhere, check=2).said
+    finally:
+        forget_stack(read.folder)
+
+
 def test_a_page_prints_what_is_read_and_nothing_to_press(site: Site) -> None:
     page = site.open("/sweeps/tagged")
     page.get_by_role("grid").wait_for()

@@ -1,7 +1,7 @@
 /** All sweeps: how far each is, and any two of them to compare. */
 import { get, may, segment } from "../lib/api.js";
 import { ago, between, date, duration, largestOf, usd } from "../lib/format.js";
-import { html, useEffect, useState } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -58,8 +58,10 @@ function useCosts(sweeps) {
   const hasOpen = sweeps.length > ended;
   const all = useResource((signal) => get("/costs", { by: "sweep" }, signal), []);
   const open = useResource((signal) => (hasOpen ? get("/watch", {}, signal) : Promise.resolve({ sweeps: [] })), [hasOpen], ASK_AGAIN_MS);
+  const seen = useRef(ended);
   useEffect(() => {
-    if (ended) all.reload();
+    if (seen.current && ended !== seen.current) all.reload(); // not as soon as there is a list: that was asked for already
+    seen.current = ended;
   }, [ended]);
   const spent = [...(all.data?.rows ?? []).map((/** @type {any} */ one) => [one.sweep, one.usd]), ...(open.data?.sweeps ?? []).map((/** @type {any} */ one) => [one.id, one.usd])];
   return new Map(spent);
