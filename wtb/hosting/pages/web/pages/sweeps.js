@@ -58,11 +58,13 @@ function useCosts(sweeps) {
   const hasOpen = sweeps.length > ended;
   const all = useResource((signal) => get("/costs", { by: "sweep" }, signal), []);
   const open = useResource((signal) => (hasOpen ? get("/watch", {}, signal) : Promise.resolve({ sweeps: [] })), [hasOpen], ASK_AGAIN_MS);
-  const seen = useRef(ended);
+  const isKnown = sweeps.length > 0;
+  const seen = useRef(/** @type {number | null} */ (null));
   useEffect(() => {
-    if (seen.current && ended !== seen.current) all.reload(); // not as soon as there is a list: that was asked for already
+    if (!isKnown) return;
+    if (seen.current !== null && ended !== seen.current) all.reload(); // not as soon as there is a list: that was asked for already
     seen.current = ended;
-  }, [ended]);
+  }, [ended, isKnown]);
   const spent = [...(all.data?.rows ?? []).map((/** @type {any} */ one) => [one.sweep, one.usd]), ...(open.data?.sweeps ?? []).map((/** @type {any} */ one) => [one.id, one.usd])];
   return new Map(spent);
 }
