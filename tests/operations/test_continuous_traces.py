@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -181,6 +182,22 @@ def test_nothing_is_sent_while_workers_have_work_but_for_a_while(
     monkeypatch.setattr(continuous, "SHARE", 0.0)
     sending.look()
     assert len(attempts_of(receiver)) == count(sending.database)
+
+
+def test_while_workers_have_work_for_long_it_sends_a_tenth_of_the_time(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending.run()
+    monkeypatch.setattr(positions, "is_busy", lambda _: True)
+    monkeypatch.setattr(continuous, "PATIENCE_S", 0.0)
+    rests: list[float] = []
+    monkeypatch.setattr(sending.traces._ending, "wait", rests.append)
+    receiver.hold()
+    late = threading.Timer(0.3, receiver.go_on)
+    late.start()
+    sending.look()
+    assert receiver.bodies
+    assert max(rests) >= 9 * 0.3 * 0.9, "nine times as long as the collector took"
 
 
 def test_one_of_several_schedulers_sends(sending: Sending, receiver: Receiver) -> None:
