@@ -186,15 +186,19 @@ def test_a_weight_stands_for_as_many_cases() -> None:
     assert mean == pytest.approx(float(np.mean(again[0] - again[1])))
 
 
-def test_a_case_has_the_greatest_chance_that_is_known_of_it() -> None:
+def test_a_case_counts_by_the_greatest_chance_that_is_known_of_it() -> None:
     def label(case: int, probability: float | None, rater: str = "ana") -> Label:
         return Label(0, case, 0, rater, 1.0, probability=probability)
 
-    assert _weights([label(0, 0.1), label(1, 0.1)]) is None
-    assert _weights([label(0, None), label(1, 0.1)]) is None
-    assert _weights([label(0, 0.1), label(0, 0.3, "ben"), label(1, 0.3, "ben")]) is None
-    found = _weights([label(0, 0.1), label(1, 0.3)])
+    def weights(*labels: Label) -> dict[int, float] | None:
+        return _weights(labels, lambda: range(10))
+
+    assert weights(label(0, 0.1), label(9, 0.1)) is None
+    assert weights(label(0, None), label(9, 0.1)) is None
+    assert weights(label(9, 0.1), label(9, 0.3, "ben"), label(8, 0.3, "ben")) is None
+    found = weights(label(9, 0.1), label(8, 0.3))
     assert found is not None
-    assert found[0] / found[1] == pytest.approx(3)
+    assert found[9] / found[8] == pytest.approx(3)
     with pytest.raises(InputError, match="1 of 3 labels do not say with what chance"):
-        _weights([label(0, 0.1), label(1, 0.3), label(2, None)])
+        weights(label(9, 0.1), label(8, 0.3), label(2, None))
+    assert weights(label(0, 0.1), label(2, 0.3, "ben")) is None, "the first of one order, however far each rater came"

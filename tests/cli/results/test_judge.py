@@ -399,6 +399,14 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
     assert "expected 'probability' of all" in judged.inside(*check, "lacks.csv", check=2).said
 
 
+def test_raters_who_draw_more_or_fewer_cases_of_the_one_order_leave_all_alike(weekly: Project) -> None:
+    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "4", stdin="1\n0\n" * 4, check=0)
+    weekly.inside("label", "weekly", "--rater", "ben", "--cases", "8", stdin="1\n0\nq\n", check=0)
+    found = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)
+    assert {one["probability"] for one in written(weekly, "weekly", "more.csv")} == {str(4 / 39), str(8 / 39)}
+    assert (found["labels"], found["is_weighted"]) == (10, False)
+
+
 def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project) -> None:
     for rater, typed in (("ana", "1\n1\n"), ("ben", "1\n1\n"), ("eva", "0\n0\n")):
         weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)

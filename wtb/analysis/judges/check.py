@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from random import Random
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from wtb.analysis.scores import Scores, stacked
 from wtb.analysis.statistics.raters.agreement import Agreement, Scale, cohens_kappa, krippendorffs_alpha
 from wtb.core.errors import InputError
 from wtb.store.database import Database
-from wtb.store.read import aggregates, outcomes
+from wtb.store.read import aggregates, evidence, outcomes
 from wtb.store.rows.sweeps import SweepRow
 
 Asked = Literal["random", "disagreement"]
@@ -189,7 +190,7 @@ def check(
         raise InputError(
             f"no label is of a cell that has a score of {metric!r}; expected labels of cells that have one"
         )
-    weights = _weights(labels)
+    weights = _weights(labels, lambda: draw_order(sweep.id, evidence.case_numbers(database, sweep.id).values()))
     held = Held(
         np.array([by_cell[one.combination, one.case, one.repeat] for one in judged]),
         np.array([one.value for one in judged]),
@@ -226,17 +227,23 @@ def check(
     )
 
 
-def _weights(labels: Sequence[Label]) -> dict[int, float] | None:
-    """What each case counts: one over the chance that it was drawn with; None where all had the same.
+def draw_order(sweep_id: str, cases: Iterable[int]) -> list[int]:
+    """The random order in which all raters of a sweep are asked about its cases, by number."""
+    numbers = sorted(cases)
+    return Random(sweep_id).sample(numbers, len(numbers))
 
-    A case that several raters drew had the greatest of their chances at least: who draws more has the cases of others,
-    too, since all draw from one order.
+
+def _weights(labels: Sequence[Label], order: Callable[[], Sequence[int]]) -> dict[int, float] | None:
+    """What each case counts: one over the chance that it was drawn with; None where all count alike.
+
+    Who is asked for more cases of the one order of a sweep has those of others, too: whoever stopped when, all labels
+    are of the first ones of it, which are drawn alike.
     """
     chances: dict[int, float] = {}
     known = [one for one in labels if one.probability is not None]
     for one in known:
         chances[one.case] = max(one.probability or 0.0, chances.get(one.case, 0.0))
-    if len(set(chances.values())) < 2:
+    if len(set(chances.values())) < 2 or _is_of_one_order(known, order()):
         return None
     if len(known) < len(labels):
         raise InputError(
@@ -245,6 +252,12 @@ def _weights(labels: Sequence[Label]) -> dict[int, float] | None:
         )
     mean = sum(chances.values()) / len(chances)
     return {case: mean / chance for case, chance in chances.items()}
+
+
+def _is_of_one_order(labels: Sequence[Label], order: Sequence[int]) -> bool:
+    """Whether every case is among as many of the first ones as its chance says."""
+    places = {case: place for place, case in enumerate(order)}
+    return all(places[one.case] < round((one.probability or 0.0) * len(order)) for one in labels)
 
 
 def _own(held: Held, judged: Sequence[Label], known: Judged) -> OwnFamily | None:
