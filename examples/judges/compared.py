@@ -4,20 +4,25 @@ Lee's file has, of each two of 50 documents, the mean of how similar people foun
 side, which is a mean over people, of whom nothing else is known.
 """
 
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from examples.langgraph.retrieval import alternatives, graph
 from examples.langgraph.retrieval.graph import State, index, library
-from examples.retrieval import retrievers
+from examples.retrieval import cases, retrievers
 from examples.retrieval.corpus import JUDGED, judged_id
 from examples.retrieval.index import terms
 from wtb import evaluator
 
 NUMBERS = {judged_id(number): number for number in range(JUDGED)}
+
+
+def queries() -> Iterator[dict[str, Any]]:
+    """The 37 cases of the retrieval example, of which an answer is expected that says what the text says."""
+    for case in cases.queries():
+        yield {**case, "expected": {"answer": case["input"]["text"]}}
 
 
 def tfidf(state: State, *, k: int = 8) -> dict[str, Any]:
@@ -47,20 +52,6 @@ def people(case: Any, result: Any) -> float:
     return similarity(case.input["document"], result.state["ranking"][0])
 
 
-@evaluator(better="higher", scale=(0, 1))
-def embedded(case: Any, result: Any) -> float:
-    """A judge that reads no instructions: the cosine of both texts by WordLlama, 0 where it is less."""
-    return min(max(float(_words().similarity(case.input["text"], result.state["answer"])), 0.0), 1.0)
-
-
 def _compared(state: State, scores: retrievers.Scores, k: int) -> dict[str, Any]:
     are_compared = np.array([owner in NUMBERS for owner in index().owners])
     return graph.best(state, np.where(are_compared, scores, -np.inf), k)
-
-
-@cache
-def _words() -> Any:
-    import wordllama
-
-    # Its weights and its tokenizer are in the wheel, which finds the latter only where it would keep a download.
-    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,6 +74,15 @@ def test_similarity_by_embeddings_is_the_cosine_and_needs_no_network(monkeypatch
     assert score("embedding_similarity", never, [rain, lost]) == score("embedding_similarity", never, lost)
     assert score("embedding_similarity", rain, lost) == 0
     assert score("embedding_similarity", "", lost) == 0
+
+
+def test_a_package_that_has_all_messages_printed_is_kept_from_it() -> None:
+    code = (
+        "import logging; from wtb.authoring.evaluation.library.meanings import _model; _model(); "
+        "root = logging.getLogger(); print(root.handlers, root.isEnabledFor(logging.INFO))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
 def test_a_text_that_is_right_scores_1_however_short_it_is_and_the_best_reference_counts() -> None:

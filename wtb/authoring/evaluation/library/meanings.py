@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,11 @@ def embedding_similarity(case: ScoredCase, result: CellResult, *, field: str) ->
 
 @cache
 def _model() -> Any:
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
     import wordllama
 
+    root.handlers[:], root.level = handlers, level  # it has everybody's messages printed
     # Its weights and its tokenizer are in the wheel: it finds the latter only where it would keep what it downloads.
     place = Path(wordllama.__file__).parent
     return wordllama.WordLlama.load(cache_dir=place, disable_download=True)
