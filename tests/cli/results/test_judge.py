@@ -444,6 +444,12 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
     assert other["difference"]["interval"] == pytest.approx(expected.interval)
     shown = judged.inside(*check, check=0).stdout
     assert "difference: to answer=default" in shown
+    said = re.search(
+        r"answer=long takes about (\d+) labels for the margin, (.+) h of work",
+        judged.inside(*check, "--margin", "0.1").stdout,
+    )
+    assert said is not None
+    assert float(said[2]) == pytest.approx(int(said[1]) / 60, abs=0.05)
     assert "difference" not in judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
 
 

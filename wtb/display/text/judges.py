@@ -55,10 +55,12 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
     for row in found.rows:
         if row.needed is not None:
             named = ", ".join(f"{node}={variant}" for node, variant in row.combination.items())
-            lines.append(f"{named or 'The row'} takes about {plural(row.needed, 'label')} for the margin.")
+            work = f"{plural(row.needed, 'label')} for the margin, {row.needed / _AN_HOUR:.1f} h of work"
+            lines.append(f"{named or 'The row'} takes about {work}.")
     return "\n".join(lines) + "\n"
 
 
+_AN_HOUR = 60  # labels, of short answers by one key each
 _ENDED = {
     "known": "The best row is known; no more was asked.",
     "cases": "All cases were compared.",
