@@ -155,6 +155,10 @@ def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv
         (HEADER + "c1,default,ana,good\n", "bad.csv:2: 'label' is 'good'; expected a number"),
         (HEADER + "c1,default,ana,nan\n", "'label' is 'nan'"),
         (HEADER + "c1,default,ana,1.5\n", "'label' is 1.5; expected a number on the scale of the metric, 0 to 1"),
+        (
+            HEADER + "c1,default,ana,1\nc2,default,ben,4\n",  # who has another scale in mind
+            "bad.csv:3: 'label' is 4; expected a number on the scale of the metric, 0 to 1",
+        ),
         (HEADER + "c99,default,ana,1\n", "the sweep has no case 'c99'"),
         (HEADER + "c1,longer,ana,1\n", "the sweep has no row answer=longer"),
         (HEADER + "c1,default,ana,1\nc1,default,ana,0\n", "bad.csv:3: 'ana' labels the cell a second time"),
