@@ -24,7 +24,10 @@ from wtb.hosting.api.problems import Problem
 MOST_CONNECTIONS = 500  # streams are among them
 HEAD_S = 10.0  # in which all of a request but its body must have come
 REFUSED_S = 1.0  # in which a client that is one too many may say what it wants, and is told
+MOST_REFUSED = 500  # that may; more are told at once, so that a flood of them takes no memory
 MOST_FRAME_BYTES = 65_536  # of a message of a WebSocket: a subscription is shorter
+ACCEPTED = 200  # at a time: each takes some kilobytes until it is served or refused
+QUEUED = 2_048  # by the system, until they are accepted
 UNREAD_S = 60  # what is sent and not taken for so long ends its connection
 
 
@@ -43,6 +46,7 @@ def server_config(app: FastAPI, *, proxies: Collection[str] = (), stopping_s: in
         access_log=False,  # addresses of people and ids of what they looked at
         server_header=False,
         http=Connection,
+        backlog=ACCEPTED,
         ws_max_size=MOST_FRAME_BYTES,
         ws_per_message_deflate=False,  # each message would be compressed anew for each who follows
         timeout_graceful_shutdown=stopping_s,
@@ -126,14 +130,23 @@ class Connection(H11Protocol):
 class _Refused(asyncio.Protocol):
     """A connection too many: it is told so when it asks, so that it hears it, or after a moment."""
 
+    _open = 0  # of them all
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._end = asyncio.get_running_loop().call_later(REFUSED_S, self._transport.close)
         self._is_told = False
+        _Refused._open += 1
+        is_one_of_many = _Refused._open > MOST_REFUSED
+        if is_one_of_many:
+            self._tell()
+        patience_s = 0.0 if is_one_of_many else REFUSED_S
+        self._end = asyncio.get_running_loop().call_later(patience_s, self._transport.close)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_told:
-            return
+        if not self._is_told:
+            self._tell()
+
+    def _tell(self) -> None:
         self._is_told = True
         detail = f"there are {MOST_CONNECTIONS} connections, which is the limit; try again in a moment"
         self._transport.write(_as_sent(Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "1"})))
@@ -141,6 +154,7 @@ class _Refused(asyncio.Protocol):
             self._transport.write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        _Refused._open -= 1
         self._end.cancel()
 
 

@@ -18,7 +18,7 @@ from wtb.hosting.access.codes import LASTS_S
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.connections import server_config, set_patience
+from wtb.hosting.api.connections import QUEUED, server_config, set_patience
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.pages.browser import opened
@@ -108,11 +108,16 @@ def _provider() -> Provider | None:
 
 
 class _Server(uvicorn.Server):
-    """Ends streams before it waits for requests under way: they would never end by themselves."""
+    """Accepts few at a time, and ends streams before it waits for what is under way: they never end by themselves."""
 
     def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
         super().__init__(config)
         self._streams = streams
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUED)  # uvicorn has one number for what is queued and what is accepted at a time
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._streams.close()
