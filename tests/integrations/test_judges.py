@@ -513,6 +513,9 @@ def test_judges_are_parts_of_combined_evaluators(
     found = scores(one, answer)
     assert (found["whole"].value, len(priced)) == (score, calls)
     assert found["whole.usd"].value == pytest.approx(0.00021 * calls)
+    assert found["whole.usd"].spent == pytest.approx(0.00021 * calls)
+    again = scores(one, answer)["whole.usd"]
+    assert (again.value, again.spent) == (found["whole.usd"].value, 0), "it costs what it cost, and nothing is spent"
     assert ("whole.failed" in found) == bool(calls)
     if score is None:
         assert found["whole.failed"].value == 1
