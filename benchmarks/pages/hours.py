@@ -25,7 +25,7 @@ from wtb.store.database import Database
 from wtb.store.tables.schema import sweeps
 
 HOURS, LOOKS = 8, 10  # looks at the heap
-MOST_S = 780.0
+MOST_S = 600.0
 QUICKER = 100
 # Seconds of the sweep from one to the next, as in wtb/hosting/pages/web/pages/sweep.js and the server's streams.
 EVERY_S = {"messages": 0.2, "statuses": 0.7, "figures": 5.0}

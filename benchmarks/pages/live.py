@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import sqlalchemy as sa
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
-from benchmarks.pages.site import site
+from benchmarks.pages.site import Site, processor_s, site
 from benchmarks.workloads.chain import workflow
 from wtb import Sweep, evaluator
 from wtb.store.database import Database
@@ -58,9 +57,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         with site(url) as seen, subprocess.Popen([sys.executable, "-m", __name__, url, str(folder)]) as running:
             sweep = _began(database)
             page = seen.open(f"/sweeps/{sweep}")
-            before, begun = _spent(running.pid, seen.server), time.monotonic()
+            before, begun = _spent(running.pid, seen), time.monotonic()
             drawn = page.evaluate(DRAWN, LOOKED_AT_S)
-            spent, took_s = _spent(running.pid, seen.server), time.monotonic() - begun
+            spent, took_s = _spent(running.pid, seen), time.monotonic() - begun
             running.kill()
         query = sa.select(cells.c.finished_at).where(cells.c.sweep_id == sweep, cells.c.finished_at.is_not(None))
         committed = [at for (at,) in database.tuples(query.order_by(cells.c.finished_at))]
@@ -76,24 +75,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"processors that the {who} takes meanwhile", share, "")
 
 
-def _spent(sweep: int, server: int) -> dict[str, float]:
+def _spent(sweep: int, seen: Site) -> dict[str, float]:
     """Processor seconds so far of the sweep, the server and the browser; of this process, which waits, none."""
-    trees = {"sweep": _tree(sweep), "server": _tree(server)}
-    others = set(psutil.Process().children(recursive=True)) - trees["sweep"] - trees["server"]
-    return {who: sum(map(_seconds, some)) for who, some in (trees | {"browser": others}).items()}
-
-
-def _tree(pid: int) -> set[psutil.Process]:
-    process = psutil.Process(pid)
-    return {process, *process.children(recursive=True)}
-
-
-def _seconds(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return times.user + times.system
+    return {"sweep": processor_s(sweep), "server": processor_s(seen.server), "browser": seen.browser_s(sweep)}
 
 
 def _began(database: Database) -> str:

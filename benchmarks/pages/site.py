@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psutil
+
 from benchmarks.harness.serving import TOKEN, serving
 from tests.support.browser import started
 
@@ -49,6 +51,29 @@ class Site:
         page = self.page()
         page.goto(self.address + path)
         return page
+
+    def browser_s(self, *others: int) -> float:
+        """Processor seconds so far of the browser: of what this process has started but the server and these."""
+        apart = {one for pid in (self.server, *others) for one in _tree(pid)}
+        return sum(map(_seconds, set(_tree(psutil.Process().pid)[1:]) - apart))
+
+
+def processor_s(pid: int) -> float:
+    """Processor seconds so far of a process and of what it has started."""
+    return sum(map(_seconds, _tree(pid)))
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def _seconds(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system
 
 
 @contextmanager
