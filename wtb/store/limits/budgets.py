@@ -225,20 +225,26 @@ def dearest_judged(connection: sa.Connection, sweep_id: str) -> float | None:
     return None if found is None else float(found)
 
 
-def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[ListedBudget]:
-    """Budgets; of one sweep those that bind it."""
+def _listed() -> sa.Select[Any]:
     reserved = (
         sa.select(sa.func.coalesce(sa.func.sum(reservations.c.amount), 0.0))
         .where(*(reservations.c[name] == budgets.c[name] for name in COLUMNS))
         .scalar_subquery()
     )
-    query = (
+    return (
         sa.select(budgets, reserved.label("reserved"), sa.func.coalesce(sessions.c.name, sweeps.c.name).label("name"))
         .outerjoin(sessions, sa.and_(budgets.c.scope == "session", sessions.c.id == budgets.c.key))
         .outerjoin(sweeps, sa.and_(budgets.c.scope == "sweep", sweeps.c.id == budgets.c.key))
-        .where(*in_scope(database, budgets))
-        .order_by(*_of(budgets))
+        .order_by(*(budgets.c[name] for name in COLUMNS))
     )
+
+
+_LISTED = _listed()  # made once: to make it takes as long as to have it answered
+
+
+def budget_rows(database: Database, *, sweep_id: str | None = None) -> list[ListedBudget]:
+    """Budgets; of one sweep those that bind it."""
+    query = _LISTED.where(*in_scope(database, budgets))
     with database.read() as connection:
         if sweep_id is not None:
             its = sa.select(sweeps.c.session_id, sweeps.c.project, sweeps.c.token).where(sweeps.c.id == sweep_id)

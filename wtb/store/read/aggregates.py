@@ -48,43 +48,44 @@ class Spent(NamedTuple):
     unshared_usd: float = 0.0
 
 
+# Statements are made once, but for whose they are: to make one takes as long as to have it answered.
+_ACCEPTED = node_runs.c.status == "succeeded"
+_OF_CELLS = node_runs.c.cells > 0
+_CODE = sa.case((_ACCEPTED, node_runs.c.fingerprint))  # the count of distinct ones would have to sort them
+_NODE_RUN_COUNTS = (
+    sa.select(
+        node_runs.c.node,
+        node_runs.c.variant,
+        sa.func.sum(sa.case((_ACCEPTED, 1), else_=sa.literal(0))),
+        sa.func.sum(sa.case((_ACCEPTED, node_runs.c.cells), else_=sa.literal(0))),
+        sa.func.sum(node_runs.c.attempts),
+        sa.func.coalesce(sa.func.min(_CODE) != sa.func.max(_CODE), sa.false()),
+    )
+    .where(_OF_CELLS)
+    .group_by(node_runs.c.node, node_runs.c.variant)
+    .order_by(sa.func.min(node_runs.c.started_at))
+)
+_FIGURES = (attempts.c.usd, attempts.c.tokens_in, attempts.c.tokens_out, attempts.c.usd * node_runs.c.cells)
+_SPENT = (
+    sa.select(_OF_CELLS, *map(sa.func.sum, _FIGURES))
+    .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    .group_by(_OF_CELLS)
+)
+
+
 def node_run_counts(database: Database, sweep_id: str) -> Rows:
     """(node, variant, executed, unshared, attempts, is of several versions of the code) in the order of first runs.
 
     The last one is of accepted runs.
     """
-    accepted = node_runs.c.status == "succeeded"
-    none = sa.literal(0)
-    code = sa.case((accepted, node_runs.c.fingerprint))  # the count of distinct ones would have to sort them
-    query = (
-        sa.select(
-            node_runs.c.node,
-            node_runs.c.variant,
-            sa.func.sum(sa.case((accepted, 1), else_=none)),
-            sa.func.sum(sa.case((accepted, node_runs.c.cells), else_=none)),
-            sa.func.sum(node_runs.c.attempts),
-            sa.func.coalesce(sa.func.min(code) != sa.func.max(code), sa.false()),
-        )
-        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.cells > 0)
-        .group_by(node_runs.c.node, node_runs.c.variant)
-        .order_by(sa.func.min(node_runs.c.started_at))
-    )
-    return _rows(database, query)
+    return _rows(database, _NODE_RUN_COUNTS.where(node_runs.c.sweep_id == sweep_id))
 
 
 def spent_by_attempts(database: Database, sweep_id: str) -> tuple[Spent, Spent]:
     """(what the attempts of cells cost, those of what people forked). Dollars of collected ones are with the first."""
-    of_cells = node_runs.c.cells > 0
-    figures = (attempts.c.usd, attempts.c.tokens_in, attempts.c.tokens_out, attempts.c.usd * node_runs.c.cells)
-    query = (
-        sa.select(of_cells, *map(sa.func.sum, figures))
-        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-        .where(node_runs.c.sweep_id == sweep_id)
-        .group_by(of_cells)
-    )
     found = {
         bool(whose): Spent(float(usd), int(got), int(gave), float(alone))
-        for whose, usd, got, gave, alone in _rows(database, query)
+        for whose, usd, got, gave, alone in _rows(database, _SPENT.where(node_runs.c.sweep_id == sweep_id))
     }
     own, forks = found.get(True, Spent()), found.get(False, Spent())
     ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))

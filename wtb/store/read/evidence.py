@@ -45,20 +45,23 @@ def shared_runs(database: Database, sweep_id: str) -> Rows:
     return database.tuples(query)
 
 
+def _failed_cells() -> sa.Select[Any]:
+    node, kind, type_, message = (cells.c.failure[key].as_string() for key in ("node", "kind", "type", "message"))
+    final = cells.c.failure["final"].as_boolean()
+    cause = (cells.c.combination, cells.c.status, node, kind, type_, final, sa.func.substr(message, 1, MESSAGE))
+    query = sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id), sa.func.min(cells.c.case_number))
+    return query.where(cells.c.status.in_(("failed", "set_aside"))).group_by(*cause)
+
+
+_FAILED_CELLS = _failed_cells()  # made once: to make it takes as long as to have it answered
+
+
 def failed_cells(database: Database, sweep_id: str) -> Rows:
     """What failed, by cause.
 
     (combination, status, node, kind, type, final, message, cells, an execution, its case's number).
     """
-    node, kind, type_, message = (cells.c.failure[key].as_string() for key in ("node", "kind", "type", "message"))
-    final = cells.c.failure["final"].as_boolean()
-    cause = (cells.c.combination, cells.c.status, node, kind, type_, final, sa.func.substr(message, 1, MESSAGE))
-    query = (
-        sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id), sa.func.min(cells.c.case_number))
-        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(("failed", "set_aside")))
-        .group_by(*cause)
-    )
-    return database.tuples(query)
+    return database.tuples(_FAILED_CELLS.where(cells.c.sweep_id == sweep_id))
 
 
 def failed_scores(database: Database, sweep_id: str) -> Rows:

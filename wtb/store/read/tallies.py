@@ -144,12 +144,14 @@ def cell_counts(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str
     return counts | _count(connection, [id for id in sweep_ids if id not in counts])
 
 
+_COUNTS = sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()).group_by(cells.c.sweep_id, cells.c.status)
+
+
 def _count(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dict[str, int]]:
     """Count them, in as few statements as there may be: each takes longer than what it counts in a small sweep."""
-    query = sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()).group_by(cells.c.sweep_id, cells.c.status)
     counts: dict[str, dict[str, int]] = {sweep_id: {} for sweep_id in sweep_ids}
     for part in parts(sweep_ids):
-        for sweep_id, status, count in connection.execute(query.where(cells.c.sweep_id.in_(part))):
+        for sweep_id, status, count in connection.execute(_COUNTS.where(cells.c.sweep_id.in_(part))):
             counts[sweep_id][status] = count
     return counts
 
