@@ -186,7 +186,7 @@ DIFFERENCES = {
     ("judge rank", "asking"): "is made of the options that follow",
     **{
         ("judge rank", option): "is of `asking`"
-        for option in ("model", "field", "criteria", "provider", "url", "key", "most", "at_once")
+        for option in ("model", "field", "criteria", "provider", "url", "key", "most", "at_once", "per_minute")
     },
     ("run", "concurrency"): "of what is prepared; elsewhere it is not this command's: a pilot, workers, a comparison",
     ("log", "cases"): "tables show them, documents do not",

@@ -42,7 +42,7 @@ def test_tests_become_cases_and_what_has_no_counterpart_is_named(empty_project: 
     done = empty_project.inside("init", "demo", "--from", "promptfooconfig.yaml", check=0)
     for words in (
         "prompts[2]",
-        "tests[0].assert[3]: 'llm-rubric' (it names no model that can be asked; --judge does)",
+        "tests[0].assert[3]: 'llm-rubric' (it names no model that can be asked; name one that judges)",
         "providers",
         "left out: description",
         "tests[1].description",

@@ -18,7 +18,7 @@ _TEMPLATE = re.compile(r"\{[{%#]")
 _READ = {"type", "value", "threshold", "weight", "metric"}  # keys of an assertion
 _PROTOCOLS: Mapping[str, Literal["openai", "anthropic"]] = {"openai": "openai", "anthropic": "anthropic"}
 _INTERFACES = ("chat", "responses", "messages")  # of providers, as promptfoo names them before a model
-_NO_GRADER = "it names no model that can be asked; --judge does"
+_NO_GRADER = "it names no model that can be asked; name one that judges"
 _OWN_EMBEDDINGS = "its embedding model; embedding_similarity has its own, so look at 'at_least' again"
 
 Expected = dict[str, Json]  # of each field of the state
