@@ -50,7 +50,12 @@ NAVIGATION = {
     "Read results": ["docs/results", "docs/statistics", "docs/judges", "docs/report", "docs/pages"],
     "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],
     "Steer executions": ["docs/control", "docs/rollback", "docs/archive", "docs/data"],
-    "See examples": ["examples/retrieval/README", "examples/langgraph/README", "examples/ci/README"],
+    "See examples": [
+        "examples/retrieval/README",
+        "examples/langgraph/README",
+        "examples/judges/README",
+        "examples/ci/README",
+    ],
     "Look things up": [
         "docs/python",
         "docs/json",
