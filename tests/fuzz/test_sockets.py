@@ -32,7 +32,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 
 SEED = 20_261_127
-PATIENCE_S = 20
+PATIENCE_S = 60  # transactions of others on the same server are waited for, too
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
 UNREADABLE = "Invalid UTF-8 sequence"  # which uvicorn notes with a traceback, and closes
 

@@ -755,7 +755,7 @@ def test_scoring_again_stops_where_judges_have_cost_what_they_may(
 
 def test_a_limit_that_nobody_can_keep_stops_at_once_and_says_so(server: Any, project: Project) -> None:
     url, asked = server
-    spec = replies(url=f"{url}/v1") | {"limits": {"judging": {"usd": 1}}}
+    spec = replies(url=f"{url}/v1") | {"limits": {"judging": {"usd": 1}}, "run": {"concurrency": 1}}
     project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
     said = project.inside("run", "sweep.yaml", "-q", check=1).said
     assert "limit judging.usd cannot be kept, since the price of a judge's model is not known" in said

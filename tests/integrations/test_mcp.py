@@ -211,7 +211,7 @@ HANGING = FLOW.replace("@wf.node\ndef copy", "@wf.node(timeout=TIMEOUT)\ndef cop
 @pytest.mark.parametrize("how", ["its node takes too long", "its runner is killed"])
 def test_a_server_ends_with_the_process_of_the_node_that_started_it(project: Project, how: str) -> None:
     killed = "killed" in how
-    flow = HANGING.replace("TIMEOUT", "100" if killed else "4")
+    flow = HANGING.replace("TIMEOUT", "100" if killed else "10")
     project.write({"flow.py": flow, "sweep.yaml": SWEEP.replace("[default, async]", "[undeclared]")})
     run = project.start("run", "sweep.yaml", "--quiet")
     project.until(lambda: asked_to_hang(project), "a call that hangs")

@@ -28,7 +28,8 @@ repeats: 3
 seed: 0
 baseline: {retrieve: default}
 evaluate: [exact_match: {field: answer}, latency, cost, "examples.retrieval.scores:ndcg"]
-limits: {cell_timeout: 60s, node_runs: 5000, usd: 5, tokens: 100000, wall: 1h, nodes: {answer: {usd: 1}}}
+limits:
+  {cell_timeout: 60s, node_runs: 5000, usd: 5, tokens: 100000, wall: 1h, nodes: {answer: {usd: 1}}, judging: {usd: 2}}
 run:
   concurrency: 8
   pool: process
@@ -79,6 +80,7 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
     assert spec.baseline == {"retrieve": "default"}
     limits = spec.limits.model_dump(exclude_none=True)
     assert limits.pop("nodes") == {"answer": {"usd": 1}}
+    assert limits.pop("judging") == {"usd": 2}
     assert limits == {"cell_timeout": 60, "node_runs": 5000, "usd": 5, "tokens": 100_000, "wall": 3600}
     assert spec.run.model_dump() == {
         "concurrency": 8,
@@ -104,7 +106,7 @@ def test_every_key_has_a_default_but_workflow_cases_and_vary() -> None:
     spec = parsed()
     assert (spec.project, spec.session, spec.params, spec.exclude, spec.baseline) == (None, None, {}, (), {})
     assert (spec.combinations, spec.repeats, spec.seed, spec.evaluate) == ("grid", 1, 0, ())
-    assert spec.limits.model_dump(exclude_none=True) == {"nodes": {}}
+    assert spec.limits.model_dump(exclude_none=True) == {"nodes": {}, "judging": {}}
     assert (spec.run.durability, spec.run.share, spec.run.env) == (0.02, True, None)
     assert (spec.run.pool, spec.run.set_aside_after) == (None, 3)
     assert spec.run.rlimits.model_dump() == {"memory": None, "files": None, "file_size": None, "processes": 500}
@@ -462,7 +464,7 @@ def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
     (problem,) = refusals(limits={"zzz": 3})
-    known = "cell_timeout, node_runs, usd, tokens, wall, nodes"
+    known = "cell_timeout, node_runs, usd, tokens, wall, nodes, judging"
     assert problem == f"key 'limits.zzz' is not known; expected one of: {known}"
 
 

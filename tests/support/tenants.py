@@ -55,7 +55,7 @@ _NAMES_NOTHING = """
     breakpoints budget by calls case cases cell choice clear closed code command comparisons content cron directory
     dry_run edited endpoint evaluate expires_s failed_only feedback field file folder follow force from_node full
     headers heads input interval_s keep keys kinds label labels limit limits looked_into margin max_bytes max_cells
-    metric missed mode notify now on_failure openinference part path pdb pilot policy prepared priority progress
+    metric missed mode notify now on_failure openinference own part path pdb pilot policy prepared priority progress
     protobuf queued quota rater reason remove repeat role row run scale scopes set severity since singles status
     statuses strict sweeps team timeout to tz undo until update user value variants workflow written
 """
