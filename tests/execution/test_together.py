@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -24,7 +26,9 @@ from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Settings, Task
+from wtb.execution.execution import NodeRun
 from wtb.execution.journal import Lost
+from wtb.execution.node_run import RunningNode
 from wtb.execution.sandbox import messages, pool
 from wtb.execution.sandbox.framing import Inbox, packed
 from wtb.execution.sandbox.node_process import NodeProcess
@@ -340,3 +344,24 @@ def test_a_pool_that_is_closed_stops_them(flows: Flows, held: Together) -> None:
     assert isinstance(held.made.pop("e0"), Stopped)
     assert held.made == {"e1": None, "e2": None}
     assert flows.said("began") == ["0"]
+
+
+class Ending(RunningNode):
+    """A node run of a group whose end takes a while."""
+
+    def __init__(self) -> None:
+        self.made, self.outcome, self.answer, self.ends = threading.Event(), None, None, 0
+
+    def _run_to_end(self) -> NodeRun:
+        self.ends += 1
+        time.sleep(0.2)
+        return NodeRun("r", "a", "a", "default", cast(Result, self.answer))
+
+
+def test_a_slot_that_waits_for_a_node_run_of_a_group_does_not_end_it_once_more() -> None:
+    running = Ending()
+    with ThreadPoolExecutor(4) as slots:
+        waiting = [slots.submit(running.run) for _ in range(4)]
+        running.take(Result(0.0, 0.0, Record()))
+    assert running.ends == 1
+    assert {id(one.result()) for one in waiting} == {id(running.outcome)}

@@ -138,6 +138,9 @@ class RunningNode:
             return self.outcome
         if self.outcome is not None:
             raise self.outcome
+        return self._run_to_end()
+
+    def _run_to_end(self) -> NodeRun:
         try:
             with self.limits.permits.through(self.task.node) if self.recorder.plan.limited else _NO_WAIT:
                 result = self._run_attempts()
@@ -164,16 +167,17 @@ class RunningNode:
         """Take what its first attempt came to, and end with that. Where it failed or was not made, `run` goes on."""
         if self.made.is_set():
             return
-        self.made.set()
-        if isinstance(made, Result):
-            self.answer = made
-            if made.failure is None:
-                try:
-                    self.outcome = self.run()
-                except WTBError as error:
-                    self.outcome = error
-        elif made is not None:
-            self.outcome = made
+        try:
+            if isinstance(made, Result):
+                self.answer = made
+                if made.failure is None:
+                    self.outcome = self._run_to_end()
+            elif made is not None:
+                self.outcome = made
+        except WTBError as error:
+            self.outcome = error
+        finally:
+            self.made.set()  # not before: a slot that waits for it would end it, too
 
     def _begin(self) -> None:
         self.reserved = self._reserve(first=self.earlier is None)
