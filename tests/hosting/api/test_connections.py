@@ -195,3 +195,13 @@ def _held(port: int, number: int) -> socket.socket:
     connection = connected(port)
     connection.sendall(said[number % 4])
     return connection
+
+
+def test_an_answer_in_parts_waits_for_no_acknowledgement() -> None:
+    """Linux acknowledges on a connection that is kept after 40 ms, for which each answer waited."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        connections.prepare(listening)
+        with connected(listening.getsockname()[1]):
+            accepted, _ = listening.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -55,8 +55,13 @@ def server_config(app: FastAPI, *, proxies: Collection[str] = (), stopping_s: in
     )
 
 
-def set_patience(listening: socket.socket) -> None:
-    """Have connections end whose client takes nothing, or is gone without a word; where the system can (Linux)."""
+def prepare(listening: socket.socket) -> None:
+    """Have connections send at once, and end whose client takes nothing or is gone without a word (on Linux).
+
+    asyncio has connections send at once only if their socket was made for TCP by name. Else the second part of an
+    answer waits until the first is acknowledged, which on a connection that is kept takes the client 40 ms.
+    """
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_S)
 

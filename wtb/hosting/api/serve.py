@@ -18,7 +18,7 @@ from wtb.hosting.access.codes import LASTS_S
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.settings import read_provider
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.connections import QUEUED, server_config, set_patience
+from wtb.hosting.api.connections import QUEUED, prepare, server_config
 from wtb.hosting.api.routes import FROM_PROVIDER, PREFIX
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.pages.browser import opened
@@ -79,7 +79,7 @@ def serve(
     address = place.address
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, place.port), family=family) as listening:
-        set_patience(listening)
+        prepare(listening)
         host = f"[{address}]" if ":" in address else address
         doors = Doors(provider=_provider())
         hosts = {*LOOPBACK, address, *place.allow} | ({doors.provider.host} if doors.provider else set())
