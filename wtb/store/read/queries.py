@@ -229,7 +229,6 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
     parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
     walk = walk.union_all(parents)
     query = sa.select(*(walk.c[column.name] for column in checkpoints.c)).order_by(walk.c.back.desc())
-    query = sa.select(*(walk.c[column.name] for column in checkpoints.c)).order_by(walk.c.back.desc())
     return [as_checkpoint(row) for row in database.records(CheckpointRow, query)]
 
 
