@@ -250,7 +250,7 @@ def test_calls_of_models_stand_on_the_axis_of_time_of_their_execution(tmp_path: 
         (kind, _, begin, size), first, second = lane.evaluate(LANE)
         assert (kind, first[:2], second[:2]) == ("succeeded", ["call", "m0 · 50.0 ms"], ["call", "m1 · 50.0 ms"])
         assert begin <= first[2] < first[2] + first[3] <= second[2] + 1
-        assert second[2] + second[3] <= begin + size + 1
+        assert second[2] + second[3] <= begin + size + 3  # times of calls and of the step come from two clocks
         page.locator(".steps summary").first.click()
         call = page.locator(".steps summary", has_text="m0")
         call.click()
