@@ -20,7 +20,7 @@ from benchmarks.harness.serving import TOKEN
 from benchmarks.harness.workers import WorkerStack, empty_stack
 from benchmarks.pages.site import Site, site
 from wtb.store.database import Database
-from wtb.store.tables.schema import cells, events, node_runs
+from wtb.store.tables.schema import cells, executions, node_runs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -43,7 +43,8 @@ evaluators = ["benchmarks.workloads.importable:summed"]
 # The row, once all of its cases count; what the page shows in its place where that takes more than a minute.
 SHOWN = """
 async (cases) => {
-  const isShown = (row) => row.textContent.includes("exploratory") && row.querySelector("td.num").textContent === cases;
+  const counted = (row) => Number.parseInt(row.querySelector("td.num").textContent, 10);  // what is left out follows
+  const isShown = (row) => row.textContent.includes("exploratory") && counted(row) === cases;
   for (const begun = performance.now(); performance.now() - begun < 60000; ) {
     if ([...document.querySelectorAll("main table tbody tr")].some(isShown)) return "";
     await new Promise((done) => setTimeout(done, 20));
@@ -63,7 +64,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             sweep = _submitted(stack, seen, page)
             before = _node_runs(stack.database, sweep)
             clicks = _asked(stack.database, seen, page, sweep)
-            if instead := page.evaluate(SHOWN, str(CASES - 1)):
+            if instead := page.evaluate(SHOWN, CASES - 1):
                 raise RuntimeError(f"the row is not there after a minute: {instead:.2000}")
             shown = time.time()
             stack.wait_completed(sweep)
@@ -111,5 +112,5 @@ def _node_runs(database: Database, sweep: str) -> Counter[str]:
 
 
 def _last_outcome(database: Database, sweep: str) -> float:
-    query = sa.select(sa.func.max(events.c.at)).where(events.c.sweep_id == sweep, events.c.kind.like("cell.%"))
-    return float(database.scalar(query) or 0.0)
+    query = sa.select(sa.func.max(executions.c.finished_at)).where(executions.c.sweep_id == sweep)
+    return float(database.scalars(query)[0])
