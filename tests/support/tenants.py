@@ -126,7 +126,8 @@ class Tenant:
         )
         done.run()
         set_baseline(context, self.called("baseline"), done.sweep_id)
-        schedules.add_schedule(context.database, self._schedule())
+        file = self.folder / f"{self.project}.yaml"
+        schedules.add_schedule(context.database, nightly(self.called("schedule"), self.called("session"), file))
         self.names = {kind: self.called(kind) for kind in ("session", "baseline", "schedule", "token")}
         self.names |= {"project": name, "sweep_name": self.called("sweep"), "sweep": self.bench.sweep_id}
         for kind, table in {"execution": executions, "approval": approvals, "checkpoint": checkpoints}.items():
@@ -136,21 +137,22 @@ class Tenant:
         """The name of its only thing of a kind: too unlike that of another project's for anybody to mean it."""
         return f"{self.project}.{kind[:2]}"
 
-    def _schedule(self) -> schedules.NewSchedule:
-        name = self.project
-        return schedules.NewSchedule(
-            name=self.called("schedule"),
-            session=self.called("session"),
-            file=str(self.folder / f"{name}.yaml"),
-            folder=str(self.folder),
-            cron="0 3 * * *",
-            tz="UTC",
-            missed="once",
-            queued=False,
-            baseline="last",
-            margin={},
-            notify={},
-        )
+
+def nightly(name: str, session: str, file: Path) -> schedules.NewSchedule:
+    """A schedule that fires each night."""
+    return schedules.NewSchedule(
+        name=name,
+        session=session,
+        file=str(file),
+        folder=str(file.parent),
+        cron="0 3 * * *",
+        tz="UTC",
+        missed="once",
+        queued=False,
+        baseline="last",
+        margin={},
+        notify={},
+    )
 
 
 def limited_to(project: str, *permissions: Permission) -> Identity:

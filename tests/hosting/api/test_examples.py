@@ -15,7 +15,7 @@ import requests
 
 from tests.hosting.api.serving import HEADERS, TOKEN, answering
 from tests.support.bench import make_bench
-from tests.support.tenants import asking
+from tests.support.tenants import asking, nightly
 from wtb import END, Workflow
 from wtb.authoring.code.describing import describe_workflow
 from wtb.hosting.api.app import make_app
@@ -79,29 +79,13 @@ class World:
         digest = hashlib.sha256(text).hexdigest()
         names = ("triage", str(done.row.spec["workflow"]))
         publish(database, "bench", [Publication("workflow", name, "flow:wf", text.decode(), digest) for name in names])
-        schedules.add_schedule(database, _nightly(folder))
+        schedules.add_schedule(database, nightly("nightly", "default", folder / "sweep.yaml"))
 
     def real(self, value: Any) -> Any:
         """An example, with ids that there are."""
         if isinstance(value, list):
             return [self.real(one) for one in value]
         return self.ids.get(value, value) if isinstance(value, str) else value
-
-
-def _nightly(folder: Path) -> schedules.NewSchedule:
-    return schedules.NewSchedule(
-        name="nightly",
-        session="default",
-        file=str(folder / "sweep.yaml"),
-        folder=str(folder),
-        cron="0 3 * * *",
-        tz="UTC",
-        missed="once",
-        queued=False,
-        baseline="last",
-        margin={},
-        notify={},
-    )
 
 
 @pytest.fixture

@@ -50,6 +50,13 @@ def opened_step(page: Page, number: int) -> Any:
     return step
 
 
+def asked_what_if(page: Page, number: int) -> Any:
+    """A step of an execution, where something else can be tried."""
+    step = opened_step(page, number)
+    step.get_by_role("button", name="What if").click()
+    return step
+
+
 def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: Site) -> None:
     page = site.open("/")
     page.get_by_role("link", name="New sweep").click()
@@ -165,8 +172,7 @@ def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: 
     sending.cluster.wait_completed(sent["sweep"])
     cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
     page = site.open(f"/executions/{cell['execution']}")
-    step = opened_step(page, 2)
-    step.get_by_role("button", name="What if").click()
+    step = asked_what_if(page, 2)
     step.get_by_label("Variant of C").select_option("v2")
     site.check_readable(page)
     step.get_by_role("button", name="Run it for this case").click()
@@ -175,8 +181,7 @@ def test_what_if_is_tried_for_one_case_and_then_for_all(sending: Sending, site: 
     until_it_is(sending, fork, "completed")
     assert state_of(sending, fork) == {"x": 202}
     page.go_back()
-    step = opened_step(page, 2)
-    step.get_by_role("button", name="What if").click()
+    step = asked_what_if(page, 2)
     step.get_by_label("Variant of C").select_option("v2")
     step.get_by_role("button", name="Run it for every case").click()
     page.wait_for_url(f"**/sweeps/{sent['sweep']}")
@@ -201,8 +206,7 @@ def test_what_if_for_every_case_runs_each_node_downstream_once_a_case_and_nothin
     before = node_runs(sending, sent["sweep"])
     cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "3", "--format", "json").json["cells"][0]
     page = site.open(f"/executions/{cell['execution']}")
-    step = opened_step(page, 1)
-    step.get_by_role("button", name="What if").click()
+    step = asked_what_if(page, 1)
     step.get_by_label("Variant of B").select_option("v2")
     step.get_by_role("button", name="Run it for every case").click()
     page.wait_for_url(f"**/sweeps/{sent['sweep']}")
@@ -217,8 +221,7 @@ def test_what_if_tries_another_parameter_for_every_case(sending: Sending, site: 
     sending.cluster.wait_completed(sent["sweep"])
     cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
     page = site.open(f"/executions/{cell['execution']}")
-    step = opened_step(page, 1)
-    step.get_by_role("button", name="What if").click()
+    step = asked_what_if(page, 1)
     step.get_by_text("Other parameters, for every case").click()
     step.get_by_role("group", name="B", exact=True).get_by_label("by").fill("7")
     assert step.get_by_role("button", name="Run it for this case").is_disabled()

@@ -18,7 +18,7 @@ from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, interv
 
 _MOST_LEVELS = 10  # of labels or scores; more are put into as many groups
 _LEAST_CASES = 3  # for an interval by leaving out cases
-_UNKNOWN: Interval = (math.nan, math.nan)
+UNKNOWN: Interval = (math.nan, math.nan)
 # Models whose names begin otherwise than that of their family.
 _SAME = {"chatgpt": "gpt", "o": "gpt", "mixtral": "mistral", "ministral": "mistral", "magistral": "mistral"}
 
@@ -129,7 +129,7 @@ def by_case(values: Floats, held: Held, chosen: NDArray[np.bool_] | None, ends: 
     mean, freedom = float(weight @ means), 1 / float(weight @ weight) - 1
     spread = math.sqrt(len(cases) / max(len(cases) - 1, 1) * float((weight**2) @ ((means - mean) ** 2)))
     if freedom < 1 or spread <= ROUNDING:
-        return figure(mean, _UNKNOWN, ends)
+        return figure(mean, UNKNOWN, ends)
     half = t_quantile(int(freedom)) * spread
     return figure(mean, (mean - half, mean + half), ends)
 
@@ -215,7 +215,12 @@ def _left_out(estimate: Callable[[NDArray[np.bool_]], float], cases: NDArray[np.
         return Figure(None, None)
     n, value = len(units), estimate(cases == cases)
     half = t_quantile(n - 1) * math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
-    return figure(value, (value - half, value + half) if half > ROUNDING else _UNKNOWN)
+    return figure(value, (value - half, value + half) if half > ROUNDING else UNKNOWN)
+
+
+def ends_of_differences(ends: Interval | None) -> Interval | None:
+    """The ends that differences between two figures cannot leave, where these have some."""
+    return ends and (ends[0] - ends[1], ends[1] - ends[0])
 
 
 def figure(value: float, interval: Interval, ends: Interval | None = None) -> Figure:

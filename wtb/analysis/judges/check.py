@@ -209,7 +209,7 @@ def check(
         tuple(sorted({one.rater for one in labels})),
         _agreed(cohens_kappa(held.judge, held.people, scale, held.cases, held.weight)),
         _agreed(_among_raters(labels, scale, weights)),
-        bias.by_case(held.judge - held.people, held, None, ends and (ends[0] - ends[1], ends[1] - ends[0])),
+        bias.by_case(held.judge - held.people, held, None, bias.ends_of_differences(ends)),
         bias.by_length(held, lengths),
         _own(held, judged, judged_by),
         bias.uses(held, judged_by.levels),

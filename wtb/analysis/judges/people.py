@@ -8,13 +8,12 @@ from wtb.analysis.judges.check import check
 from wtb.analysis.judges.trust import stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.errors import InputError
-from wtb.store.control.labels import label_rows
 from wtb.store.database import Database
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.analysis.judges.bias import Figure
-    from wtb.core.documents.common import Combination, Interval
+    from wtb.core.documents.common import Interval
     from wtb.core.documents.matrix import MatrixDocument, PeopleDocument
 
 
@@ -28,19 +27,19 @@ def people(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[
     """
     if matrix["figures"] != "final":
         return []
-    labelled = {row.metric for row in label_rows(database, sweep.id)}
-    return [
-        found
-        for metric in matrix["metrics"]
-        if metric in labelled and (found := _of_metric(database, sweep, metric, matrix["baseline"])) is not None
-    ]
+    read, baseline = Scores(database, sweep), matrix["baseline"]
+    base = read.choices.index(baseline) if baseline in read.choices else None
+    made = (_of_metric(database, sweep, read, metric, base) for metric in matrix["metrics"])
+    return [one for one in made if one is not None]
 
 
-def _of_metric(database: Database, sweep: SweepRow, metric: str, baseline: Combination | None) -> PeopleDocument | None:
-    """None where no label can be used: `wtb judge check` says why."""
+def _of_metric(
+    database: Database, sweep: SweepRow, read: Scores, metric: str, base: int | None
+) -> PeopleDocument | None:
+    """None where there is no label, or none can be used: `wtb judge check` says why."""
+    if not (labels := stored_labels(database, sweep.id, metric)):
+        return None
     try:
-        labels, read = stored_labels(database, sweep.id, metric), Scores(database, sweep)
-        base = read.choices.index(baseline) if baseline in read.choices else None
         found = check(database, sweep, read, metric, labels, "ordinal", base=base)
     except InputError:
         return None

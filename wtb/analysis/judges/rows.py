@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wtb.analysis.judges.bias import Figure, figure
+from wtb.analysis.judges.bias import UNKNOWN, Figure, ends_of_differences, figure
 from wtb.analysis.statistics import Floats, Interval
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
-
-_UNKNOWN: Interval = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -92,13 +90,13 @@ def labelled_rows(
     for number in numbers:
         found = labelled_mean(said[number], judged[number], weight)
         known = judged[number][np.isfinite(judged[number])]
-        interval = _UNKNOWN if counting.has_clusters else found.interval
+        interval = UNKNOWN if counting.has_clusters else found.interval
         difference, has_few = None, found.has_few_labels
         if number != against:
             more = labelled_mean(said[number] - said[against], judged[number] - judged[against], weight)
             has_few = has_few or more.has_few_labels
-            ends = counting.ends and (counting.ends[0] - counting.ends[1], counting.ends[1] - counting.ends[0])
-            difference = figure(more.mean, _UNKNOWN if counting.has_clusters else more.interval, ends)
+            apart = UNKNOWN if counting.has_clusters else more.interval
+            difference = figure(more.mean, apart, ends_of_differences(counting.ends))
         rows.append(
             LabelledRow(
                 choices[number],

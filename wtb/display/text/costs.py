@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
 from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
-from wtb.core.scoring.judgement import JUDGING
+from wtb.core.scoring.judgement import JUDGING, limit_name
 from wtb.core.texts import money
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.csv import safe
@@ -26,6 +26,7 @@ _LIMITS: Sequence[Literal["cell_timeout", "node_runs", "usd", "tokens", "wall"]]
     "wall",
 )
 _NODE_LIMITS: Sequence[Literal["usd", "tokens", "node_runs"]] = ("usd", "tokens", "node_runs")
+_JUDGING_LIMITS: Sequence[Literal["usd"]] = ("usd",)
 
 
 def costs(document: CostsDocument, width: int, color: bool = False) -> str:
@@ -100,18 +101,15 @@ def amount(kind: str, figure: float | None) -> str:
 
 def limits(settings: Limits) -> list[str]:
     """Limits of a sweep as `--limits` takes them."""
-    own = [f"{key}={value:g}" for key in _LIMITS if (value := settings.get(key)) is not None]
-    judging = settings.get("judging", {}).get("usd")
-    return (
-        own
-        + ([] if judging is None else [f"judging.usd={judging:g}"])
-        + [
-            f"nodes.{node}.{key}={value:g}"
-            for node, of in settings.get("nodes", {}).items()
-            for key in _NODE_LIMITS
-            if (value := of.get(key)) is not None
-        ]
-    )
+    of_all = [("", settings, _LIMITS), (JUDGING, settings.get("judging", {}), _JUDGING_LIMITS)]
+    of_nodes = [(node, of, _NODE_LIMITS) for node, of in settings.get("nodes", {}).items()]
+    given: list[tuple[str, Mapping[str, Any], Sequence[str]]] = [*of_all, *of_nodes]
+    return [
+        f"{limit_name(node, key)}={value:g}"
+        for node, of, keys in given
+        for key in keys
+        if (value := of.get(key)) is not None
+    ]
 
 
 def budgets_on_one_line(budgets: Sequence[BudgetDocument]) -> str:

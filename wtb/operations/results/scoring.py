@@ -115,8 +115,13 @@ def score(
     for _, one in made:
         one.check_failure_scores(sweep.spec.get("on_failure"))
     # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
-    judges = [one for by, one in made if by.name in BY_PATH or one.may_ask_judges]
-    own_code = [(by, one) for by, one in made if not (by.name in BY_PATH or one.may_ask_judges)]
+    judges: list[Evaluator] = []
+    own_code: list[tuple[NamedEvaluator, Evaluator]] = []
+    for by, one in made:
+        if by.name in BY_PATH or one.may_ask_judges:
+            judges.append(one)
+        else:
+            own_code.append((by, one))
     open_budgets(database, sweep, {}, _of_judging(limits))
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use

@@ -243,6 +243,8 @@ def _delete_events(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
 
 def remove_named_values(database: Database, named: Named) -> int:
     """Remove values that nothing names any more; what other rows name stays. Returns how many went."""
+    if not named.values:  # else all rows would be read for nothing
+        return 0
     found = unreferenced_among(database, sorted(named.values))
     return sum(remove_values(database, part)[0] for part in found.parts())
 

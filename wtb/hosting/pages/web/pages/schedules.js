@@ -33,9 +33,14 @@ export function SchedulesPage() {
       : null}`;
 }
 
+/** How a fire ended, in words. @param {any} fire @returns {string} */
+function endOf(fire) {
+  return fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
+}
+
 /** How a fire ended, as a link to its sweep. @param {{fire: any}} props */
 function Ended({ fire }) {
-  const text = fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
+  const text = endOf(fire);
   return fire.sweep ? html`<${Link} to=${`/sweeps/${segment(fire.sweep)}`}>${text}<//>` : text;
 }
 
@@ -44,7 +49,7 @@ function Strip({ name, last }) {
   const { data } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
   if (!data?.fires.length) return null;
   return html`<ol class="strip" aria-label=${words.schedules.verdicts}>${data.fires.map((/** @type {any} */ fire) => {
-    const verdict = fire.verdict ?? words.schedules.statuses[/** @type {"due"} */ (fire.status)] ?? fire.status;
+    const verdict = endOf(fire);
     const figures = fire.mean === null ? "" : `, ${data.metric} ${figure(fire.mean)}`;
     const changed = fire.code_changed.length ? `, ${words.schedules.codeChanged(fire.code_changed.join(", "))}` : "";
     const text = `${date(fire.fire_at)}: ${verdict}${figures}${changed}`;
