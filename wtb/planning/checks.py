@@ -168,6 +168,19 @@ def check_figures(bound: Bound) -> None:
         raise InputError(*problems)
 
 
+def check_evaluated(bound: Bound) -> None:
+    """Refuse evaluators of keys that the final state cannot have. Raises InputError with near matches."""
+    schema, problem = bound.workflow.schema, bound.spec.located.problem
+    if schema.open:
+        return
+    unknown = [(n, key) for n, one in enumerate(bound.evaluators) for key in one.reads if key not in schema.keys]
+    if unknown:
+        what = f"the state of workflow {bound.workflow.name!r} has no key"
+        raise InputError(
+            *(problem(("evaluate", n), f"{what} {key!r}{meant_or_known(key, schema.keys)}") for n, key in unknown)
+        )
+
+
 def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
     """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
     if spec.best is None or spec.best.indifferent is None:

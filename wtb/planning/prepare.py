@@ -26,7 +26,14 @@ from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Value
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
-from wtb.planning.checks import check_figures, check_nodes, check_pool, check_stop, notification_targets
+from wtb.planning.checks import (
+    check_evaluated,
+    check_figures,
+    check_nodes,
+    check_pool,
+    check_stop,
+    notification_targets,
+)
 from wtb.planning.environment import environment
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.redaction import check_redaction, names_problems
@@ -231,6 +238,7 @@ def prepare(
     bound = bind(spec, workflow, evaluators, code)
     check_pool(bound)
     check_figures(bound)
+    check_evaluated(bound)
     check_stop(bound)
     check_nodes(bound.workflow, spec.limits.nodes, spec.located)
     if starts_at is not None and starts_at not in bound.workflow.starts:

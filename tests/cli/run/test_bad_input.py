@@ -142,6 +142,17 @@ BAD = [
         ["sweep.yaml:4: ", "takes no option 'feld'; did you mean 'field'?"],
     ),
     Bad(
+        "evaluators of keys that the state does not have",
+        sweep(
+            workflow="'other:wf'",
+            cases="[{id: a, input: {answer: b}}]",
+            vary="{a: all}",
+            evaluate="[exact_match: {field: anser}, all_of: [contains: {field: text, text: b}]]",
+        ),
+        ["sweep.yaml:4: the state of workflow 'w' has no key 'anser'; did you mean 'answer'?", "no key 'text'"],
+        workflow("class S(TypedDict, total=False):\n    answer: str"),
+    ),
+    Bad(
         "an invalid scale",
         sweep(evaluate="['flow:total': {scale: [1, 0]}]"),
         ["sweep.yaml:4: ", "evaluator 'flow:total': scale is [1, 0]; expected two finite numbers, the lower one first"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -46,7 +46,8 @@ def make_evaluator(
     Raises:
         InputError: There is no such evaluator, with a near match, or its options or declarations do not fit.
     """
-    fn = adapted(name, _function(name, resolve) if fn is None else fn)
+    written = _function(name, resolve) if fn is None else fn
+    fn = adapted(name, written)
     if not callable(fn):
         raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
     is_built_in = any(fn is one for one in BUILT_IN.values())
@@ -83,9 +84,16 @@ def make_evaluator(
         is_built_in,
         threshold,
         figure,
+        _reads(options) if is_built_in or name in BY_PATH or fn is not written else (),
     )
     made.check_failure_scores()
     return made
+
+
+def _reads(options: Mapping[str, Any]) -> Collection[str]:
+    """The keys of the final state that options name, those of parts included."""
+    own = [options["field"]] if options.get("field") is not None else []
+    return dict.fromkeys([*own, *(key for part in options.get("of", ()) for key in part.evaluator.reads)])
 
 
 def _declared(

@@ -8,7 +8,7 @@ def words(case, result) -> float:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -202,7 +202,7 @@ class Evaluator:
     timeout: seconds that it may take for a cell. problem_of: what is wrong with what is expected of a case, where that
     can be. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one that returns a
     dict. threshold: of scores that pass, where a score is nothing but pass or fail by it. figure: over all cells of a
-    row, for which it returns what it observed of a cell.
+    row, for which it returns what it observed of a cell. reads: keys of the final state that its options name.
     """
 
     name: str
@@ -216,6 +216,7 @@ class Evaluator:
     is_built_in: bool = False
     threshold: Threshold | None = None
     figure: Figure | None = None
+    reads: Collection[str] = ()
 
     @property
     def may_ask_judges(self) -> bool:
