@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wtb.core.tree.stored_spec import recorded_tools
@@ -79,16 +79,11 @@ def with_called_tools(spec: StoredSpec, called: Collection[tuple[str, str]]) -> 
     return {**spec, "environment": {**spec["environment"], "tools": tools}}
 
 
-def with_models(spec: StoredSpec, versions: Collection[tuple[str, str]]) -> StoredSpec:
-    """A spec with the models that its judges were answered by, as `m-2026-01 and m-2026-03`.
-
-    versions: (metric, version), sorted.
-    """
-    if not versions or "environment" not in spec:
+def with_models(spec: StoredSpec, models: Mapping[str, Sequence[str]]) -> StoredSpec:
+    """A spec with the models that its judges were answered by, as `m-2026-01 and m-2026-03`. models: by metric."""
+    if not models or "environment" not in spec:
         return spec
-    judges: dict[str, str] = {}
-    for metric, version in versions:
-        judges[metric] = f"{judges[metric]} and {version}" if metric in judges else version
+    judges = {metric: " and ".join(versions) for metric, versions in models.items()}
     return {**spec, "environment": {**spec["environment"], "judges": judges}}
 
 

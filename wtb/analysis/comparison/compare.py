@@ -23,6 +23,7 @@ from wtb.analysis.comparison.regressions import Answer, Finding, Question, answe
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.interim import why_stopped
+from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.statistics import Floats, margins
 from wtb.authoring.evaluation.evaluators import beyond_scale
 from wtb.core.errors import InputError, did_you_mean
@@ -169,7 +170,7 @@ def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs
 
 def _spec(database: Database, sweep: SweepRow) -> StoredSpec:
     spec = changes.with_called_tools(sweep.spec, aggregates.called_tools(database, sweep))
-    return changes.with_models(spec, aggregates.judge_versions(database, sweep))
+    return changes.with_models(spec, models_of_judges(database, sweep))
 
 
 class _Metrics(NamedTuple):

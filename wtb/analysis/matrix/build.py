@@ -16,6 +16,7 @@ import numpy as np
 from wtb.analysis import interim
 from wtb.analysis.failure_causes import causes
 from wtb.analysis.headings import sweep_heading
+from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.matrix.added_rows import AddedRows
 from wtb.analysis.matrix.caveats import bounds_that_matter, correct_exploratory, failures_counted, listed_names
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
@@ -489,12 +490,9 @@ def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], er
         )
     for metric, count, reason in errors:
         sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
-    if changed := aggregates.changed_tools(database, sweep):
+    if changed := aggregates.drifted_tools(database, sweep):
         sentences.append(f"changed tools: servers changed {', '.join(changed)} while the sweep ran")
-    versions: dict[str, list[str]] = {}
-    for metric, version in aggregates.judge_versions(database, sweep):
-        versions.setdefault(metric, []).append(version)
-    for metric, found in versions.items():
+    for metric, found in models_of_judges(database, sweep).items():
         if len(found) > 1:
             sentences.append(f"changed models: {metric} was judged by {' and '.join(found)}")
     return sentences

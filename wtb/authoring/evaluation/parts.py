@@ -26,6 +26,7 @@ from wtb.core.scoring.threshold import Threshold
 
 MakeEvaluator = Callable[[str, Mapping[str, Any]], Evaluator]
 JUDGE = "judge"  # the one evaluator that is not built in and may be a part
+ASKING = frozenset({JUDGE, *COMBINING})  # those that may ask a judge
 _OF_THE_WHOLE = ("name", "timeout", "on_failure")
 _FORM = "expected built-in evaluators, such as [contains: {field: answer, text: yes}]"
 _DEEPEST = 20

@@ -289,7 +289,7 @@ def called_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
     return [(str(tool), str(version)) for tool, version in _rows(database, query)]
 
 
-def changed_tools(database: Database, sweep: SweepRow) -> list[str]:
+def drifted_tools(database: Database, sweep: SweepRow) -> list[str]:
     """Tools of servers that nodes found to be other than at the start: as recorded, else as the first call saw them."""
     recorded = recorded_tools(sweep.spec)
     known = {f"{server}.{tool}": version for server, tools in recorded.items() for tool, version in tools.items()}
@@ -298,16 +298,10 @@ def changed_tools(database: Database, sweep: SweepRow) -> list[str]:
     )
 
 
-_MAY_ASK = frozenset({"judge", "all_of", "any_of", "not", "weighted_mean", "assertions"})  # evaluators, for judgements
-
-
-def judge_versions(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
-    """(metric, version) of the models that judges of a sweep were answered by."""
-    if not any(_MAY_ASK & dict(one).keys() for one in sweep.spec.get("evaluate") or ()):
-        return []  # without a look at its scores, which may be millions
+def judge_versions(database: Database, sweep_id: str) -> Rows:
+    """(metric, version) of what gave scores, where these say which version that was of."""
     query = sa.select(scores.c.metric, scores.c.version).distinct()
-    query = query.where(scores.c.sweep_id == sweep.id, scores.c.version.is_not(None))
-    return sorted((str(metric), str(version)) for metric, version in _rows(database, query))
+    return _rows(database, query.where(scores.c.sweep_id == sweep_id, scores.c.version.is_not(None)))
 
 
 def _rows(database: Database, query: sa.Select[Any]) -> Rows:
