@@ -25,6 +25,7 @@ FLIPS = 1_999
 LEVEL = 0.975  # one-sided, so that of two rows one alone is left exactly where the paired test has p < 0.05
 _PART = 256  # units that are held at once beside the scores
 _CACHED = 1 << 16  # numbers that the cache of a core holds
+_TIE = 1e-9  # spreads: that what is equal may differ by, since it was added up in another order
 _SAME = 1e-9  # of the largest spread: rows that differ by less never differ
 
 
@@ -48,25 +49,37 @@ def rank(scores: Floats, seed: int) -> Ranking:
         scores: rows x units, complete, higher is better; at least one row.
         seed: of the random signs.
     """
-    rows, units = scores.shape
+    first, same, count = _distinct(scores)
+    rows, units = len(first), scores.shape[1]
     totals, spread = np.zeros(rows), np.zeros((rows, rows))
     sums = _FlippedSums(rows, units, np.random.default_rng([abs(seed), 3]))
     for columns in _parts(units):
         # Differences between rows stay as they are, and lose less to rounding.
-        centred = scores[:, columns] - scores[:, columns].mean(axis=0)
+        centred = scores[first, columns] - scores[:, columns].mean(axis=0)
         totals += centred.sum(axis=1)
         spread += centred @ centred.T
         sums.add(columns, centred)
     _to_spread(spread)
-    limits = _limits(sums.found, spread)
+    limits = _limits(sums.found, spread) + _TIE
     beaten, ahead_of, behind = np.zeros(rows, dtype=np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for row in range(rows):
         ahead = (totals[row] - totals) / spread[row]
         beats = ahead > limits
         beaten |= beats
-        behind += beats
-        ahead_of[row] = (ahead > limits[row]).sum()
-    return Ranking(candidates=~beaten, ranks=np.stack([1 + behind, rows - ahead_of], axis=1))
+        behind += count[row] * beats
+        ahead_of[row] = count[ahead > limits[row]].sum()
+    ranks = np.stack([1 + behind, count.sum() - ahead_of], axis=1)
+    return Ranking(candidates=~beaten[same], ranks=ranks[same])
+
+
+def _distinct(scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows no two of which are alike, which of these each row is like, and how many rows each of them is.
+
+    Pass rates of many combinations are alike where few of their nodes matter; nothing tells such rows apart.
+    """
+    numbers: dict[bytes, int] = {}
+    same = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in scores])
+    return np.unique(same, return_index=True)[1], same, np.bincount(same)
 
 
 def _to_spread(gram: Floats) -> None:
@@ -95,16 +108,15 @@ def _limits_of(sums: Floats, spread: Floats, some: NDArray[np.int64]) -> Floats:
     """The limits of some rows."""
     flipped, rows = sums.shape
     step = max(1, _CACHED // rows)
-    buffer, largest, limits = np.empty((step, rows)), np.empty(flipped), np.empty(len(some))
-    for place, row in enumerate(some):
-        inverse = 1 / spread[row]
-        for start in range(0, flipped, step):
-            part = sums[start : start + step]
-            gaps = np.subtract(part, part[:, [row]], out=buffer[: len(part)])
-            gaps *= inverse
-            gaps.max(axis=1, out=largest[start : start + step])
-        limits[place] = np.quantile(largest, LEVEL)
-    return limits
+    buffer, largest, inverse = np.empty((step, rows)), np.empty((len(some), flipped)), 1 / spread[some]
+    for start in range(0, flipped, step):
+        part = sums[start : start + step]  # which the cache holds for all of the rows
+        gaps = buffer[: len(part)]
+        for place, row in enumerate(some):
+            np.subtract(part, part[:, [row]], out=gaps)
+            np.multiply(gaps, inverse[place], out=gaps)
+            gaps.max(axis=1, out=largest[place, start : start + step])
+    return np.quantile(largest, LEVEL, axis=1)
 
 
 class _FlippedSums:
