@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support.bench import CASES
 from wtb import Context, evaluator
@@ -23,6 +25,9 @@ from wtb.display.text.sweeps import status as render_status
 from wtb.display.views.execution_status import standing_document
 from wtb.display.views.sweeps import status_document
 from wtb.store.control.rescore import scored_executions, write_scores
+from wtb.store.read.aggregates import node_run_totals
+from wtb.store.read.queries import usd_spent
+from wtb.store.tables.schema import attempts, node_runs
 
 Make = Callable[..., Any]
 Given = dict[str, Any]
@@ -53,6 +58,45 @@ def test_sharing_never_seems_to_cost_money(run_sweep: Make) -> None:
     assert document["cost"]["unshared_usd"] == 4.25  # both cells make both attempts of `shared`, and one that of `last`
     assert "Cost: $2.25 spent, $4.25 without sharing." in sentences.totals(document)
     assert document["cost"]["usd"] == status_document(bench.database, bench.row)["cost"]["usd"]
+
+
+def test_what_was_spent_is_what_its_attempts_say_whatever_came_of_them(run_sweep: Make) -> None:
+    """Node runs that took one attempt are summed up by their own rows, others by their attempts."""
+    wf = Workflow("spending")
+
+    @wf.node(retries=2)
+    def ask(state: Given, ctx: Context) -> Given:
+        ctx.cost(usd=0.5 + state["x"], tokens_in=10 * ctx.attempt, tokens_out=state["x"])
+        if ctx.attempt <= state["x"]:  # the case 3 fails for good
+            raise OSError("try again")
+        return {"a": 1}
+
+    @wf.node
+    def last(state: Given, ctx: Context, *, usd: float = 0.25) -> Given:
+        ctx.cost(usd=usd)
+        return {"b": 1}
+
+    last.variant("dear", usd=4.0)
+    wf.entry(ask)
+    wf.edge(ask, last)
+    wf.edge(last, END)
+    bench = run_sweep(wf, [{"id": str(x), "input": {"x": x}} for x in range(4)], {"last": "all"})
+    of_cells = sa.select(attempts, node_runs.c.cells).join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    tried = bench.database.rows(of_cells.where(node_runs.c.sweep_id == bench.sweep_id))
+    assert Counter(row["status"] for row in tried) == {"succeeded": 9, "failed": 6}
+
+    found = node_run_totals(bench.database, bench.sweep_id)
+    sums = (sum(row[name] for row in tried) for name in ("usd", "tokens_in", "tokens_out"))
+    assert found.spent == (*sums, sum(row["usd"] * row["cells"] for row in tried))
+    assert found.forks == (0, 0, 0, 0)
+    assert [(row[:2], *map(int, row[2:])) for row in found.counts] == [
+        (("ask", "default"), 3, 6, 9, 0),
+        (("last", "default"), 3, 3, 3, 0),
+        (("last", "dear"), 3, 3, 3, 0),
+    ]
+    assert usd_spent(bench.database, bench.sweep_id) == sum(row["usd"] for row in tried)
+    (default, dear) = build(bench.database, bench.row)["rows"]
+    assert default["cost_failed_usd"] == dear["cost_failed_usd"] == sum(row["usd"] for row in tried if row["failure"])
 
 
 def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_with_its_arrow(run_sweep: Make) -> None:

@@ -107,7 +107,8 @@ def execution_may_be_helped(database: Database, row: ExecutionRow) -> bool:
 
 def _asks_models(database: Database, sweep_id: str) -> bool:
     """Return whether anything of a sweep has asked a model: only that has a price, or tokens."""
-    return any(map(any, aggregates.spent_by_attempts(database, sweep_id)))
+    totals = aggregates.node_run_totals(database, sweep_id)
+    return any(totals.spent) or any(totals.forks)
 
 
 def may_help(failure: Failure, *, asks_models: bool) -> bool:

@@ -188,6 +188,11 @@ class Scores:
         return aggregates.cell_groups(self._database, self._sweep.id)
 
     @cached_property
+    def errors(self) -> aggregates.Rows:
+        """(metric, how many scores failed, one of the reasons)."""
+        return aggregates.score_errors(self._database, self._sweep.id)
+
+    @cached_property
     def edited_cells(self) -> int:
         """How many cells have an outcome that rests on a state which a person edited."""
         return sum(group.ended for group in self.cell_groups if group.edited)
@@ -309,8 +314,9 @@ class Scores:
         """Cases that have no score for a reason other than that the metric is not theirs."""
         each = len(self.choices) * int(self._sweep.spec["repeats"])
         failed = [case for case, cells in self._ended[2].items() if cells == each]
-        errors = [row[1] for row in outcomes.failed_scores(self._database, self._sweep.id, metric)]
-        return np.array([*failed, *errors], dtype=float)
+        has_errors = any(name == metric for name, *_ in self.errors)
+        errors = outcomes.failed_scores(self._database, self._sweep.id, metric) if has_errors else []
+        return np.array([*failed, *(row[1] for row in errors)], dtype=float)
 
     def by_repeat(self, metric: str) -> Floats:
         """(combination, case, repeat, score) wherever there is one."""

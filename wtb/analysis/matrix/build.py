@@ -131,17 +131,18 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     best = sweep.spec.get("best")
     has_ended = all(status in FINAL_CELLS for status in counts)
     seen = interim.view(database, sweep, scored.planned, scored.cell_groups)
-    figures, warned = _rows(database, sweep, scored, seen, has_ended=has_ended)
+    runs = aggregates.node_run_totals(database, sweep_id)
+    rows = _outcomes(database, sweep_id, scored, runs)
+    figures, warned = _rows(database, sweep, scored, rows, seen, has_ended=has_ended)
     causes_found, more = causes(database, sweep) if counts.keys() & {"failed", "set_aside"} else ([], 0)
-    errors, counted = aggregates.score_errors(database, sweep_id), aggregates.node_run_counts(database, sweep_id)
-    spent, _ = aggregates.spent_by_attempts(database, sweep_id)
+    errors, spent = scored.errors, runs.spent
     matrix: MatrixDocument = {
         "version": VERSION,
         "figures": "final" if seen is None else "anytime",
         "as_of": None if seen is None else seen.as_of,
         "sweep": sweep_heading(sweep),
         "cells": cell_counts(sum(counts.values()), counts),
-        "node_runs": _node_runs(counted),
+        "node_runs": _node_runs(runs.counts),
         "cost": {
             "usd": spent.usd,
             "unshared_usd": spent.unshared_usd,
@@ -160,7 +161,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
-    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *_mixed(counted), *uneven, *warned]
+    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *_mixed(runs.counts), *uneven, *warned]
     if matrix["baseline"] != sweep.spec.get("baseline_row"):
         matrix["warnings"].append(_chosen_baseline(sweep, matrix["baseline"] or {}))
     if left_out := matrix["edited_left_out"]:
@@ -203,12 +204,12 @@ def _rows(
     database: Database,
     sweep: SweepRow,
     scored: Scores,
+    rows: list[RowDocument],
     seen: interim.View | None,
     *,
     has_ended: bool,
 ) -> tuple[MatrixFigures, list[str]]:
-    """Return what rests on scores, and what to be warned of."""
-    rows = _outcomes(database, sweep.id, scored)
+    """Return what rests on scores, which it adds to the rows, and what to be warned of."""
     choices, added = scored.choices[: scored.planned], AddedRows(database, sweep, scored)
     for number, document in added.documents().items():
         rows[number]["exploratory"] = document
@@ -262,7 +263,7 @@ def _rows(
     return figures, [*failures_counted(scored), *warnings]
 
 
-def _outcomes(database: Database, sweep_id: str, scored: Scores) -> list[RowDocument]:
+def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregates.NodeRunTotals) -> list[RowDocument]:
     """The rows with what came of their cells, and what these took."""
     rows: list[RowDocument] = [
         {
@@ -280,7 +281,9 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores) -> list[RowDocu
         for choice in scored.choices
     ]
     succeeded_usd: dict[int, float] = {}
-    failed_usd, innocent_usd = failed_attempts_usd(database, sweep_id, scored.choices)
+    failed_usd, innocent_usd = [0.0] * len(rows), [0.0] * len(rows)
+    if runs.has_failed:
+        failed_usd, innocent_usd = failed_attempts_usd(database, sweep_id, scored.choices)
     found = [group for group in scored.cell_groups if scored.edited or not group.edited]
     for number, status, count, usd in aggregates.outcomes_by_combination(found):
         row = rows[number]

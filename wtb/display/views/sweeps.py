@@ -48,8 +48,7 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
     row = replace(row, reason=executions.reason_now(database, row))
     counts = queries.cell_counts(database, row.id)
     graph = queries.workflow_graph(database, row.workflow_id)
-    counted = aggregates.node_run_counts(database, row.id)
-    own, forks = aggregates.spent_by_attempts(database, row.id)
+    counted, own, forks, _ = aggregates.node_run_totals(database, row.id)
     stalled = stalled_document(database, row)
     failed, more = causes(database, row)
     owners: list[SweepOwner] = [

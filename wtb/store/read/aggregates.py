@@ -28,6 +28,7 @@ from wtb.store.tables.schema import (
     node_runs,
     scores,
     sweeps,
+    took_one_attempt,
 )
 
 Rows = list[tuple[Any, ...]]
@@ -48,48 +49,74 @@ class Spent(NamedTuple):
     unshared_usd: float = 0.0
 
 
+class NodeRunTotals(NamedTuple):
+    """All node runs of a sweep, counted once.
+
+    Attributes:
+        counts: (node, variant, executed, unshared, attempts, is of several versions of the code) in the order of first
+            runs. The last one is of accepted runs.
+        spent: What their attempts cost. Dollars of collected ones are among them.
+        forks: What attempts cost of what people forked, which is in nothing else.
+        has_failed: Whether any attempt failed, or is under way.
+    """
+
+    counts: Rows
+    spent: Spent
+    forks: Spent
+    has_failed: bool
+
+
 # Statements are made once, but for whose they are: to make one takes as long as to have it answered.
 _ACCEPTED = node_runs.c.status == "succeeded"
 _OF_CELLS = node_runs.c.cells > 0
 _CODE = sa.case((_ACCEPTED, node_runs.c.fingerprint))  # the count of distinct ones would have to sort them
-_NODE_RUN_COUNTS = (
+_AT_ONCE = (
+    node_runs.c.usd,
+    node_runs.c.tokens_in,
+    node_runs.c.tokens_out,
+    node_runs.c.usd * node_runs.c.cells,
+)
+_TOTALS = (
     sa.select(
+        _OF_CELLS,
         node_runs.c.node,
         node_runs.c.variant,
         sa.func.sum(sa.case((_ACCEPTED, 1), else_=sa.literal(0))),
         sa.func.sum(sa.case((_ACCEPTED, node_runs.c.cells), else_=sa.literal(0))),
         sa.func.sum(node_runs.c.attempts),
         sa.func.coalesce(sa.func.min(_CODE) != sa.func.max(_CODE), sa.false()),
+        sa.func.sum(sa.case((took_one_attempt, 0), else_=sa.literal(1))),
+        *(sa.func.sum(sa.case((took_one_attempt, figure), else_=sa.literal(0))) for figure in _AT_ONCE),
     )
-    .where(_OF_CELLS)
-    .group_by(node_runs.c.node, node_runs.c.variant)
+    .group_by(_OF_CELLS, node_runs.c.node, node_runs.c.variant)
     .order_by(sa.func.min(node_runs.c.started_at))
 )
 _FIGURES = (attempts.c.usd, attempts.c.tokens_in, attempts.c.tokens_out, attempts.c.usd * node_runs.c.cells)
 _SPENT = (
     sa.select(_OF_CELLS, *map(sa.func.sum, _FIGURES))
     .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    .where(~took_one_attempt)
     .group_by(_OF_CELLS)
 )
 
 
-def node_run_counts(database: Database, sweep_id: str) -> Rows:
-    """(node, variant, executed, unshared, attempts, is of several versions of the code) in the order of first runs.
-
-    The last one is of accepted runs.
-    """
-    return _rows(database, _NODE_RUN_COUNTS.where(node_runs.c.sweep_id == sweep_id))
-
-
-def spent_by_attempts(database: Database, sweep_id: str) -> tuple[Spent, Spent]:
-    """(what the attempts of cells cost, those of what people forked). Dollars of collected ones are with the first."""
-    found = {
-        bool(whose): Spent(float(usd), int(got), int(gave), float(alone))
-        for whose, usd, got, gave, alone in _rows(database, _SPENT.where(node_runs.c.sweep_id == sweep_id))
-    }
-    own, forks = found.get(True, Spent()), found.get(False, Spent())
+def node_run_totals(database: Database, sweep_id: str) -> NodeRunTotals:
+    """Count the node runs of a sweep, and add up what their attempts cost."""
+    counts, has_failed, found = list[tuple[Any, ...]](), False, {True: [Spent()], False: [Spent()]}
+    for of_cells, *count, others, usd, got, gave, alone in _rows(
+        database, _TOTALS.where(node_runs.c.sweep_id == sweep_id)
+    ):
+        if of_cells:
+            counts.append(tuple(count))
+        has_failed |= bool(others)
+        found[bool(of_cells)].append(Spent(float(usd), int(got), int(gave), float(alone)))
+    if has_failed:
+        for of_cells, usd, got, gave, alone in _rows(database, _SPENT.where(node_runs.c.sweep_id == sweep_id)):
+            found[bool(of_cells)].append(Spent(float(usd), int(got), int(gave), float(alone)))
     ((gone,),) = _rows(database, sa.select(sweeps.c.collected_usd).where(sweeps.c.id == sweep_id))
-    return own._replace(usd=own.usd + gone, unshared_usd=own.unshared_usd + gone), forks
+    found[True].append(Spent(usd=gone, unshared_usd=gone))
+    own, forks = (Spent(*map(sum, zip(*found[whose], strict=True))) for whose in (True, False))
+    return NodeRunTotals(counts, own, forks, has_failed)
 
 
 def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
@@ -109,6 +136,7 @@ def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
         .where(
             node_runs.c.sweep_id == sweep_id,
             node_runs.c.cells > 0,
+            ~took_one_attempt,
             attempts.c.status == "failed",
             attempts.c.usd > 0,
             kind != "waiting",
@@ -215,15 +243,17 @@ def mean_scores(
 
     repeated: False spares the averaging.
     """
-    figures = (sa.func.avg(scores.c.value), sa.func.count()) if repeated else (scores.c.value, sa.literal(1))
+    figures = (sa.func.avg(scores.c.value), sa.func.count()) if repeated else (scores.c.value,)
     query = sa.select(scores.c.combination, scores.c.case_number, *figures).where(
         scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
     )
     if not edited:
         query = query.where(*untouched(database, sweep_id))
     if repeated:
-        query = query.group_by(scores.c.combination, scores.c.case_number)
-    return _columns(database, query)
+        yield from _columns(database, query.group_by(scores.c.combination, scores.c.case_number))
+        return
+    for columns in _columns(database, query):
+        yield [*columns, array("d", [1.0]) * len(columns[0])]
 
 
 def scores_by_repeat(database: Database, sweep_id: str, metric: str) -> Iterator[Columns]:
@@ -313,7 +343,8 @@ def _rows(database: Database, query: sa.Select[Any]) -> Rows:
 def _columns(database: Database, query: sa.Select[Any]) -> Iterator[Columns]:
     """Yield the rows of a query of numbers, none of which is NULL, a part at a time: all may be more than memory holds.
 
-    PostgreSQL packs those that agree in the first column: a number then costs 8 bytes and no object of its own.
+    PostgreSQL packs those that agree in the first column: a number then costs 8 bytes and no object of its own, and the
+    first one of each row nothing.
     """
     with database.read() as connection:
         if database.is_sqlite:
@@ -322,9 +353,11 @@ def _columns(database: Database, query: sa.Select[Any]) -> Iterator[Columns]:
                 yield [array("d", column) for column in zip(*rows, strict=True)]
             return
         found = query.subquery()
-        packed = sa.select(*map(_packed, found.c)).group_by(found.c[0])
-        for row in connection.execute(packed.execution_options(yield_per=_GROUPS)):
-            yield list(map(_unpacked, row))
+        first, *others = found.c
+        packed = sa.select(first, *map(_packed, others)).group_by(first)
+        for number, *columns in connection.execute(packed.execution_options(yield_per=_GROUPS)):
+            unpacked = list(map(_unpacked, columns))
+            yield [array("d", [number]) * len(unpacked[0]), *unpacked]
 
 
 def _packed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[bytes]:

@@ -39,6 +39,7 @@ from wtb.store.tables.schema import (
     scores,
     sessions,
     sweeps,
+    took_one_attempt,
     values,
     workflows,
 )
@@ -303,11 +304,12 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, StoredPos
 
 def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
     """US dollars of all attempts that a sweep has now."""
-    return (
-        sa.select(sa.func.coalesce(sa.func.sum(attempts.c.usd), 0.0))
-        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-        .where(node_runs.c.sweep_id == sweep_id)
-    )
+    mine = node_runs.c.sweep_id == sweep_id
+    others = sa.select(attempts.c.usd).join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    each = sa.union_all(
+        sa.select(node_runs.c.usd).where(mine, took_one_attempt), others.where(mine, ~took_one_attempt)
+    ).subquery()
+    return sa.select(sa.func.coalesce(sa.func.sum(each.c.usd), 0.0))
 
 
 def usd_spent(database: Database, sweep_id: str) -> float:

@@ -121,6 +121,9 @@ node_runs = sa.Table(
     sa.Index("ix_node_runs_ended", "sweep_id", "ended_transaction", "ended_event"),
 )
 
+# Of such a node run the row has what its only attempt took. They are nearly all of a sweep, and spare a join.
+took_one_attempt: sa.ColumnElement[bool] = sa.and_(node_runs.c.status == "succeeded", node_runs.c.attempts == 1)
+
 attempts = sa.Table(
     "attempts",
     metadata,

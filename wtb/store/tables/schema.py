@@ -35,6 +35,7 @@ from wtb.store.tables.executions import decisions as decisions
 from wtb.store.tables.executions import executions as executions
 from wtb.store.tables.executions import files as files
 from wtb.store.tables.executions import node_runs as node_runs
+from wtb.store.tables.executions import took_one_attempt as took_one_attempt
 from wtb.store.tables.executions import values as values
 from wtb.store.tables.executions import working as working
 from wtb.store.tables.publications import publications as publications
