@@ -36,6 +36,7 @@ from wtb.store.tables.schema import (
     executions,
     files,
     is_visible,
+    metadata,
     node_runs,
     now,
     runners,
@@ -153,11 +154,41 @@ def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = l
     for table, order in _OWNED:
         if not _remove_parts(database, table, table.c.sweep_id == sweep_id, order, until):
             return False
+    _pass_what_was_removed(database, sweep_id)
     with database.write() as connection:
+        _by_index(connection)
         connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
         connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
         connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id, sweeps.c.status == "deleting"))
     return True
+
+
+def _pass_what_was_removed(database: Database, sweep_id: str) -> None:
+    """Look for rows of a sweep as PostgreSQL will when the sweep itself goes, and have its indexes forget those before.
+
+    It looks into each table that refers to sweeps. A million rows that were just removed are still in its indexes
+    then; who passes them first marks them. In the transaction by which the sweep goes, all followers of the log would
+    wait for that.
+    """
+    if database.is_sqlite:
+        return
+    for table in metadata.sorted_tables:
+        for key in table.foreign_keys:
+            if key.column is sweeps.c.id:
+                left = sa.select(sa.literal(1)).where(key.parent == sweep_id)
+                with database.read(long=True) as connection:
+                    _by_index(connection)
+                    connection.execute(left.with_for_update(read=True, key_share=True))
+
+
+def _by_index(connection: sa.Connection) -> None:
+    """Have PostgreSQL look up rows by an index in a transaction, whatever it knows of a table.
+
+    It believes that most rows of a table are those that were just removed, and would read all of it for them.
+    """
+    if connection.dialect.name != "sqlite":
+        for way in ("seqscan", "bitmapscan"):
+            connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
 
 
 def _remove_parts(
@@ -168,31 +199,52 @@ def _remove_parts(
     until: Callable[[], bool],
 ) -> bool:
     """Remove rows from a table, as many at a time as take about `PART_S`. Returns whether all are gone."""
-    size = _LEAST
+    size, since = _LEAST, None
     while not until():
         started = time.monotonic()
         try:
-            removed = _remove_part(database, table, which, order, size)
+            removed, last = _remove_part(database, table, which, order, since, size)
         except StoreError as error:
             if not gave_way(error):
                 raise
             continue  # a scheduler removes them, too, or a runner has yet to hear that they go
         point("delete.part")
-        if removed < size:
+        if removed < size and since is None:
             return True
+        since = last if removed == size else None  # at the end once more from the beginning: some may have come late
         took = max(time.monotonic() - started, 1e-6)
         size = max(_LEAST, min(_MOST, 2 * size, round(size * PART_S / took)))
     return False
 
 
+_Place = tuple[Any, ...]  # of a row in the order in which rows go
+
+
 def _remove_part(
-    database: Database, table: sa.Table, which: sa.ColumnElement[bool], order: tuple[str, ...], most: int
-) -> int:
+    database: Database,
+    table: sa.Table,
+    which: sa.ColumnElement[bool],
+    order: tuple[str, ...],
+    since: _Place | None,
+    most: int,
+) -> tuple[int, _Place | None]:
+    """Remove rows that come next. Returns how many went, and the place of the last.
+
+    since: where the part before ended, if known. What that has removed is still in the index on PostgreSQL, and who
+    begins at the beginning passes all of it.
+    """
     row: sa.ColumnElement[Any] = sa.literal_column("rowid" if database.is_sqlite else "ctid")
-    first = sa.select(row).select_from(table).where(which).order_by(*(table.c[name] for name in order)).limit(most)
+    columns = [table.c[name] for name in order]
+    first = sa.select(row).select_from(table).where(which).order_by(*columns).limit(most)
+    if since is not None and not database.is_sqlite:
+        place = (sa.literal(value, column.type) for value, column in zip(since, columns, strict=True))
+        first = first.where(sa.tuple_(*columns) >= sa.tuple_(*place))
     # PostgreSQL looks up a list of places in the table at once, and would join with what a query gives.
     some = row.in_(first) if database.is_sqlite else row == sa.func.any(sa.func.array(first.scalar_subquery()))
-    return database.execute(table.delete().where(some))
+    with database.write(long=True) as connection:
+        gone = connection.execute(table.delete().where(some).returning(*columns)).all()
+    places = [tuple(one) for one in gone if None not in one]
+    return len(gone), max(places, default=None) if len(places) == len(gone) else None
 
 
 class MayLive(Protocol):
@@ -233,6 +285,7 @@ def delete_session(database: Database, session_id: str, *, may_live: MayLive) ->
     for table, order in _OF_SESSION:
         _remove_parts(database, table, table.c.session_id == session_id, order, lambda: False)
     with database.write() as connection:
+        _by_index(connection)
         _check_idle(connection, session_id, may_live)  # of what was submitted meanwhile, too
         ids = sa.select(sweeps.c.id).where(mine)
         connection.execute(events.delete().where(events.c.sweep_id.in_(ids)))

@@ -1,0 +1,100 @@
+"""Deleting a sweep of many rows: each is passed once, and nobody waits for a look at those that went before."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.store.test_submission import new_sweep
+from tests.support.bench import make_bench
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
+from wtb.core.values import Value
+from wtb.store.database import Database
+from wtb.store.housekeeping import deletion
+from wtb.store.runs.submission import NewCase
+from wtb.store.runs.submit import submit
+from wtb.store.tables.schema import cells, metadata, sweeps
+
+CASES, VARIANTS = 60, 20
+REFERRING = ("cells", "executions", "node_runs", "checkpoints", "scores", "events")
+
+
+def _many(variants: int) -> Workflow:
+    made = Workflow("many")
+    node = made.node(lambda state, *, by=0: {"y": state["x"] + by}, name="add")
+    for number in range(1, variants):
+        node.variant(f"v{number}", by=number)
+    made.entry(node)
+    made.edge(node, END)
+    return made
+
+
+def test_what_was_removed_is_not_read_again_where_all_followers_would_wait(
+    prepared_postgres_url: str, tmp_path: Path
+) -> None:
+    """PostgreSQL looks into all tables that refer to a sweep when that goes, in the transaction in which it does."""
+    database = Database(prepared_postgres_url)
+    given = [{"id": str(x), "input": {"x": x}, "expected": {"y": x}} for x in range(CASES)]
+    exact = [{"exact_match": {"field": "y"}}]
+    bench = make_bench(database, tmp_path, _many(VARIANTS), given, {"add": "all"}, evaluate=exact)
+    bench.run()
+    with database.write() as connection:
+        connection.exec_driver_sql("ANALYZE")  # nearly all rows are of this sweep, and it knows that
+    read: dict[str, list[int]] = {}
+
+    def look(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        for table in 2 * REFERRING if statement.startswith("DELETE FROM sweeps") else ():
+            there = f"SELECT 1 FROM ONLY {table} x WHERE '{bench.sweep_id}' = sweep_id FOR KEY SHARE OF x"
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {there}")
+            plan = _json(cursor.fetchone()[0])[0]["Plan"]
+            assert "Seq Scan" not in str(plan), table
+            read.setdefault(table, []).append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+    sa.event.listen(database.engine, "before_cursor_execute", look)
+    assert deletion.delete_sweep(database, bench.sweep_id)
+    database.close()
+    assert read.keys() == set(REFERRING)
+    for table, (blocks, again) in read.items():
+        assert blocks <= again + 2, table  # those of the index, and not those of its rows
+
+
+def _json(found: Any) -> Any:
+    return json.loads(found) if isinstance(found, str) else found
+
+
+def test_a_part_begins_where_the_one_before_ended_and_what_came_late_goes_too(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(database, new_sweep(), (NewCase(str(number), {"x": Value.of(number)}, None) for number in range(40)))
+    monkeypatch.setattr(deletion, "_LEAST", 16)
+    monkeypatch.setattr(deletion, "_MOST", 16)
+    begun: list[Any] = []
+    asked: list[str] = []
+    sa.event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    part = deletion._remove_part
+
+    def remove_part(base: Database, table: sa.Table, which: Any, order: Any, since: Any, most: int) -> Any:
+        if table is cells:
+            begun.append(since)
+            if len(begun) == 4:  # before all that went
+                late = {"sweep_id": "large", "case_number": -1, "repeat": 0, "combination": 0, "status": "pending"}
+                with base.write() as connection:
+                    connection.execute(cells.insert().values(late))
+        return part(base, table, which, order, since, most)
+
+    monkeypatch.setattr(deletion, "_remove_part", remove_part)
+    assert deletion.delete_sweep(database, "large")
+    assert begun[0] is None
+    assert all(one < other for one, other in itertools.pairwise(begun[1:8]))
+    assert begun[-1] is None
+    of_cells = [statement for statement in asked if statement.startswith("DELETE FROM cells")]
+    assert database.is_sqlite or all(">=" in statement for statement in of_cells[1:8])
+    for table in metadata.sorted_tables:
+        if "sweep_id" in table.c or table is sweeps:
+            assert not database.rows(sa.select(table)), table.name
