@@ -361,14 +361,31 @@ def _event(row: sa.RowMapping) -> EventRow:
 
 def derived_counts(connection: sa.Connection, sweep_id: str, execution: str | None = None) -> dict[str, int]:
     """How many events of each kind the rows of a sweep say, of kinds that there are. Their severity is info."""
-    counts: dict[str, int] = {}
-    for derived in DERIVED:
-        following = [sa.func.sum(array_length(executions.c.combinations))] if derived.table is executions else []
-        query = sa.select(sa.func.count(), *following)
-        query = query.where(derived.table.c.sweep_id == sweep_id, derived.id.is_not(None))
-        query = query.where(*equal({_execution(derived.table): execution}))
-        counts |= {kind: count or 0 for kind, count in zip(derived.kinds, connection.execute(query).one(), strict=True)}
-    return {kind: count for kind, count in counts.items() if count}
+    return row_counts(connection, sweep_id, execution)[1]
+
+
+def row_counts(
+    connection: sa.Connection, sweep_id: str, execution: str | None = None
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the rows of a sweep that say events, each of which may be one of millions, in one scan of each table.
+
+    Returns:
+        How many there are by the name of their table, and what `derived_counts` returns.
+    """
+    rows, counts = dict[str, int](), dict[str, int]()
+    for table in dict.fromkeys(derived.table for derived in DERIVED):
+        figures: dict[str, sa.ColumnElement[int]] = {}
+        for derived in DERIVED:
+            if derived.table is table:
+                kind, *following = derived.kinds
+                figures[kind] = sa.func.count(derived.id)
+                length = sa.case((derived.id.is_not(None), array_length(executions.c.combinations)))
+                figures |= {other: sa.func.sum(length) for other in following}
+        query = sa.select(sa.func.count(), *figures.values()).where(table.c.sweep_id == sweep_id)
+        query = query.where(*equal({_execution(table): execution}))
+        rows[table.name], *found = connection.execute(query).one()
+        counts |= {kind: int(count) for kind, count in zip(figures, found, strict=True) if count}
+    return rows, counts
 
 
 def _execution(table: sa.Table) -> sa.Column[Any]:

@@ -13,7 +13,7 @@ from wtb.core.tree.checkpoints import Checkpoint
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
-from wtb.store.log import derived_counts
+from wtb.store.log import derived_counts, row_counts
 from wtb.store.read.queries import as_checkpoint, rows_by_id, the_one
 from wtb.store.rows.executions import CheckpointRow, DecisionRow, ExecutionRow
 from wtb.store.rows.results import CellRow, FoundCell, ScoreRow
@@ -25,7 +25,6 @@ from wtb.store.tables.schema import (
     events,
     executions,
     is_visible,
-    node_runs,
     scores,
     sweeps,
 )
@@ -161,12 +160,10 @@ def event_counts(database: Database, sweep_id: str, execution: str | None = None
 
 def belongings(database: Database, sweep_id: str) -> dict[str, int]:
     """How many rows of each kind belong to a sweep."""
-    counted = {"cells": cells, "executions": executions, "checkpoints": checkpoints, "node_runs": node_runs}
-    counted |= {"scores": scores, "events": events}
     with database.read() as connection:
-        found = {
-            name: connection.scalar(sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)) or 0
-            for name, table in counted.items()
-        }
-        found["events"] += sum(derived_counts(connection, sweep_id).values())
-    return found
+        found, derived = row_counts(connection, sweep_id)
+        for table in (cells, scores, events):
+            count = sa.select(sa.func.count()).where(table.c.sweep_id == sweep_id)
+            found[table.name] = connection.scalar(count) or 0
+    found["events"] += sum(derived.values())
+    return {name: found[name] for name in ("cells", "executions", "checkpoints", "node_runs", "scores", "events")}
