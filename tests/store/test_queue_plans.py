@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -45,6 +47,23 @@ def test_no_call_of_the_queue_reads_all_executions_or_cells(filled: Filled) -> N
         with read_whole(filled.database) as found:
             call()
         assert not found, name
+
+
+def test_a_flush_looks_up_its_leases_and_passes_none_that_others_had(filled: Filled) -> None:
+    """An index of those that run has an entry for each renewal, until nobody can see it any more and it is cleaned."""
+    call = filled.calls()["flush of an execution that ends"]()
+    plans: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("UPDATE executions SET lease_until"):
+            with psycopg.Cursor(cursor.connection) as other:
+                plans.append(str(other.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters).fetchall()))
+
+    sa.event.listen(filled.database.engine, "before_cursor_execute", explain)
+    call()
+    (plan,) = plans
+    assert "pk_executions" in plan
+    assert "ix_executions" not in plan
 
 
 def test_a_call_that_does_is_found_out(filled: Filled) -> None:
