@@ -1,12 +1,18 @@
-"""Connections to PostgreSQL: how often they are asked for a sign of life, and what one transaction reads."""
+"""Connections: how often PostgreSQL's are asked for a sign of life, what one transaction reads, and new files."""
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 
+from wtb.core.errors import StoreError
 from wtb.hosting.servers.databases import connect
 from wtb.store import database as opened
 from wtb.store.database import Database, Scope
@@ -77,3 +83,35 @@ def test_a_block_is_only_for_whoever_began_it_and_ends_where_something_fails(dat
 
 def _project(name: str) -> sa.TextClause:
     return sa.text("INSERT INTO projects (name, created_by) VALUES (:name, 'ann')").bindparams(name=name)
+
+
+@pytest.fixture
+def held(sqlite_url: str, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Another connection that writes to a new file, whose journal is still that of all new files."""
+    with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
+
+
+def test_who_opens_a_new_file_waits_for_others_that_do(
+    sqlite_url: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        held.execute("COMMIT")
+
+    monkeypatch.setattr(opened, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    database = Database(sqlite_url)
+    database.prepare()
+    database.close()
+    assert len(waits) == 1
+
+
+def test_a_new_file_that_stays_locked_is_an_error(
+    sqlite_url: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "_BUSY_S", 0.0)
+    with pytest.raises(StoreError, match="database is locked"):
+        Database(sqlite_url).revision()

@@ -42,6 +42,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # Compiling a statement takes PostgreSQL a second, where it takes its rows for many; none of ours gains that.
 _SETTINGS = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s -c jit=off"
 
+_BUSY_S = 30.0  # for so long others may have an SQLite file to themselves
 _PING_AFTER_S = 10.0  # a connection that was idle for so long is asked whether it lives
 
 # As Alembic makes it, line by line.
@@ -560,7 +561,7 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
         sa.event.listen(engine, "checkin", _note_checkin)
         sa.event.listen(engine, "checkout", partial(_check, engine.dialect))
         return engine
-    arguments = {"timeout": 30.0, "check_same_thread": False}
+    arguments = {"timeout": _BUSY_S, "check_same_thread": False}
     if url.database in (None, "", ":memory:"):
         create = partial(create, poolclass=sa.StaticPool)
     engine = create(connect_args=arguments)
@@ -614,8 +615,22 @@ def _table_statements(driver: str) -> tuple[str, ...]:
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # WTB begins its transactions itself
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _write_ahead(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _write_ahead(connection: Any) -> None:
+    """Have a file be written by its log. While others open a new one, too, SQLite refuses that without waiting."""
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except connection.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
