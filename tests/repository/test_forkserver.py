@@ -29,7 +29,7 @@ def test_the_server_outlives_whoever_asked_it(tmp_path: Path) -> None:
             killed.sendmsg([json.dumps(asked).encode()], [passed])
             answered = select.poll()
             answered.register(killed, select.POLLIN)
-            assert answered.poll(60_000), "it was not forked"
+            assert answered.poll(1000 * PATIENCE_S), "it was not forked"
         for _ in range(3):
             assert forkserver._ask(address, asked, files).wait(60) == 0
 
@@ -52,6 +52,38 @@ def test_servers_that_another_process_has_started_are_asked(monkeypatch: pytest.
     monkeypatch.setattr(forkserver, "_addresses", {})
     forkserver.share_servers([(["plain", None, None], "there")])
     assert forkserver._server("plain", {}) == "there"
+
+
+LOOKS = """
+from pathlib import Path
+
+from wtb import END, Workflow
+
+wf = Workflow("flow")
+
+
+@wf.node
+def look(state):
+    return {"line": Path("/proc/self/cmdline").read_text()}
+
+
+wf.entry(look)
+wf.edge(look, END)
+"""
+
+
+@pytest.mark.parametrize(
+    "is_forked", [True, pytest.param(False, marks=pytest.mark.nodes("started"))], ids=["forked", "started"]
+)
+@pytest.mark.parametrize("own", [False, True], ids=["in a command", "in this process"])
+def test_node_processes_are_forks_but_where_a_test_asks_for_others(
+    empty_project: Project, is_forked: bool, own: bool
+) -> None:
+    empty_project.write({"flow.py": LOOKS})
+    run = empty_project.inside if own else empty_project.wtb
+    shown = run("start", "flow:wf", "--format", "json", check=0).stdout
+    assert ("forkserver.py" in shown) == is_forked, shown
+    assert ("reaper.py" in shown) != is_forked, shown
 
 
 HOLDS = """

@@ -12,7 +12,7 @@ tests/faults are started, but where a test there asks for forks.
 
 There is a server for each kind of process, started when it is first needed; where tests run side by side, their
 processes share the servers of the one that hands them out. A request is a connection to a server's socket; the answer
-is the pid, and the exit code once there is one.
+is the pid, once /proc shows the process as what was asked for, and the exit code once there is one.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ NODES = {
     "plain": _NODE,
     "langgraph": [*_NODE, "wtb.integrations.langgraph", "langgraph.graph"],
 }
+_BECOME = "+"  # before the pid; without it an answer is the exit code
 _ROOM = "WTB_ROOM_FOR_THE_ENVIRONMENT"  # of a server: forked processes write theirs over it, for /proc
 
 
@@ -280,9 +281,10 @@ def _ask(address: str, asked: Mapping[str, Any], files: Sequence[int]) -> Forked
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect("\0" + address)
         connection.sendmsg([json.dumps(asked).encode()], passed)
-        if not (pid := connection.recv(16)):
-            raise RuntimeError("the server that forks processes has ended")
-        return Forked(asked["args"], int(pid), connection.detach())
+        answer = connection.recv(16).decode()
+        if not answer.startswith(_BECOME):
+            raise RuntimeError(f"no process was forked: {answer or 'its server has ended'}")
+        return Forked(asked["args"], int(answer), connection.detach())
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -294,9 +296,9 @@ _MINE_AT_START = _read_at_start(os.environ)
 
 
 class _Subprocess:
-    """What wtb.execution.sandbox.node_process has of the module `subprocess`, where node processes are forked."""
+    """What wtb.execution.sandbox.launch.launching has of the module `subprocess`, where node processes are forked."""
 
-    DEVNULL, PIPE, TimeoutExpired = subprocess.DEVNULL, subprocess.PIPE, subprocess.TimeoutExpired
+    DEVNULL, PIPE = subprocess.DEVNULL, subprocess.PIPE
 
     @staticmethod
     def Popen(
@@ -316,11 +318,11 @@ class _Subprocess:
 
 
 def _fork_nodes_at(address: str | None) -> None:
-    from wtb.execution.sandbox import node_process
+    from wtb.execution.sandbox.launch import launching
 
     global _nodes
     _nodes = address
-    node_process.subprocess = _Subprocess  # type: ignore[assignment]
+    launching.subprocess = _Subprocess  # type: ignore[assignment]
 
 
 # The servers.
@@ -386,15 +388,17 @@ def serve(listener: socket.socket, leash: socket.socket) -> dict[str, Any]:
                 continue
             asked: dict[str, Any] = json.loads(data)
             if (pid := os.fork()) == 0:
+                answer = fcntl.fcntl(connection, fcntl.F_DUPFD, _MOST_FILES)
                 for mine in (listener, leash, woken, wake, connection, *running.values()):
                     mine.detach()  # closed below, and their numbers are others' from then on
                 _become(asked, files)
+                with suppress(ConnectionError):  # whoever asked was killed meanwhile
+                    os.write(answer, f"{_BECOME}{os.getpid()}".encode())
+                os.close(answer)
                 return asked
             running[pid] = connection
             for file in files:
                 os.close(file)
-            with suppress(ConnectionError):  # whoever asked was killed meanwhile
-                connection.send(str(pid).encode())
 
 
 def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
