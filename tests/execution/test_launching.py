@@ -52,9 +52,19 @@ def taken() -> Iterator[list[Launched]]:
         assert launched.process.wait(10) == 0
 
 
+def running(launch: Launch) -> list[int]:
+    return tagged(RUNNER).get(launch.environment[RUNNER], [])
+
+
+def is_alone(launched: Launched, launch: Launch) -> bool:
+    """Whether all that runs by a launch is this process and what is below it. What is just starting shows no tag."""
+    found = running(launch)
+    return bool(found) and set(found) <= set(tagged(PROCESS).get(launched.id, []))
+
+
 def test_the_process_that_was_started_ahead_is_taken_once(launch: Launch, taken: list[Launched]) -> None:
     start_ahead(launch)
-    (ahead,) = tagged(RUNNER)[launch.environment[RUNNER]][:1]
+    ahead, *_ = until(lambda: running(launch), "for the tag of the process")
     taken += [start(launch), start(launch)]
     assert taken[0].process.pid == ahead
     assert taken[1].process.pid != ahead
@@ -64,14 +74,14 @@ def test_one_that_was_started_for_something_else_is_ended(launch: Launch, taken:
     start_ahead(launch)
     other = replace(launch, environment={**launch.environment, "CHANGED": "by what was imported"})
     taken.append(start(other))
-    assert set(tagged(RUNNER)[launch.environment[RUNNER]]) <= set(tagged(PROCESS)[taken[0].id])
+    until(lambda: is_alone(taken[0], launch), "for the end of the other")
 
 
 def test_a_second_one_ahead_takes_the_place_of_the_first(launch: Launch, taken: list[Launched]) -> None:
     start_ahead(launch)
     start_ahead(launch)
     taken.append(start(launch))
-    assert set(tagged(RUNNER)[launch.environment[RUNNER]]) <= set(tagged(PROCESS)[taken[0].id])
+    until(lambda: is_alone(taken[0], launch), "for the end of the other")
 
 
 @pytest.mark.parametrize(
