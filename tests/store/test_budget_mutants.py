@@ -67,4 +67,4 @@ def test_a_runner_that_counts_what_runs_at_its_end_is_found_out(
 ) -> None:
     monkeypatch.setattr(budgets.Reserved, "spent", lambda *_: [])
     with pytest.raises(AssertionError):
-        tested.test_what_a_running_attempt_tells_of_is_in_the_ledger_before_it_ends(bench)
+        tested.look_before_the_end(bench, patience_s=1.0)
