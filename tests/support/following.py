@@ -11,13 +11,12 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.browser import started
+from tests.support.browser import PATIENCE_MS, started
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 _ACTED_ON = re.compile(r"\*\*(.+?)\*\*(?:: `([^`]+)`)?")
-PATIENCE_MS = 60_000
 FIGURES_MS = 8_000  # until those of the last outcome are there
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.hosting.api.serving import TOKEN, Server
+from tests.support.browser import PATIENCE_MS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -52,6 +53,7 @@ class Site:
         context = self.browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, has_touch=touch
         )
+        context.set_default_timeout(PATIENCE_MS)
         if token is not None:
             assert context.request.post(self.url + "/api/v1/sign-in", data={"token": token}).ok
         page = context.new_page()

@@ -815,8 +815,8 @@ def look_at_more_tabs_than_a_browser_has_connections(first: Page) -> None:
     for _ in range(6):
         set_hidden(tabs[-1], True)
         tabs.append(first.context.new_page())
-        tabs[-1].goto(first.url, timeout=15_000)
-        tabs[-1].get_by_text("0 / 24").wait_for(timeout=15_000)
+        tabs[-1].goto(first.url)
+        tabs[-1].get_by_text("0 / 24").wait_for()
     for tab in tabs[1:]:
         tab.close()
     set_hidden(first, False)
