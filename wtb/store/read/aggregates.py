@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -352,17 +353,18 @@ def _columns(database: Database, query: sa.Select[Any]) -> Iterator[Columns]:
             while rows := cursor.fetchmany(_HELD) if cursor is not None else ():
                 yield [array("d", column) for column in zip(*rows, strict=True)]
             return
-        found = query.subquery()
-        first, *others = found.c
-        packed = sa.select(first, *map(_packed, others)).group_by(first)
-        for number, *columns in connection.execute(packed.execution_options(yield_per=_GROUPS)):
-            unpacked = list(map(_unpacked, columns))
-            yield [array("d", [number]) * len(unpacked[0]), *unpacked]
+        first, *others = query.subquery().c
+        row = reduce(lambda before, column: before.op("||")(column), map(_sent, others))
+        packed = sa.func.string_agg(row, sa.literal_column("''::bytea"), type_=sa.LargeBinary())
+        grouped = sa.select(first, packed).group_by(first).execution_options(yield_per=_GROUPS)
+        for number, rows in connection.execute(grouped):
+            found = _unpacked(rows)
+            columns = [found[place :: len(others)] for place in range(len(others))]
+            yield [array("d", [number]) * len(columns[0]), *columns]
 
 
-def _packed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[bytes]:
-    sent = sa.func.float8send(sa.cast(column, sa.Double))
-    return sa.func.string_agg(sent, sa.literal_column("''::bytea"), type_=sa.LargeBinary())
+def _sent(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    return sa.func.float8send(sa.cast(column, sa.Double), type_=sa.LargeBinary())
 
 
 def _unpacked(packed: bytes) -> array[float]:
