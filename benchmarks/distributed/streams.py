@@ -5,7 +5,8 @@ events 50 times a second, and each says when it was written, just before. The fo
 half of them on streams that carry a second sweep, too. Each notes when a message has come; what it carries is read once
 for all of them, afterwards, so that reading it takes nothing from the server.
 
-All of it is measured a second time beside a third process, which submits sweeps of `BESIDE` cells and deletes others.
+All of it is measured a second time beside a third process, which submits sweeps of so many cells (`--beside`) and
+deletes others: events are written until one submission and one deletion have come to their end.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from statistics import quantiles
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import psutil
 
 from benchmarks.harness.environment import Environment
@@ -42,10 +42,9 @@ from wtb.store.read import queries
 from wtb.store.rows.sweeps import Subject
 
 FOLLOWERS = 200
-BESIDE = 100_000  # cells of each sweep that is submitted and deleted meanwhile
 QUIET_S = 10.0
 AT_A_TIME, TIMES_A_SECOND = 20, 50
-WRITING_S = 20.0
+WRITING_S = 20.0  # at least
 LATEST_S = 30.0  # after the last event was written
 
 
@@ -57,14 +56,15 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     for beside in (False, True):
         rounds = []
         for _ in range(runs):
-            with serving(url) as server, _submitting(url) if beside else nullcontext():
-                rounds.append(asyncio.run(_followed(server, url, sweep.id, other)))
+            with serving(url) as server, _submitting(url, environment.beside) if beside else nullcontext() as done:
+                rounds.append(asyncio.run(_followed(server, url, (sweep.id, other), done)))
         name = f"streams, {AT_A_TIME * TIMES_A_SECOND:,} events a second, {FOLLOWERS} followers"
         if beside:
-            name += f", beside sweeps of {BESIDE:,} cells submitted and deleted"
-        late = [quantiles(one.delays, n=100)[94] for one in rounds]
+            name += f", beside sweeps of {environment.beside:,} cells submitted and deleted"
+        late = [float(np.percentile(one.delays, 95)) for one in rounds]
         yield of_rounds(f"{name}: from an event to a follower, p95", late, "s", 1.0)
-        yield of_rounds(f"{name}: the latest of all", [max(one.delays) for one in rounds], "s")
+        yield of_rounds(f"{name}: the latest of all", [float(one.delays.max()) for one in rounds], "s")
+        yield of_rounds(f"{name}: for so long", [one.seconds for one in rounds], "s")
         yield of_rounds(f"{name}: events lost or doubled", [one.lost for one in rounds], "", 0)
         grown = [one.grown for one in rounds]
         yield of_rounds(f"{name}: memory of the server, at the end / after 5 s", grown, "x", 1.1)
@@ -89,14 +89,22 @@ def submit(database: Database, name: str, cells: int) -> str:
 
 
 @contextmanager
-def _submitting(url: str) -> Iterator[None]:
-    """Have sweeps be submitted and deleted, one after the other, inside the block."""
-    command = [sys.executable, "-m", "benchmarks.distributed.streams", url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # there is one that can be deleted
+def _submitting(url: str, cells: int) -> Iterator[list[str]]:
+    """Have sweeps be submitted while others are deleted, inside the block; yields what grows each time that is done."""
+    command = [sys.executable, "-m", "benchmarks.distributed.streams", "beside", url, str(cells)]
+    done: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        out = process.stdout
+        assert out is not None
+        assert out.readline(), "there is one that can be deleted"
+
+        def note() -> None:
+            for line in out:
+                done.append(line)
+
+        threading.Thread(target=note, daemon=True).start()
         try:
-            yield
+            yield done
         finally:
             process.kill()
 
@@ -107,22 +115,23 @@ class _Round:
 
     delays: seconds from each event to each follower. lost: events that were missing or came twice, over all followers.
     grown: memory of the server at the end, over that after five seconds. share: percent of one core that it took.
-    idle: that before anything was written.
+    idle: that before anything was written. seconds: for how long events were written.
     """
 
-    delays: list[float]
+    delays: np.ndarray[Any, np.dtype[np.float32]]
     lost: int
     grown: float
     share: float
     idle: float
+    seconds: float
 
 
-async def _followed(served: Served, url: str, sweep: str, other: str) -> _Round:
+async def _followed(served: Served, url: str, sweeps: tuple[str, str], done: list[str] | None) -> _Round:
     server = psutil.Process(served.pid)
     came: list[list[tuple[float, str]]] = [[] for _ in range(FOLLOWERS)]
     contents: dict[str, bytes] = {}
-    alone = f"{served.prefix}/sweeps/{sweep}/events?after=now"
-    each = [{"name": name, "sweep": id, "after": "now"} for name, id in (("one", sweep), ("other", other))]
+    alone = f"{served.prefix}/sweeps/{sweeps[0]}/events?after=now"
+    each = [{"name": name, "sweep": id, "after": "now"} for name, id in zip(("one", "other"), sweeps, strict=True)]
     both = f"{served.prefix}/stream?{urlencode({'subscribe': list(map(json.dumps, each))}, doseq=True)}"
     followers = [
         asyncio.create_task(_follow(served, both if number % 2 else alone, one, contents))
@@ -130,12 +139,18 @@ async def _followed(served: Served, url: str, sweep: str, other: str) -> _Round:
     ]
     await asyncio.sleep(8)
     idle = await _share(server, QUIET_S)
-    command = [sys.executable, "-m", "benchmarks.distributed.streams", url, sweep]
-    writer = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    command = [sys.executable, "-m", "benchmarks.distributed.streams", "write", url, sweeps[0]]
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    writer, begun = await asyncio.create_subprocess_exec(*command, **pipes), time.monotonic()
+    before = len(done or ())
     await asyncio.sleep(5)
     early = server.memory_info().rss
     share = await _share(server, WRITING_S - 8)
-    out, _ = await writer.communicate()
+    await asyncio.sleep(3)
+    while done is not None and len(done) == before:
+        await asyncio.sleep(0.2)
+    out, _ = await writer.communicate()  # which closes what it reads: it stops
+    seconds = time.monotonic() - begun
     grown = server.memory_info().rss / early
     count = int(out)
     last, deadline = f"<{count}>".encode(), time.monotonic() + LATEST_S
@@ -143,20 +158,21 @@ async def _followed(served: Served, url: str, sweep: str, other: str) -> _Round:
         await asyncio.sleep(0.2)
     for follower in followers:
         follower.cancel()
-    events = {id: [one["data"] for one in _events(text)] for id, text in contents.items()}
-    delays = [arrived - event["at_s"] for one in came for arrived, id in one for event in events[id]]
-    expected = [f"<{number}>" for number in range(1, count + 1)]
-    lost = 0
+    events = {id: _written(text) for id, text in contents.items()}
+    delays, lost = [], 0
     for one in came:
-        seen = Counter(event["mark"] for _, id in one for event in events[id])
-        lost += sum(abs(seen[mark] - 1) for mark in expected)
-    return _Round(delays, lost, grown, share, idle)
+        delays += [arrived - events[id][1] for arrived, id in one]
+        seen = np.bincount(np.concatenate([events[id][0] for _, id in one]), minlength=count + 1)[1 : count + 1]
+        lost += int(np.abs(seen - 1).sum())
+    return _Round(np.concatenate(delays).astype(np.float32), lost, grown, share, idle, seconds)
 
 
-def _events(text: bytes) -> list[dict[str, Any]]:
+def _written(text: bytes) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]]:
+    """Return the numbers of the events of a message, and when each was written."""
     document = json.loads(text)
-    events: list[dict[str, Any]] = document.get("message", document).get("events", [])
-    return events
+    events = [one["data"] for one in document.get("message", document).get("events", [])]
+    numbers = np.array([int(one["mark"][1:-1]) for one in events], np.int64)
+    return numbers, np.array([one["at_s"] for one in events], np.float64)
 
 
 async def _share(process: psutil.Process, seconds: float) -> float:
@@ -182,31 +198,37 @@ async def _follow(served: Served, path: str, came: list[tuple[float, str]], cont
 
 
 def write(url: str, sweep: str) -> None:
-    """Write events at a steady rate, then say how many."""
+    """Write events at a steady rate until the input ends, then say how many."""
     database, begun, number = Database(url), time.monotonic(), 0
     about: Subject = {"session_id": "default", "sweep_id": sweep, "execution_id": None}
-    while number < WRITING_S * TIMES_A_SECOND * AT_A_TIME:
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    while not ended.wait(max(0.0, begun + number / AT_A_TIME / TIMES_A_SECOND - time.monotonic())):
         with database.write() as connection:
             for _ in range(AT_A_TIME):
                 number += 1
                 add_event(connection, about, "sweep.note", {"at_s": time.time(), "mark": f"<{number}>"})
-        time.sleep(max(0.0, begun + number / AT_A_TIME / TIMES_A_SECOND - time.monotonic()))
     print(number)
     database.close()
 
 
-def submit_and_delete(url: str) -> None:
-    """Submit sweeps and delete each while the next one is submitted, for ever."""
+def submit_and_delete(url: str, cells: int) -> None:
+    """Submit sweeps and delete each while the next one is submitted, for ever; say when both are done."""
     database, number = Database(url), 0
-    last = submit(database, "large-0", BESIDE)
+    last = submit(database, "large-0", cells)
     print("ready", flush=True)
     while True:
         number += 1
         deleting = threading.Thread(target=delete_sweep, args=(database, last))
         deleting.start()
-        last = submit(database, f"large-{number}", BESIDE)
+        last = submit(database, f"large-{number}", cells)
         deleting.join()
+        print("done", flush=True)
 
 
 if __name__ == "__main__":
-    (write if len(sys.argv) > 2 else submit_and_delete)(*sys.argv[1:])
+    what, url, given = sys.argv[1:]
+    if what == "write":
+        write(url, given)
+    else:
+        submit_and_delete(url, int(given))

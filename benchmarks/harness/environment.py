@@ -22,6 +22,7 @@ class Environment:
     server: PostgresServer
     cells: int = 1_000_000  # of the benchmark `million`
     only: Sequence[str] = ()  # parts of the benchmark `pages`; all where there are none
+    beside: int = 100_000  # cells of each sweep that is submitted and deleted meanwhile, of the benchmark `streams`
 
     def fresh(self, kind: Kind) -> str:
         """The URL of an empty database."""
@@ -30,10 +31,10 @@ class Environment:
 
 
 @contextmanager
-def environment(cells: int = 1_000_000, only: Sequence[str] = ()) -> Iterator[Environment]:
+def environment(cells: int = 1_000_000, only: Sequence[str] = (), beside: int = 100_000) -> Iterator[Environment]:
     """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
         with PostgresServer(folder / "postgres", create_databases=True) as server:
-            yield Environment(folder, server, cells, only)
+            yield Environment(folder, server, cells, only, beside)

@@ -27,6 +27,7 @@ from wtb.core.errors import AccessDenied, NotFound, WTBError
 from wtb.hosting.servers.binaries import find_binaries
 from wtb.hosting.servers.databases import connect, create_database, drop_database
 from wtb.hosting.servers.postgres import role_url
+from wtb.operations.administration.projects import create_project
 from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
@@ -34,7 +35,7 @@ from wtb.operations.registry import OPERATIONS, Effect, Permission
 from wtb.store.database import Database, Scope
 from wtb.store.read import queries
 from wtb.store.tables.schema import metadata
-from wtb.store.tables.walls import OPEN, POLICIES, SERVER, WORKER
+from wtb.store.tables.walls import ALL, OPEN, POLICIES, SERVER, WORKER, projects_of, projects_setting
 
 BETA = Scope(frozenset({"zebras"}))
 READS = [one for one in tenants.calls() if OPERATIONS[one.name].effect is Effect.reads]
@@ -108,6 +109,15 @@ def test_a_query_without_any_condition_gives_what_is_of_the_project(alpha: Tenan
     assert count(limited, metadata.tables["sweeps"]) == 2
     assert count(limited, metadata.tables["node_runs"]) > 0
     assert count(limited, metadata.tables["attempts"]) > 0
+
+
+def test_a_project_that_is_called_as_all_of_them_are_sees_itself_alone(alpha: Tenant, server: Database) -> None:
+    create_project(alpha.context, ALL)
+    limited = server.within(Scope(frozenset({ALL})))
+    seen = {name: count(limited, metadata.tables[name]) for name in POLICIES}
+    assert {name for name, rows in seen.items() if rows} == {"projects"}
+    assert seen["projects"] == 1
+    assert projects_of(projects_setting(frozenset({ALL}))) == {ALL}
 
 
 def test_a_transaction_that_does_not_say_for_whom_sees_nothing(url: str, server: Database) -> None:

@@ -199,6 +199,21 @@ def test_what_works_beside_the_database_says_so_in_a_line(served: Served, comman
     assert not served.laptop.file.exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("gc", "; the scheduler does it every hour, by the policy of the system and by what `wtb project change` says"),
+        ("score first", "; it runs code of users, and the server imports none; evaluators that a sweep is submitted"),
+        ("plan sweep.yaml --pilot 2", "`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they"),
+    ],
+)
+def test_what_to_do_instead_is_said(served: Served, command: str, instead: str) -> None:
+    served.laptop.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "cases.jsonl": Project.cases(1)})
+    refused = served.through_server(*command.split())
+    assert refused.code == 2
+    assert instead in refused.said
+
+
 def test_a_margin_is_refused(served: Served) -> None:
     refused = served.through_server("compare", "first", "first", "--margin", "total=1")
     assert refused.said == "error: a server takes no argument margin; do it beside the database (--margin)"

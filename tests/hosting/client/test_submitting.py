@@ -141,6 +141,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"A": ["v9"]}}, "has no variant 'v9'"),
     ({"vary": {"A": [{"name": "own", "bye": 5}]}}, "bye"),
     ({"evaluate": ["flow:picky"]}, "what workers publish"),
+    ({"run": {"pool": "thread"}}, "nodes would see what their worker knows; expected process"),
     ({"evaluate": ["os:system"]}, "what workers publish"),
 ]
 

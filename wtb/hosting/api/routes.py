@@ -316,11 +316,13 @@ _KEEPS = "it is for who keeps the machine, and so has the database"
 WITHOUT_ROUTE: Mapping[str, str] = {
     **dict.fromkeys(
         (
-            *("plan", "plan --pilot", "run", "start", "submit", "score", "regress", "baseline set --repeat"),
+            *("plan", "run", "start", "submit", "regress", "baseline set --repeat"),
             *("schedule add", "schedule run-now", "schedule run-due"),
         ),
         _RUNS,
     ),
+    "plan --pilot": f"{_RUNS}; submit a part of the sweep (`--limit`), and `wtb costs` says what it took",
+    "score": f"{_RUNS}; evaluators that a sweep is submitted with run on workers",
     **dict.fromkeys(("submit --wait",), _WAITS),
     **dict.fromkeys(("telemetry export",), _SENDS),
     **dict.fromkeys(
@@ -335,5 +337,6 @@ WITHOUT_ROUTE: Mapping[str, str] = {
         ),
         _FILES,
     ),
-    **dict.fromkeys(("gc", "audit prune"), _KEEPS),
+    "gc": "the scheduler does it every hour, by the policy of the system and by what `wtb project change` says",
+    "audit prune": _KEEPS,
 }

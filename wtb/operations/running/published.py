@@ -204,6 +204,8 @@ def _of_this_machine(spec: SweepSpec) -> Iterator[str]:
         yield problem("files_from", text="it names folders, and nothing is read here")
     if spec.run.env is not None:
         yield problem("run", "env", text="which variables nodes get is set where the workers run")
+    if spec.run.pool == "thread":
+        yield problem("run", "pool", text="nodes would see what their worker knows; expected process")
     for server in spec.mcp:
         yield problem("mcp", server, text="servers of tools are named where the workers run, by the workflow")
     for number, target in enumerate(spec.notify):

@@ -76,9 +76,6 @@ def _condition(table: sa.Table, allowed: frozenset[str]) -> sa.ColumnElement[boo
 
 
 def _of_budgets(names: Sequence[str]) -> sa.ColumnElement[bool]:
-    owners = {"session": sessions.c.id, "sweep": sweeps.c.id, "token": tokens.c.name}
-    owned = [
-        sa.and_(budgets.c.scope == scope, budgets.c.key.in_(sa.select(id).where(_BY_NAME[id.table].in_(names))))
-        for scope, id in owners.items()
-    ]
-    return sa.or_(sa.and_(budgets.c.scope == "project", budgets.c.key.in_(names)), *owned)
+    owners = {"project": projects.c.name, "session": sessions.c.id, "sweep": sweeps.c.id, "token": tokens.c.name}
+    owned = [sa.select(sa.literal(scope), key).where(_BY_NAME[key.table].in_(names)) for scope, key in owners.items()]
+    return sa.tuple_(budgets.c.scope, budgets.c.key).in_(sa.union_all(*owned))

@@ -119,7 +119,8 @@ def give(database: Database, id: str, answer: Answer, changes: Mapping[str, Valu
 
 def expire(database: Database) -> int:
     """Answer questions whose time is up with their defaults. Returns how many."""
-    due = sa.select(approvals.c.id).where(approvals.c.status == "open", approvals.c.expires_at <= now())
+    at = sa.select(now()).scalar_subquery()  # asked once, so that those which are due are found by the index
+    due = sa.select(approvals.c.id).where(approvals.c.status == "open", approvals.c.expires_at <= at)
     ids = database.scalars(due)
     expired = 0
     for id in ids:

@@ -356,6 +356,7 @@ def last_change(database: Database, execution_id: str) -> Change | None:
     query = (
         sa.select(events.c.at, events.c.data["by"].as_string())
         .where(
+            events.c.sweep_id == sa.select(executions.c.sweep_id).where(here).scalar_subquery(),
             events.c.execution_id == execution_id,
             events.c.kind.in_([f"execution.{word}" for word in (*EXECUTION, "started", "resumed", "rolled_back")]),
         )

@@ -36,7 +36,12 @@ def approval_rows(
 
     closed: the answered ones too. id: of one, or its beginning.
     """
-    counted = _counted()
+    wanted = [*_of(sweep_id, execution_id), *in_scope(database, approvals)]
+    if id is not None:
+        wanted.append(approvals.c.id.startswith(id, autoescape=True))
+    elif not closed:
+        wanted.append(approvals.c.status == "open")
+    counted = _counted(wanted)
     query = (
         sa.select(
             approvals,
@@ -51,14 +56,10 @@ def approval_rows(
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
         .outerjoin(counted, counted.c.approval_id == approvals.c.id)
         .outerjoin(cases, sa.and_(cases.c.sweep_id == approvals.c.sweep_id, cases.c.number == counted.c.case_number))
+        .where(*wanted)
         .order_by(approvals.c.asked_at, approvals.c.id)
         .limit(limit)
     )
-    query = query.where(*_of(sweep_id, execution_id), *in_scope(database, approvals))
-    if id is not None:
-        query = query.where(approvals.c.id.startswith(id, autoescape=True))
-    elif not closed:
-        query = query.where(approvals.c.status == "open")
     return database.records(ListedQuestion, query)
 
 
@@ -68,8 +69,8 @@ def _of(sweep_id: str | None, execution_id: str | None) -> list[sa.ColumnElement
     return [*equal({approvals.c.sweep_id: sweep_id}), *([] if execution_id is None else [approvals.c.id.in_(mine)])]
 
 
-def _counted() -> sa.Subquery:
-    """How many executions wait or waited for each question, and the first of their cases."""
+def _counted(wanted: Sequence[sa.ColumnElement[bool]]) -> sa.Subquery:
+    """How many executions wait or waited for each of these questions, and the first of their cases."""
     return (
         sa.select(
             awaiting.c.approval_id,
@@ -77,6 +78,8 @@ def _counted() -> sa.Subquery:
             sa.func.min(executions.c.case_number).label("case_number"),
         )
         .join(executions, executions.c.id == awaiting.c.execution_id)
+        .join(approvals, approvals.c.id == awaiting.c.approval_id)
+        .where(*wanted)
         .group_by(awaiting.c.approval_id)
         .subquery()
     )
@@ -90,10 +93,11 @@ def question_groups(
     Of each: `id` (the first), `questions` (how many), `executions`, `cases` (how many), `case` (the first), question,
     kind, node, options, `sweep_id`, `sweep`, `sweep_kind`, `workflow`, and the first `asked_at` and `expires_at`.
     """
-    counted = _counted()
+    wanted = [approvals.c.status == "open", *_of(sweep_id, execution_id), *in_scope(database, approvals)]
+    counted = _counted(wanted)
     options = sa.cast(approvals.c.options, sa.Text).label("options")  # JSON as such cannot be compared
     same = (approvals.c.sweep_id, approvals.c.node, approvals.c.kind, approvals.c.question, options)
-    grouped = (
+    groups = (
         sa.select(
             *same,
             sa.func.min(approvals.c.id).label("id"),
@@ -105,10 +109,10 @@ def question_groups(
             sa.func.min(approvals.c.expires_at).label("expires_at"),
         )
         .outerjoin(counted, counted.c.approval_id == approvals.c.id)
-        .where(approvals.c.status == "open")
+        .where(*wanted)
         .group_by(*same)
+        .subquery()
     )
-    groups = grouped.where(*_of(sweep_id, execution_id), *in_scope(database, approvals)).subquery()
     query = (
         sa.select(
             groups,
@@ -138,7 +142,13 @@ def alike(
 ) -> list[SameQuestion]:
     """Open questions of a sweep, of a node, that ask the same as one of them, or that have a text in them: of each id,
     kind, node, question, options, sweep_id and how many `executions` wait for it."""
-    counted = _counted()
+    wanted = [approvals.c.status == "open", *in_scope(database, approvals)]
+    wanted += equal({approvals.c.sweep_id: sweep_id, approvals.c.node: node})
+    if question is not None:
+        wanted += [approvals.c.question == question.question, approvals.c.kind == question.kind]
+    if text is not None:
+        wanted.append(sa.func.lower(approvals.c.question).contains(text.lower(), autoescape=True))
+    counted = _counted(wanted)
     columns = ("id", "kind", "node", "question", "options", "status", "sweep_id")
     query = (
         sa.select(
@@ -146,15 +156,9 @@ def alike(
         )
         .join(sweeps, sa.and_(sweeps.c.id == approvals.c.sweep_id, is_visible))
         .outerjoin(counted, counted.c.approval_id == approvals.c.id)
-        .where(approvals.c.status == "open")
+        .where(*wanted)
         .order_by(approvals.c.asked_at, approvals.c.id)
     )
-    query = query.where(*equal({approvals.c.sweep_id: sweep_id, approvals.c.node: node}))
-    query = query.where(*in_scope(database, approvals))
-    if question is not None:
-        query = query.where(approvals.c.question == question.question, approvals.c.kind == question.kind)
-    if text is not None:
-        query = query.where(sa.func.lower(approvals.c.question).contains(text.lower(), autoescape=True))
     rows = database.records(SameQuestion, query)
     return [row for row in rows if question is None or (row.options or []) == (question.options or [])]
 

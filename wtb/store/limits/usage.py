@@ -53,12 +53,15 @@ def session_rows(
 def _usages(
     connection: sa.Connection, fresh_s: float, alive: Alive | None, session_id: str | None = None
 ) -> dict[str, Usage]:
-    """Usage by session, of one or of all of them."""
+    """Usage by session, of one or of all that somebody may see."""
+    seen = in_scope(connection, sessions)
 
     def by_session(
         source: sa.FromClause, column: sa.Column[Any], *figures: sa.ColumnElement[Any]
     ) -> dict[str, list[Any]]:
         query = sa.select(column, *figures).select_from(source).group_by(column).where(*equal({column: session_id}))
+        if seen:
+            query = query.where(column.in_(sa.select(sessions.c.id).where(*seen)))
         if column is sweeps.c.session_id:
             query = query.where(is_visible)
         return {session: found for session, *found in connection.execute(query)}

@@ -40,6 +40,7 @@ tokens = sa.Table(
     sa.Column("revoked_at", Seconds),
     sa.Column("project", sa.String(200), comment="all that it is good for; null: all projects"),
     sa.Column("user", sa.String(255), comment="whose roles bound what it is good for; null: nobody's"),
+    sa.Index("ix_tokens_project", "project"),
 )
 
 users = sa.Table(

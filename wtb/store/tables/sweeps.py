@@ -32,6 +32,7 @@ sessions = sa.Table(
     sa.Column("archived_at", Seconds),
     sa.Column("deleted_usd", sa.Double, nullable=False, server_default="0", comment="spent by sweeps deleted since"),
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
+    sa.Index("ix_sessions_project", "project"),
 )
 
 runners = sa.Table(
@@ -92,6 +93,7 @@ sweeps = sa.Table(
     sa.Column("started_at", Seconds),
     sa.Column("finished_at", Seconds),
     one_of("status", SWEEP),
+    sa.Index("ix_sweeps_project", "project", "created_at", "id"),
     sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),
     sa.Index("ix_sweeps_hidden", "status", **where("status IN ('submitting', 'deleting')")),
     sa.Index("ix_sweeps_notify", "id", **where("notify IS NOT NULL")),
