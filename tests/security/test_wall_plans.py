@@ -113,7 +113,7 @@ def reads(server: Database, own: Tenant, folder: Path) -> dict[str, float]:
     sa.event.listen(server.engine, "before_cursor_execute", note)
     try:
         for key, (name, arguments) in calls.items():
-            if OPERATIONS[name].effect is not Effect.reads:
+            if OPERATIONS[name].effect is not Effect.reads or OPERATIONS[name].writes_files:
                 continue
             asked.clear()
             with suppress(WTBError):

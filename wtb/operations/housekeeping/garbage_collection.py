@@ -22,7 +22,7 @@ from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.access.expiry import Copies, count_expired, remove_expired
 from wtb.store.access.projects import retentions
-from wtb.store.database import Database
+from wtb.store.database import Database, Scope
 from wtb.store.files.judgements import find_unused, remove_unused
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
@@ -94,9 +94,9 @@ def collect(context: Context, policy: Policy | None = None, *, dry_run: bool = F
 
 
 def free_unreferenced(context: Context) -> Collected:
-    """Remove stored values and files that nothing refers to any more, and nothing that is only old."""
+    """Remove stored values and files that nothing refers to any more, in any project, and nothing that is only old."""
     nothing_old = Policy(outputs=None, superseded=None, sweeps=None)
-    return apply_policy(context.database, context.workspaces.files, nothing_old, of_projects=False)
+    return apply_policy(context.database.within(Scope()), context.workspaces.files, nothing_old, of_projects=False)
 
 
 def apply_policy(

@@ -208,8 +208,15 @@ def _of_this_machine(spec: SweepSpec) -> Iterator[str]:
         yield problem("run", "pool", text="nodes would see what their worker knows; expected process")
     for server in spec.mcp:
         yield problem("mcp", server, text="servers of tools are named where the workers run, by the workflow")
+    yield from _targets_of_this_machine(spec)
+
+
+def _targets_of_this_machine(spec: SweepSpec) -> Iterator[str]:
     for number, target in enumerate(spec.notify):
         if urlsplit(target.to).scheme not in _WEB:
-            yield problem("notify", number, text="it is a command, and none is run here; expected a URL")
+            text = "it is a command, and none is run here; expected a URL"
         elif target.allow_private:
-            yield problem("notify", number, text="it allows private addresses; from elsewhere only public ones are")
+            text = "it allows private addresses; from elsewhere only public ones are"
+        else:
+            continue
+        yield spec.located.problem(("notify", number), text)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.store.bulk import fetch_records, parts
-from wtb.store.database import Database, clock
+from wtb.store.database import Database, Scope, clock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import files as filing
@@ -263,6 +263,7 @@ def remove_named_files(database: Database, files: FileStore, named: Named, since
     """
     if not named.snapshots or not files.root.is_dir():
         return 0
+    database = database.within(Scope())  # a file is stored once for all projects
     with database.read(long=True) as connection:
         still = snapshots(connection)
     needed: dict[str, set[str]] = {}

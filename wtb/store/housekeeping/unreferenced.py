@@ -1,4 +1,7 @@
-"""Values that no row names any more, old outputs of attempts, and removing them while others write."""
+"""Values that no row names any more, old outputs of attempts, and removing them while others write.
+
+Values are stored once for all projects: what names them is asked of all rows, whatever a caller is limited to.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
 from wtb.store.bulk import MOST_ROWS, parts, update_rows
-from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
+from wtb.store.database import LOCK_NOT_AVAILABLE, Database, Scope, sqlstate
 from wtb.store.housekeeping.references import still_there, values_named
 from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
 from wtb.store.tables.schema import attempts, node_runs, sweeps, values
@@ -51,7 +54,7 @@ def unreferenced_among(database: Database, digests: Sequence[str]) -> Unreferenc
 
 
 def _unreferenced(database: Database, query: str, **parameters: str) -> Unreferenced:
-    with database.read(long=True) as connection:
+    with database.within(Scope()).read(long=True) as connection:
         named = f"SELECT value FROM ({values_named(connection)}) AS r"
         digests = list(connection.scalars(sa.text(query.format(named=named)), parameters))
         if database.is_sqlite:
@@ -90,7 +93,7 @@ def remove_values(database: Database, garbage: Unreferenced, tries: int = _LOCK_
     """
     for attempt in range(1, tries + 1):
         try:
-            with database.write() as connection:
+            with database.within(Scope()).write() as connection:
                 return _remove(connection, garbage)
         except StoreError as error:
             if sqlstate(error) != LOCK_NOT_AVAILABLE:

@@ -18,7 +18,7 @@ from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records
-from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.database import DEFAULT_SESSION, Database, Scope
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
 from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import now, sessions
@@ -200,5 +200,5 @@ def locked_session(connection: sa.Connection, session_id: str, *, to_delete: boo
 
 
 def birth(database: Database) -> float | None:
-    """When the first session was made, and so the database."""
-    return database.scalar(sa.select(sa.func.min(sessions.c.created_at)))
+    """When the first session was made, and so the database; the same whatever somebody is limited to."""
+    return database.within(Scope()).scalar(sa.select(sa.func.min(sessions.c.created_at)))

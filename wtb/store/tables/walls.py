@@ -141,6 +141,7 @@ _RIGHTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
     "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
     "REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {role}",
+    "REVOKE UPDATE, DELETE ON audit FROM {role}",  # its rows are only added; the owner prunes it
 )
 
 

@@ -1,0 +1,107 @@
+"""What projects have alike is stored once: whoever erases or deletes in one of them takes nothing from another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench, make_bench
+from tests.support.databases import postgres_database
+from tests.support.tenants import limited_to
+from wtb import END, Workflow
+from wtb.hosting.servers.postgres import role_url
+from wtb.operations.administration.projects import create_project
+from wtb.operations.administration.sessions import create_session, delete_session
+from wtb.operations.context import Context
+from wtb.operations.housekeeping.erase import erase
+from wtb.operations.registry import Permission
+from wtb.store import backup
+from wtb.store.database import Database
+from wtb.store.housekeeping.files import MARKS, mark
+from wtb.store.tables.schema import checkpoints
+from wtb.store.tables.walls import SERVER, WORKER
+
+CASES = [{"id": "ana", "input": {"text": "what both have"}}, {"id": "bob", "input": {"text": "another"}}]
+
+
+def telling() -> Workflow:
+    workflow = Workflow("telling")
+
+    @workflow.node
+    def tell(state: Any, ctx: Any) -> Any:
+        (ctx.workspace / "told.txt").write_text(state["text"] * 1000)
+        return {"told": state["text"]}
+
+    workflow.entry(tell)
+    workflow.edge(tell, END)
+    return workflow
+
+
+@pytest.fixture
+def url(postgres_url: str, postgres_admin: Any, postgres_template: str) -> Iterator[str]:
+    with postgres_database(postgres_url, postgres_admin, postgres_template) as url:
+        yield url
+
+
+def ran(context: Context, folder: Path, project: str) -> Bench:
+    create_project(context, project)
+    create_session(context, f"in-{project}", project=project)
+    made = make_bench(context.database, folder, telling(), CASES, sweep=f"of {project}", session=f"in-{project}")
+    made.run()
+    return made
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Two projects with the same contents, and whoever is limited to one of them, as the role of the server."""
+
+    context: Context
+    other: Bench
+    own: Bench
+    limited: Context
+
+    def check_other(self) -> None:
+        """The other project has all of its values and files."""
+        with self.context.database.read() as connection:
+            assert backup.missing_values(connection) == []
+            its = sa.select(checkpoints.c.workspace).where(checkpoints.c.sweep_id == self.other.sweep_id)
+            snapshots = {row.workspace for row in connection.execute(its)} - {None}
+        files = self.context.workspaces.files
+        assert snapshots
+        for snapshot in snapshots:
+            for entry in files.manifest(snapshot).values():
+                assert b"".join(files.read(entry.digest))
+        assert [cell.state["told"] for cell in self.other.cells()] == [case["input"]["text"] for case in CASES]
+
+
+@pytest.fixture
+def shared(url: str, tmp_path: Path) -> Iterator[Shared]:
+    operator, server = Database(role_url(url, WORKER)), Database(role_url(url, SERVER))
+    context = Context(operator, by="ann", files=tmp_path / "files")
+    other, own = (ran(context, tmp_path / "files", project) for project in ("quokka", "zebras"))
+    limited = Context(server, files=tmp_path / "files").acting_as(limited_to("zebras"), Permission.administer)
+    yield Shared(context, other, own, limited)
+    operator.close()
+    server.close()
+
+
+def test_a_case_is_erased_and_what_another_project_has_as_well_stays(shared: Shared) -> None:
+    erased = erase(shared.limited, "ana")
+    assert [one.project for one in erased.found] == ["zebras"]
+    assert {cell.case for cell in shared.own.cells()} == {"bob"}
+    shared.check_other()
+
+
+def test_a_session_is_deleted_and_what_other_projects_have_stays(shared: Shared) -> None:
+    """Whoever deletes one collects what nothing refers to: the role of the server sees no row of others that does."""
+    hidden = shared.context.workspaces.files.root / MARKS
+    deleted = delete_session(shared.limited, "in-zebras")
+    assert (deleted.sweeps, deleted.freed is not None) == (1, True)
+    shared.check_other()
+    mark(shared.context.database, shared.context.workspaces.files)
+    assert len(list(hidden.iterdir())) == 1, "a store is of one database, whoever marks it"
