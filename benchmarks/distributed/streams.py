@@ -140,8 +140,8 @@ async def _followed(served: Served, url: str, sweeps: tuple[str, str], done: lis
     await asyncio.sleep(8)
     idle = await _share(server, QUIET_S)
     command = [sys.executable, "-m", "benchmarks.distributed.streams", "write", url, sweeps[0]]
-    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-    writer, begun = await asyncio.create_subprocess_exec(*command, **pipes), time.monotonic()
+    pipe = asyncio.subprocess.PIPE
+    writer, begun = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe), time.monotonic()
     before = len(done or ())
     await asyncio.sleep(5)
     early = server.memory_info().rss
@@ -202,7 +202,12 @@ def write(url: str, sweep: str) -> None:
     database, begun, number = Database(url), time.monotonic(), 0
     about: Subject = {"session_id": "default", "sweep_id": sweep, "execution_id": None}
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     while not ended.wait(max(0.0, begun + number / AT_A_TIME / TIMES_A_SECOND - time.monotonic())):
         with database.write() as connection:
             for _ in range(AT_A_TIME):

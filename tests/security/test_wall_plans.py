@@ -55,7 +55,7 @@ COPIES: Mapping[str, str] = {
     "budgets": "key",
 }
 COPIED: Mapping[tuple[str, str], str] = {
-    ("events", "id"): "t.id + 1000000 * nth",
+    ("events", "id"): "t.id + 1000000::bigint * nth",
     ("sweeps", "created_at"): "t.created_at + nth - 250",  # some before one's own, some after
     ("tokens", "digest"): "md5(t.digest || nth) || md5(t.digest)",
 }
