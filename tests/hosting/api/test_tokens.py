@@ -273,9 +273,12 @@ def test_a_stream_ends_where_the_roles_of_its_user_do(server: Server) -> None:
 
 
 def test_a_token_that_expires_is_of_no_more_use(server: Server) -> None:
-    header = token_of(server, "short", "--expires", "1.5s")
-    assert ask(server, "GET", "/sweeps", header)[0] == 200
-    server.project.until(lambda: ask(server, "GET", "/sweeps", header)[0] == 401, "it expires")
+    header = token_of(server, "short", "--expires", "5s")
+    with server.asked("/sweeps/first/events", header) as stream:
+        messages = messages_of(stream)
+        assert next(messages)[1]["events"]
+        assert list(messages) == [], "what it has open ends, too"
+    assert ask(server, "GET", "/sweeps", header)[0] == 401
 
 
 def test_tokens_are_listed_without_themselves(server: Server) -> None:

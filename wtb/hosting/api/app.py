@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -38,22 +40,25 @@ from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
 from wtb.hosting.api.streaming import follow, several
 from wtb.hosting.api.streaming.streams import Streams
-from wtb.hosting.api.threads import OPERATIONS
+from wtb.hosting.api.threads import OPERATIONS, run_quickly
 from wtb.hosting.pages.static import document, is_for_people, page_routes
 from wtb.hosting.telemetry.route import metrics_router
 from wtb.operations.auditing import note_refusal
 from wtb.operations.handles.documentation import arguments_described
 from wtb.operations.registry import Effect, arguments_of
 from wtb.store.access.operations import NewOperation
+from wtb.store.tables.schema import REVISION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from wtb.hosting.agents.server import AgentEndpoint
     from wtb.operations.context import Context, Origin
     from wtb.operations.identity import Identity
+    from wtb.store.database import Database
 
 _log = logging.getLogger("wtb")
+_READY_S = 1.0  # for so long it is known that the database answers
 
 
 def make_app(
@@ -108,6 +113,7 @@ def make_app(
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_fault)
     app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], summary="Say that the server answers.")
+    app.add_api_route(f"{PREFIX}/ready", _readiness(context.database), methods=["GET"], summary="Say that it can work.")
     for route in ROUTES:
         app.add_api_route(
             PREFIX + route.path,
@@ -145,6 +151,27 @@ def _agent_endpoint(context: Context) -> AgentEndpoint:
 
 def _health() -> Mapping[str, str | bool]:
     return {"status": "ok", "version": __version__, "idempotency": True}
+
+
+def _readiness(database: Database) -> Callable[[], Awaitable[Mapping[str, str]]]:
+    """Return what answers whether requests can be carried out. Anybody may ask: the database is asked once a second."""
+    taking_turns, fresh_until = asyncio.Lock(), 0.0
+
+    async def ready() -> Mapping[str, str]:
+        nonlocal fresh_until
+        async with taking_turns:
+            if time.monotonic() > fresh_until:
+                try:
+                    revision = await run_quickly(database.revision)
+                except WTBError as error:  # whose words name the database
+                    raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the database is out of reach") from error
+                if revision != REVISION:
+                    detail = f"the database is of version {revision}; this server expects {REVISION}"
+                    raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, detail)
+                fresh_until = time.monotonic() + _READY_S
+        return {"status": "ready", "version": __version__}
+
+    return ready
 
 
 def _id_of(route: Route) -> str:

@@ -22,7 +22,7 @@ from wtb.hosting.api.routes import AGENTS, AT_PROVIDER, FROM_PROVIDER, METRICS, 
 from wtb.operations.identity import Identity
 
 # What anybody may ask: load balancers, and who is still to sign in. Pages hold nothing of anybody.
-OPEN = frozenset(PREFIX + path for path in ("/health", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
+OPEN = frozenset(PREFIX + path for path in ("/health", "/ready", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
 CLOSED = (PREFIX, METRICS, AGENTS)
 
 _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # one without an end, too: it is tried once
