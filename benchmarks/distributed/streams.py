@@ -149,7 +149,7 @@ async def _followed(served: Served, url: str, sweeps: tuple[str, str], done: lis
     await asyncio.sleep(3)
     while done is not None and len(done) == before:
         await asyncio.sleep(0.2)
-    out, _ = await writer.communicate()  # which closes what it reads: it stops
+    out, _ = await writer.communicate(b"")  # which closes what it reads: it stops
     seconds = time.monotonic() - begun
     grown = server.memory_info().rss / early
     count = int(out)
