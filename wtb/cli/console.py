@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wtb.cli import options
+from wtb.cli.refusals import needs_code, not_through
 from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
@@ -68,13 +69,6 @@ def open_backend(db: str | None, broker: str | None = None, *, create: bool = Fa
     return _client(server)
 
 
-# What to do where the code is not here, by the option that needs it.
-_WITHOUT_CODE = {
-    "wait": "without it, `wtb watch` follows what was submitted",
-    "pilot": "`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they cost",
-}
-
-
 def backend_elsewhere(published: bool, db: str | None, broker: str | None = None, **of_code: object) -> Backend | None:
     """What carries out what needs no code here: a server, or with --published the database. None where code is here.
 
@@ -84,7 +78,7 @@ def backend_elsewhere(published: bool, db: str | None, broker: str | None = None
         return None
     for name, value in of_code.items():
         if value:
-            raise InputError(f"--{name} needs the code here; {_WITHOUT_CODE[name]}")
+            raise needs_code(name)
     return open_backend(db, broker)
 
 
@@ -117,13 +111,7 @@ def _check_no_server(db: str | None) -> None:
     """Refuse what acts on a database itself, where a server is named. Raises InputError."""
     server = server_url(db)
     if server is not None:
-        from wtb.hosting.api.routes import WITHOUT_ROUTE
-
-        why = WITHOUT_ROUTE.get(_command.get().removeprefix("wtb "))
-        raise InputError(
-            f"this works beside the database, and not through the server {server}: run it there, or name the database "
-            f"with --db{'' if why is None else f'; {why}'}"
-        )
+        raise not_through(server, _command.get())
 
 
 def open_database(url: str | None, *, create: bool = False) -> Database:
