@@ -392,7 +392,7 @@ def test_an_answer_that_gives_orders_is_data_and_what_has_no_reply_is_no_judgeme
     [
         ({"rubric": None}, "neither 'criteria' nor 'rubric'"),
         ({"rubric": {}}, "'rubric' is an empty mapping; expected levels with a description of each"),
-        ({"rubric": {1: "right"}}, "expected levels"),
+        ({"rubric": {1: "right"}}, "'rubric' has one level, so that every answer is worth the same; expected levels"),
         ({"rubric": ["bad", "good"]}, "expected levels"),
         ({"rubric": {"low": "bad", "high": "good"}}, "the level 'low'; expected a number"),
         ({"rubric": {1: "bad", "1.0": "good"}}, "a level twice"),
@@ -545,6 +545,30 @@ def test_a_case_asks_a_judge_of_its_own(priced: list[dict[str, Any]]) -> None:
     assert len(priced) == 1
 
 
+@pytest.mark.parametrize("name", ["weighted_mean", "assertions"])
+def test_judges_that_all_count_are_asked_at_the_same_time(
+    priced: list[dict[str, Any]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Judging.failing[:] = ["together"] * 3
+    monkeypatch.setitem(REPLIES, "kind", {"reasoning": "It is.", "level": 1})
+    judges = [{"field": "a", "model": MODEL, "criteria": f"Is it {word}?"} for word in ("kind", "true", "new")]
+    of = [LONG, *({"judge": {**judge, "weight": weight}} for weight, judge in enumerate(judges, start=1))]
+    one = make_evaluator(name, {}, load) if name == "assertions" else combined(name, of)
+    found = scores(one, "kind", expected={"assert": of})
+    assert found[name].value == pytest.approx(6 / 7)
+    assert (found[f"{name}.failed"].value, len(priced)) == (0, 3)
+    assert found[f"{name}.usd"].spent == pytest.approx(3 * 0.00021)
+
+
+def test_judges_that_ask_the_same_at_the_same_time_ask_once(priced: list[dict[str, Any]]) -> None:
+    Judging.failing[:] = ["wait"]
+    threading.Timer(0.5, Judging.released.set).start()
+    of = [{"judge": {**LEVEL["judge"], "at_least": level}} for level in (2, 3)]
+    found = scores(combined("weighted_mean", of), "good")
+    assert (found["weighted_mean"].value, len(priced)) == (1, 1)
+    assert found["weighted_mean.usd"].spent == pytest.approx(0.00021)
+
+
 def test_judges_of_one_evaluator_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
@@ -556,6 +580,12 @@ def test_judges_of_one_evaluator_share_its_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("wtb.authoring.evaluation.declarations.make_evaluator", noted)
     combined("all_of", [LEVEL, {"any_of": [MET, LONG, LEVEL]}], timeout=90)
     assert given == [30, 30, 30]
+    given.clear()
+    combined("weighted_mean", [LEVEL, {"any_of": [MET, LONG, LEVEL]}], timeout=90)
+    assert given == [90, 45, 45], "which are asked at the same time, and of any_of one after another"
+    given.clear()
+    combined("weighted_mean", [LEVEL] * 9, timeout=90)
+    assert given == [45] * 9, "eight at a time"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from wtb.authoring.evaluation.library.combining import (
 )
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import PASS_OR_FAIL, returns_bool
 from wtb.core.scoring.threshold import Threshold
 
@@ -98,8 +99,13 @@ def _parts(name: str, given: object, make: MakeEvaluator, seconds: Any) -> list[
         raise InputError(f"evaluator {name!r}: evaluators in evaluators, more than {_DEEPEST} deep")
     judges = [_judges(item) for item in items]
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    each = seconds / max(1, sum(judges)) if is_number else EVALUATION_S  # what is no number is refused of the whole
-    return [_part(name, item, make, each * count) for item, count in zip(items, judges, strict=True)]
+    whole = seconds if is_number else EVALUATION_S  # what is no number is refused of the whole
+    if name in _WEIGHTED:  # where all are asked at the same time
+        asking = sum(count > 0 for count in judges)
+        shares = [math.ceil(asking / CALLS_AT_ONCE) ** -1 if count else 0.0 for count in judges]
+    else:
+        shares = [count / max(1, sum(judges)) for count in judges]
+    return [_part(name, item, make, whole * share) for item, share in zip(items, shares, strict=True)]
 
 
 def _judges(value: object) -> int:

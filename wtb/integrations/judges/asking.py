@@ -10,12 +10,16 @@ import hashlib
 import json
 import math
 import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
+from weakref import WeakValueDictionary
 
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, surrounding
@@ -87,6 +91,10 @@ class Question:
         return self.deadline - time.monotonic()
 
 
+_ONE = threading.Lock()
+_BEING_ASKED: WeakValueDictionary[Question, threading.Lock] = WeakValueDictionary()
+
+
 def ask(question: Question) -> Judgement:
     """Ask for one judgement, again where the server may only be busy, until the deadline of the question.
 
@@ -105,7 +113,10 @@ def ask(question: Question) -> Judgement:
         if question.left_s <= 0:
             break
         try:
-            return (replied.__wrapped__ if question.fresh else replied)(question)
+            if question.fresh:
+                return replied.__wrapped__(question)
+            with _alone(question):
+                return replied(question)
         except errors as error:
             problem = f"{type(error).__name__}: {error}"
             wait_s = _wait_s(question.endpoint.provider, error, pause_s)
@@ -115,6 +126,19 @@ def ask(question: Question) -> Judgement:
             break
         time.sleep(wait_s)
     return Judgement(None, problem)
+
+
+@contextmanager
+def _alone(question: Question) -> Iterator[None]:
+    """Wait until nobody in this process is asking the same: then its reply is kept. Raises NoTurn."""
+    with _ONE:
+        lock = _BEING_ASKED.setdefault(question, threading.Lock())
+    if not lock.acquire(timeout=max(question.left_s, 0.0)):
+        raise NoTurn("no time was left after another who asked the same")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _wait_s(provider: Provider, error: Any, pause_s: float) -> float:

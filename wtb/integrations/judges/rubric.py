@@ -129,7 +129,9 @@ def read_rubric(criteria: object, rubric: object, *, reasoning: bool = True) -> 
     if rubric is None and criteria is None:
         raise InputError("neither 'criteria' nor 'rubric'; expected what the answer is judged by")
     given = MET if rubric is None else rubric
-    if not isinstance(given, Mapping) or len(given) < 2:
+    if isinstance(given, Mapping) and len(given) == 1:
+        raise InputError(f"'rubric' has one level, so that every answer is worth the same; {_EXPECTED}")
+    if not isinstance(given, Mapping) or not given:
         raise InputError(f"'rubric' is {describe(given)}; {_EXPECTED}")
     levels = sorted((_score(key), _description(key, text)) for key, text in given.items())
     if len({score for score, _ in levels}) < len(levels):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -16,6 +17,7 @@ from wtb.authoring.evaluation.evaluators import (
     Versioned,
     evaluator,
 )
+from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import PASS_OR_FAIL
 from wtb.core.scoring.threshold import Threshold
 
@@ -77,7 +79,14 @@ class Part:
         """Its score; why there is none, where a judge gave none."""
         if not self.asks:
             return self.evaluator.score_of(case, result)
-        returned = self.evaluator.fn(case, result)
+        return self.counted(self.ask(case, result), asked)
+
+    def ask(self, case: ScoredCase, result: CellResult) -> Any:
+        """What its judges say, which nobody has counted yet."""
+        return self.evaluator.fn(case, result)
+
+    def counted(self, returned: Any, asked: Asked) -> float | Unscored:
+        """The score that is in what its judges said."""
         given = returned if isinstance(returned, Mapping) else {"": returned}
         asked.add(given)
         score = asked.score_of(given[""])
@@ -107,7 +116,7 @@ def any_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combi
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def weighted_mean(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
-    return _combined(of, lambda asked: _mean(of, [one.score(case, result, asked) for one in of]))
+    return _combined(of, lambda asked: _mean(of, _scores(of, case, result, asked)))
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
@@ -116,7 +125,7 @@ def assertions(case: ScoredCase, result: CellResult, *, read: Callable[[object],
     if not written:
         return {}  # a case without any has no score
     of = read(written)
-    return _combined(of, lambda asked: _mean(of, [one.score(case, result, asked) for one in of]))
+    return _combined(of, lambda asked: _mean(of, _scores(of, case, result, asked)))
 
 
 def _combined(of: Sequence[Part], score: Callable[[Asked], float | Unscored]) -> Combined:
@@ -126,6 +135,14 @@ def _combined(of: Sequence[Part], score: Callable[[Asked], float | Unscored]) ->
         return asked.with_score(found)
     assert not isinstance(found, Unscored), "only judges give no score"
     return found
+
+
+def _scores(of: Sequence[Part], case: ScoredCase, result: CellResult, asked: Asked) -> list[float | Unscored]:
+    """The scores of parts of which all count, so that their judges are asked at the same time."""
+    asking = [one for one in of if one.asks]
+    with ThreadPoolExecutor(min(max(len(asking), 1), CALLS_AT_ONCE)) as threads:
+        said = threads.map(lambda one: one.ask(case, result), asking)
+        return [one.counted(next(said), asked) if one.asks else one.score(case, result, asked) for one in of]
 
 
 def _negated(score: float | Unscored) -> float | Unscored:
