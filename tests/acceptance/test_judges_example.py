@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from examples.judges import compared, demo
+from examples.judges import compared, demo, pairwise
 from examples.judges.picture import draw
 from examples.langgraph.retrieval.graph import graph, index
 from examples.retrieval.cases import queries
@@ -72,6 +73,23 @@ def test_the_picture_shows_a_row_of_which_little_is_known() -> None:
     whole = {"combination": {"grade": "names", "answer": "<first>"}}
     picture = draw({"small_model": {"rows": [row]}}, [whole], [0.5])
     assert "small model" in "".join(ElementTree.fromstring(picture).itertext())
+
+
+def test_rows_are_compared_two_at_a_time_as_the_docs_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("WTB_DATABASE_URL", f"sqlite:///{tmp_path / 'wtb.db'}")
+    pairwise.main(["--output", str(tmp_path / "out")])
+    said = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
+    page = (ROOT / "docs" / "judges.md").read_text("utf-8")
+    shown = page.partition("`python -m examples.judges.pairwise`")[2].partition("```text\n")[2].partition("```")[0]
+    assert said == [line.rstrip() for line in shown.strip().splitlines()]
+    replies = [json.loads(line) for line in (tmp_path / "out" / "embedded.jsonl").read_text("utf-8").splitlines()]
+    assert {reply["rater"] for reply in replies} == {"embedded"}
+    assert {(one["case"], one["first"], one["second"]) for one in replies} == {
+        (one["case"], one["second"], one["first"]) for one in replies
+    }, "both orders of each"
 
 
 def test_a_small_model_judges_and_is_held_against_people(tmp_path: Path) -> None:
