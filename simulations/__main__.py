@@ -16,7 +16,7 @@ import numpy as np
 
 from simulations.experiments import promises
 from simulations.promises import Found
-from simulations.tables import FIGURES, PAGE, render, replace, summary
+from simulations.tables import FIGURES, PAGE, partly, render, replace, summary
 
 
 def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
@@ -29,15 +29,15 @@ def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulations", description=__doc__)
     parser.add_argument("--share", type=float, default=1.0, help="of the runs of each promise (default: all)")
-    parser.add_argument("--only", default="", help="promises whose text has this in it")
+    parser.add_argument("--only", default="", help="promises whose text has this in it; with --update, whole tables")
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
     parser.add_argument("--update", action="store_true", help=f"write the tables to {PAGE} and {FIGURES}")
     options = parser.parse_args()
-    if options.update and options.only:
-        parser.error("--update takes all promises: leave out --only")
     began = time.monotonic()
     known = list(promises())
     chosen = [number for number, one in enumerate(known) if options.only in f"{one.claim}, {one.situation}"]
+    if options.update and (parts := partly([known[number] for number in chosen], known)):
+        parser.error(f"--update takes whole tables: --only {options.only!r} leaves out some of {parts[0]!r}")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(simulate, number, options.share, options.seed) for number in chosen]
         for count, _ in enumerate(as_completed(jobs), start=1):
@@ -45,8 +45,8 @@ def main() -> int:
                 print(f"{count} of {len(jobs)} figures, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         found = [Found(known[number], *job.result()) for number, job in zip(chosen, jobs, strict=True)]
     if options.update:
-        replace(PAGE, summary(found))
-        replace(FIGURES, render(found, options.share))
+        replace(PAGE, summary(found), whole=not options.only)
+        replace(FIGURES, render(found, options.share), whole=not options.only)
     else:
         print(render(found, options.share))
     broken = [one for one in found if one.broken]

@@ -12,14 +12,18 @@ from simulations.promises import Promise
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.intervals import intervals
 from wtb.analysis.statistics.paired import paired_tests
-from wtb.analysis.statistics.row_figures import by_case, contributions
+from wtb.analysis.statistics.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
 
 Rng = np.random.Generator
 COVERS = 0.925
 _SHARES = np.array([0.4, 0.3, 0.2, 0.1])  # of the cases that are of each class
+_RARE = np.array([0.6, 0.25, 0.1, 0.05])  # the same where some are rare
+_OTHERWISE = np.array([0.75, 0.9, 0.8, 0.85])  # of the cells of each class in a row that is as good in another way
 _RIGHT = np.array([0.9, 0.8, 0.7, 0.6])  # of the cells of each class
 _TRULY = 1_000_000  # cells, of which a figure is as good as true
+_IN_ANOTHER_WAY: tuple[Figure, ...] = ("macro_f1", "balanced_accuracy", "cohen_kappa", "class_f1", "class_precision")
+_AT_ONCE = 250  # sweeps whose signs are flipped together
 
 
 def promises() -> Iterator[Promise]:
@@ -28,24 +32,62 @@ def promises() -> Iterator[Promise]:
     yield from _differences()
 
 
-def _truth(rng: Rng, figure: Figure, cases: int) -> Any:
-    """What is expected of each case, and how hard it is, which rows have in common."""
+def _truth(rng: Rng, figure: Figure, cases: int, rare: bool = False) -> Any:
+    """What is expected of each case, and how hard it is, which rows have in common. rare: so are some classes."""
     hard = rng.random(cases)
     if figure in OF_CLASSES:
-        return rng.choice(4, cases, p=_SHARES), hard
-    return (rng.random(cases) < 0.3).astype(int), hard
+        return rng.choice(4, cases, p=_RARE if rare else _SHARES), hard
+    return (rng.random(cases) < (0.1 if rare else 0.3)).astype(int), hard
 
 
 def _found(rng: Rng, figure: Figure, truth: Any, hard: Floats, better: float = 0.0) -> Floats:
     """What a row finds: wrong mostly where it is hard."""
+    return _found_by(rng, figure, truth, hard, (_RIGHT + better, 0.7 + better, 0.9 + better), better)
+
+
+def _found_by(rng: Rng, figure: Figure, truth: Any, hard: Floats, right: Any, better: float = 0.0) -> Floats:
+    """The same. right: how often it is, by class; of one class, where it is that, and where it is not."""
     if figure in OF_SCORES:
         scores = rng.normal(0.8 * truth + 0.6 * (hard - 0.5), 0.6 - better)
         return np.asarray(1 / (1 + np.exp(-3 * (scores - 0.5))))
     luck = (hard + rng.random(len(truth))) / 2
     luck = np.where(luck < 0.5, 2 * luck**2, 1 - 2 * (1 - luck) ** 2)  # as if drawn evenly
     if figure in OF_CLASSES:
-        return np.where(luck < _RIGHT[truth] + better, truth, rng.integers(0, 4, len(truth))).astype(float)
-    return np.where(luck < np.where(truth == 1, 0.7, 0.9) + better, truth, 1 - truth).astype(float)
+        return np.where(luck < right[0][truth], truth, rng.integers(0, 4, len(truth))).astype(float)
+    return np.where(luck < np.where(truth == 1, right[1], right[2]), truth, 1 - truth).astype(float)
+
+
+@cache
+def _as_good(figure: Figure) -> float:
+    """How often a row is right that has the figure of others in another way: it finds more, and is wrong elsewhere."""
+    low, high = 0.0, 1.0
+    for _ in range(14):
+        middle = (low + high) / 2
+        rng = np.random.default_rng(7)
+        truth, hard = _truth(rng, figure, _TRULY)
+        found = _found_by(rng, figure, truth, hard, _other(middle))
+        is_low = contributions(figure, truth, found, np.arange(_TRULY)).mean() < _true(figure)
+        low, high = (middle, high) if is_low else (low, middle)
+    return middle
+
+
+def _other(by: float) -> Any:
+    return _OTHERWISE + by - 0.5, 0.9, by
+
+
+def _two_rows(rng: Rng, figure: Figure, cases: int, kind: str) -> FigureRows:
+    """Two rows whose figures are equal. kind: `rare` classes, or the second is as good in `another` way."""
+    truth, hard = _truth(rng, figure, cases, kind == "rare")
+    rows = [_found(rng, figure, truth, hard) for _ in range(2)]
+    if kind == "another":
+        rows[1] = _found_by(rng, figure, truth, hard, _other(_as_good(figure)))
+    columns = np.arange(cases)
+    return FigureRows(figure, [RowCells(truth, row, columns) for row in rows], cases)
+
+
+def _table(rows: FigureRows) -> Floats:
+    """What cases contribute to the figures of rows."""
+    return np.array([contributions(rows.figure, *row) for row in rows.rows])
 
 
 def _of_cases(rng: Rng, figure: Figure, cases: int, repeats: int, better: float = 0.0) -> list[Floats]:
@@ -111,35 +153,38 @@ def _differences() -> Iterator[Promise]:
                 runs=500,
             )
 
-            def seen(rng: Rng, runs: int, figure: Figure = figure, cases: int = cases) -> tuple[int, int]:
-                hits = 0
-                for _ in range(runs):
-                    first, second = _of_cases(rng, figure, cases, 1)
-                    (tested,) = paired_tests((second - first)[None], seed=int(rng.integers(1 << 31)))
-                    hits += tested.p is not None and tested.p < 0.05
-                return hits, runs
+    for figure in FIGURES:
+        for kind, words in (("", ""), ("rare", ", rare classes"), ("another", ", as good in another way")):
+            for cases in (50, 100, 300) if kind != "another" or figure in _IN_ANOTHER_WAY else ():
+                yield _seen(figure, cases, kind, words)
+        for cases in (100, 300):
+            yield _starred(figure, cases)
 
-            yield Promise(
-                "a difference is seen between equal figures over all cells of a row",
-                figure,
-                f"{cases} cases",
-                seen,
-                at_most=0.06,
-                runs=200,
-            )
 
-            def starred(rng: Rng, runs: int, figure: Figure = figure, cases: int = cases) -> tuple[int, int]:
-                hits = 0
-                for _ in range(runs):
-                    table = np.array(_of_cases(rng, figure, cases, 1))
-                    hits += compare(table, Design(seed=int(rng.integers(1 << 31)), linear=True)).clear
-                return hits, runs
+def _seen(figure: Figure, cases: int, kind: str, words: str) -> Promise:
+    def seen(rng: Rng, runs: int) -> tuple[int, int]:
+        hits = of = 0
+        for start in range(0, runs, _AT_ONCE):
+            rows = [_two_rows(rng, figure, cases, kind) for _ in range(min(_AT_ONCE, runs - start))]
+            tables = [_table(one) for one in rows]
+            differences = np.array([second - first for first, second in tables])
+            swaps = np.vstack([one.swaps(1, [0]) for one in rows])
+            tested = paired_tests(differences, seed=int(rng.integers(1 << 31)), swaps=swaps)
+            hits += sum(one.p is not None and one.p < 0.05 for one in tested)
+            of += sum(one.p is not None for one in tested)
+        return hits, of
 
-            yield Promise(
-                "a best by a figure over all cells of a row is clear, and is not",
-                figure,
-                f"{cases} cases",
-                starred,
-                at_most=0.06,
-                runs=100,
-            )
+    claim = "a difference is seen between equal figures over all cells of a row"
+    return Promise(claim, figure + words, f"{cases} cases", seen, at_most=0.06 if cases >= 100 else None, runs=5_500)
+
+
+def _starred(figure: Figure, cases: int) -> Promise:
+    def starred(rng: Rng, runs: int) -> tuple[int, int]:
+        hits = 0
+        for _ in range(runs):
+            rows = _two_rows(rng, figure, cases, "")
+            hits += compare(_table(rows), Design(seed=int(rng.integers(1 << 31)), figure=rows)).clear
+        return hits, runs
+
+    claim = "a best by a figure over all cells of a row is clear, and is not"
+    return Promise(claim, figure, f"{cases} cases", starred, at_most=0.06, runs=500)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from simulations.promises import Found
+from simulations.promises import Found, Promise
 
 PAGE, FIGURES = Path("docs/statistics.md"), Path("simulations/figures.md")
 
@@ -95,7 +95,8 @@ def render(found: Sequence[Found], share: float = 1.0) -> str:
 
 def summary(found: Sequence[Found]) -> str:
     """The tables of the page: the range of each promise, and what a reader decides by."""
-    return _joined([_overview(found), *(_table(found, claim) for claim in ON_THE_PAGE)])
+    claims = [claim for claim in ON_THE_PAGE if any(one.promise.claim == claim for one in found)]
+    return _joined([_overview(found), *(_table(found, claim) for claim in claims)])
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -118,6 +119,8 @@ def _overview(found: Sequence[Found]) -> str:
     lines = ["| % of simulated sweeps | measured | bound | without a bound |", "| --- | --- | --- | --- |"]
     for promised, claims in OVERVIEW:
         figures = [one for one in found if one.promise.claim in claims and one.of]
+        if not figures:
+            continue
         bound = [one for one in figures if one.promise.has_bound]
         rest = [one for one in figures if one not in bound]
         lines.append(f"| {promised} | {_range(bound)} | {_asked(bound)} | {_range(rest)} |")
@@ -132,12 +135,37 @@ def _range(found: Sequence[Found]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def replace(page: Path, text: str) -> None:
-    """Put the tables between the marks of a page."""
+def partly(chosen: Sequence[Promise], known: Sequence[Promise]) -> list[str]:
+    """The lines and tables of which only some promises were chosen, so that they cannot be written."""
+    kept = {one.claim for one in known if one not in chosen}
+    found = [*((promised, set(claims)) for promised, claims in OVERVIEW), *((one.claim, {one.claim}) for one in known)]
+    claimed = {one.claim for one in chosen}
+    return [promised for promised, claims in found if claims & claimed and claims & kept]
+
+
+def _merged(before: str, text: str) -> str:
+    """Tables with those of some promises written anew: whole ones by their heading, of the overview its lines."""
+    tables = {table.partition("%")[0]: table for table in text.strip().split("\n\n")}
+    overview = next((table for table in tables.values() if table.startswith("| % of")), "")
+    lines = {line.split("|")[1]: line for line in overview.splitlines()[2:]}
+    found = []
+    for table in before.strip().split("\n\n"):
+        if table.startswith("| % of"):
+            anew = (lines.get(line.split("|")[1], line) for line in table.splitlines())
+            found.append("\n".join(anew))
+        else:
+            found.append(tables.get(table.partition("%")[0], table))
+    return "\n\n".join(found) + "\n"
+
+
+def replace(page: Path, text: str, *, whole: bool) -> None:
+    """Put the tables between the marks of a page. whole: all of them, else in the place of their like."""
     before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+    tables, end, after = rest.partition(END)
     if not begin or not end:
         raise SystemExit(f"{page}: expected the lines {BEGIN} and {END}")
+    if not whole:
+        text = _merged(tables, text)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 

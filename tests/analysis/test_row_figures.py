@@ -15,7 +15,9 @@ from wtb.analysis.comparison.row_pairs import compare_two_rows
 from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
 from wtb.analysis.scores import Scores
-from wtb.analysis.statistics.row_figures import by_case, contributions
+from wtb.analysis.statistics import Design, compare
+from wtb.analysis.statistics.paired import mcnemar
+from wtb.analysis.statistics.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.authoring.edges import END
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow
@@ -101,6 +103,74 @@ def test_what_no_case_expects_is_wrong_and_no_class_of_its_own() -> None:
     truth, found = np.array([0, 0, 1, 1]), np.array([0.0, 7.0, 1.0, -1.0])
     expected = metrics.f1_score(truth, found, average="macro", labels=[0, 1])
     assert contributions("macro_f1", truth, found, np.arange(4)).mean() == pytest.approx(expected)
+
+
+def two_rows(figure: Figure, seed: int = 0, cells: int = 100) -> tuple[Any, Any, Any]:
+    """What is expected, and what two rows find that are wrong about as often."""
+    truth, first = drawn(figure, cells, seed)
+    luck = np.random.default_rng([seed, 1])
+    return truth, first, np.where(luck.random(cells) < 0.6, first, luck.permutation(first))
+
+
+def rows_of(figure: Figure, truth: Any, *found: Any) -> FigureRows:
+    columns = np.arange(len(truth))
+    return FigureRows(figure, [RowCells(truth, one, columns) for one in found], len(truth))
+
+
+@pytest.mark.parametrize("figure", [one for one in FIGURES if one not in OF_SCORES])
+def test_where_two_rows_swap_their_results_of_a_case_what_it_says_changes_its_sign_and_nothing_else_does(
+    figure: Figure,
+) -> None:
+    truth, first, second = two_rows(figure)
+    swapped = np.random.default_rng(2).random(len(truth)) < 0.5
+    said = rows_of(figure, truth, first, second).swaps(0, [1])[0]
+    again = rows_of(figure, truth, np.where(swapped, second, first), np.where(swapped, first, second)).swaps(0, [1])[0]
+    assert again == pytest.approx(np.where(swapped, -said, said), abs=1e-12)
+    assert np.ptp(said) > 0.5
+
+
+def test_recalls_are_tested_by_the_cases_of_the_class_alone() -> None:
+    """McNemar's test of four cases that differ of eight says nothing, however many cases are of other classes."""
+    truth = np.array([1] * 8 + [0] * 92)
+    first, second = np.where(truth == 1, 1.0, 0.0), np.where(np.arange(100) < 4, 0.0, truth)
+    rows = rows_of("class_recall", truth, first, second)
+    table = np.array([contributions("class_recall", truth, one, np.arange(100)) for one in (first, second)])
+    found = compare(table, Design(figure=rows, baseline=1))
+    assert rows.swaps(0, [1]).mean() == pytest.approx(0.5)
+    assert found.lead.p == found.rows[0].p == mcnemar(4, 0) == 0.125
+    assert (found.clear, found.candidates) == (False, (0, 1))
+    assert compare(table, Design(baseline=1)).rows[0].p < 0.05  # what the other 92 cases would have it be
+
+
+def test_areas_are_compared_whatever_scale_the_scores_of_a_row_are_on() -> None:
+    truth, first, second = two_rows("auc")
+    said = rows_of("auc", truth, first, second).swaps(0, [1])
+    assert rows_of("auc", truth, 10 + first**3, second).swaps(0, [1]) == pytest.approx(said)
+    areas = [metrics.roc_auc_score(truth, one) for one in (first, second)]
+    assert said.mean() == pytest.approx(areas[0] - areas[1], abs=0.01)
+
+
+def test_rows_that_are_as_far_off_in_opposite_directions_are_not_told_apart() -> None:
+    """Together they are not off at all, which says nothing of either."""
+    rng = np.random.default_rng(3)
+    p = []
+    for seed in range(200):
+        truth = (rng.random(100) < 0.5).astype(int)
+        rows = [np.clip(0.5 + by + rng.normal(0, 0.02, 100), 0, 1) for by in (-0.2, 0.2)]
+        table = np.array([contributions("calibration_error", truth, one, np.arange(100)) for one in rows])
+        p.append(compare(table, Design(figure=rows_of("calibration_error", truth, *rows), seed=seed)).lead.p)
+    assert np.mean(np.array(p) < 0.05) < 0.12
+
+
+def test_rows_are_tested_over_the_cases_that_both_have() -> None:
+    truth, first, second = two_rows("class_f1")
+    columns, kept = np.arange(100), np.arange(100) % 3 > 0
+    rows = [RowCells(truth, first, columns), RowCells(truth[kept], second[kept], columns[kept])]
+    said = FigureRows("class_f1", rows, 100).swaps(0, [1])[0]
+    assert np.isnan(said).tolist() == (~kept).tolist()
+    some = FigureRows("class_f1", rows, 100).part([1, 0], kept)
+    assert some.columns == kept.sum()
+    assert some.swaps(1, [0])[0] == pytest.approx(said[kept])
 
 
 def workflow(fails: Callable[[str, int], bool] = lambda variant, x: False, every: int = 3) -> Workflow:
@@ -207,6 +277,27 @@ def test_two_sweeps_are_compared_by_the_figures_of_their_rows(run_sweep: Make) -
     listed = {cell["case"]: (cell["before"], cell["after"]) for cell in found["cells"] if cell["metric"] == "macro_f1"}
     assert listed["3"] == (1, 0)  # whether the case is right
     assert not {"0", "1", "2"} & listed.keys()  # which are as right as they were
+
+
+def test_two_sweeps_are_told_apart_by_the_cases_of_the_class_alone(run_sweep: Make) -> None:
+    """Of eight cases of a class four are found no more, which is chance by McNemar's test."""
+
+    def found(lost: int) -> Workflow:
+        made = Workflow("tickets")
+
+        def classify(state: dict[str, Any]) -> dict[str, Any]:
+            return {"kind": KINDS[1 if lost <= state["x"] < 8 else state["x"] % 2]}
+
+        made.entry(made.node(classify))
+        return made
+
+    cases = [{"id": str(x), "input": {"x": x}, "expected": KINDS[1] if x < 8 else KINDS[0]} for x in range(60)]
+    for figure in ({"class_recall": {"field": "kind", "positive": KINDS[1]}}, {"balanced_accuracy": {"field": "kind"}}):
+        before, after = (run_sweep(found(lost), cases, {}, evaluate=[figure]) for lost in (0, 8))
+        (name,) = figure
+        one = compare_sweeps(*_of(before), find_sweep(after.database, after.row.id))["rows"][0]["metrics"][name]
+        assert one["delta"] < -0.2
+        assert one["verdict"] == "unclear", one
 
 
 def _of(bench: Any) -> Any:

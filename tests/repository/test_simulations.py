@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from simulations.experiments import promises
 from simulations.promises import Found, Promise
+from simulations.tables import BEGIN, END, partly, render, replace
 
 RUNS = 30
 
@@ -23,3 +26,15 @@ def test_a_broken_promise_is_seen() -> None:
     promise = Promise("a coin falls on heads", "a coin", "30 throws", lambda rng, runs: (runs, runs), at_most=0.5)
     assert Found(promise, 30, 30).broken == "too many"
     assert Found(promise, 16, 30).broken is None
+
+
+def test_tables_of_some_promises_take_the_place_of_their_like(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n{BEGIN}\n{END}\nbelow\n", "utf-8")
+    known = [Promise(f"coins of {side} fall", "a coin", "30 throws", lambda rng, runs: (runs, runs)) for side in "ab"]
+    replace(page, render([Found(one, 15, 30) for one in known]), whole=True)
+    replace(page, render([Found(known[1], 3, 30)]), whole=False)
+    text = page.read_text("utf-8")
+    assert [text.count(figure) for figure in ("50.0", "10.0", "above", "below", "coins of")] == [1, 1, 1, 1, 2]
+    assert partly(known[1:], known) == []
+    assert partly([FIRST["intervals of means cover"]], list(promises())) != []

@@ -119,7 +119,7 @@ class View:
         scores: combinations x cases. cases: the number of the case of each column. design: as for `compare`, but for
         the order of the cases. scale: what no score can pass. Of figures over all cells of a row only the end tells.
         """
-        if design.linear:
+        if design.figure is not None:
             scores = np.full_like(scores, np.nan)
         place = np.full(int(max(self.order.max(initial=-1), cases.max(initial=-1))) + 1, -1, dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
@@ -128,7 +128,7 @@ class View:
         expected = np.zeros(len(self.order), dtype=np.bool_)
         expected[place[cases]] = True
         found = look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
-        if not design.linear:
+        if design.figure is None:
             return found
         return replace(found, compared=replace(found.compared, lead=Lead(because=_AT_THE_END)), interval=None)
 

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.row_figures import NO_CLASS, by_case, contributions, failed_score
+from wtb.analysis.statistics.row_figures import (
+    NO_CLASS,
+    FigureRows,
+    RowCells,
+    by_case,
+    contributions,
+    failed_score,
+)
 from wtb.core.scoring.figures import OF_CLASSES, OF_SCORES, Figure, Label, read_observed
 from wtb.store.database import Database
 from wtb.store.read import aggregates
@@ -23,38 +30,54 @@ class Observations:
     """Cells in no order, 24 bytes each.
 
     Attributes:
+        figure: what they tell of.
         place: combination, case and repeat of each.
         truth, found: as for `contributions`.
     """
 
+    figure: Figure
     place: NDArray[np.int32]
     truth: NDArray[np.int32]
     found: Floats
 
     def part(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
         """Return some of the cells."""
-        return Observations(self.place[kept], self.truth[kept], self.found[kept])
+        return Observations(self.figure, self.place[kept], self.truth[kept], self.found[kept])
 
-    def with_failed(self, figure: Figure, failed: NDArray[np.int64]) -> Observations:
+    def with_failed(self, failed: NDArray[np.int64]) -> Observations:
         """Return these and cells that failed: they are wrong. Of cases of which no cell says what is expected, none."""
         cases, first = np.unique(self.place[:, 1], return_index=True)
         where = np.searchsorted(cases, failed[:, 1])
         known = np.isin(failed[:, 1], cases)
         truth = self.truth[first[where[known]]]
         return Observations(
+            self.figure,
             np.vstack([self.place, failed[known].astype(np.int32)]),
             np.concatenate([self.truth, truth]),
-            np.concatenate([self.found, failed_score(figure, truth)]),
+            np.concatenate([self.found, failed_score(self.figure, truth)]),
         )
 
-    def contributions(self, figure: Figure) -> Floats:
+    def contributions(self) -> Floats:
         """(combination, case, repeat, what the cell contributes to its row), but of rows that have no such figure."""
         found = [np.empty((0, 4))]
         for row in self._rows():
-            values = contributions(figure, row.truth, row.found, row.place[:, 1])
+            values = contributions(self.figure, row.truth, row.found, row.place[:, 1])
             if np.isfinite(values).all():
                 found.append(np.column_stack([row.place, values]))
         return np.vstack(found)
+
+    def rows(self, shape: tuple[int, int], row_of: NDArray[np.int64], column_of: NDArray[np.int64]) -> FigureRows:
+        """Return the cells of each row of a table.
+
+        shape: of the table. row_of, column_of: the row of each combination and the column of each case, by their
+        numbers; -1 where the table has none.
+        """
+        rows, columns = row_of[self.place[:, 0]], column_of[self.place[:, 1]]
+        kept = (rows >= 0) & (columns >= 0)
+        order = np.flatnonzero(kept)[np.argsort(rows[kept], kind="stable")]
+        parts = np.split(order, np.searchsorted(rows[order], np.arange(1, shape[0])))
+        cells = [RowCells(self.truth[part], self.found[part], columns[part]) for part in parts]
+        return FigureRows(self.figure, cells, shape[1])
 
     def _rows(self) -> Iterable[Observations]:
         order = np.argsort(self.place[:, 0], kind="stable")
@@ -62,10 +85,10 @@ class Observations:
         return (self.part(part) for part in np.split(order, starts[1:]) if len(part))
 
 
-def observations(database: Database, sweep_id: str, metric: str, figure: Figure, *, edited: bool) -> Observations:
-    """What the cells of a sweep tell of a figure. Classes are numbered as they come, `positive` ones are 1."""
+def observations(database: Database, sweep_id: str, metric: str, numbers: Numbers, *, edited: bool) -> Observations:
+    """What the cells of a sweep tell of a figure. numbers: of the classes, the same for sweeps that are compared."""
+    figure = numbers.figure
     place, truth, found = array("i"), array("i"), array("d")
-    numbers = _Numbers(figure)
     for part in aggregates.observed_scores(database, sweep_id, metric, edited=edited):
         for combination, case, repeat, value, text in part:
             expected, had = numbers.read(text)
@@ -73,13 +96,14 @@ def observations(database: Database, sweep_id: str, metric: str, figure: Figure,
             truth.append(expected)
             found.append(value if figure in OF_SCORES else had)
     columns = np.array(place, dtype=np.int32).reshape(-1, 3)
-    return Observations(columns, np.array(truth, dtype=np.int32), np.array(found))
+    return Observations(figure, columns, np.array(truth, dtype=np.int32), np.array(found))
 
 
-class _Numbers:
-    """The numbers of the classes of a figure."""
+class Numbers:
+    """The numbers of the classes of a figure, as they come; of figures of one class it is 1 and others are 0."""
 
     def __init__(self, figure: Figure) -> None:
+        self.figure = figure
         self._known: dict[Label, int] = {None: NO_CLASS}
         self._is_numbered = figure not in OF_CLASSES
         self._read: dict[str, tuple[int, int]] = {}

@@ -13,8 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.observations import case_means, observations
+from wtb.analysis.observations import Numbers, Observations, case_means, observations
 from wtb.analysis.statistics import Design, Floats
+from wtb.analysis.statistics.row_figures import FigureRows
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
@@ -41,6 +42,7 @@ class ScoreTable:
         behind: how many repeats each score rests on.
         failed: how many failed cells count.
         failure_score: what each of them counts as; None where they are left out.
+        figure: the cells themselves, where the metric is a figure over all cells of a row.
     """
 
     scores: Floats
@@ -49,13 +51,14 @@ class ScoreTable:
     behind: NDArray[np.int32]
     failed: int
     failure_score: float | None
+    figure: FigureRows | None = None
 
     def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> ScoreTable:
         """Return the table of some rows, over the cases that are kept."""
         columns = slice(None) if kept is None else kept
         units = None if self.units is None else self.units[columns]
         found = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
-        return ScoreTable(*found, self.failed, self.failure_score)
+        return ScoreTable(*found, self.failed, self.failure_score, self.figure and self.figure.part(rows, kept))
 
     def count_units(self) -> int | None:
         """How many clusters the cases come from, those without one each for itself; None where none has one."""
@@ -174,7 +177,7 @@ class Scores:
             self.seed,
             self.family(metric),
             share,
-            linear=measure.figure is not None,
+            figure=table.figure,
         )
 
     @cached_property
@@ -260,16 +263,16 @@ class Scores:
         where not as this sweep says.
         """
         measure = measure or self.measures.get(metric, Measure())
-        if measure.figure is not None:
-            return case_means(self._contributions(metric, measure))
-        return self._rows(stacked(self._means(metric, measure), 4), self.failure_score(measure))
+        if (observed := self.observed(metric, measure)) is not None:
+            return case_means(observed.contributions())
+        return self._rows(stacked(self._means(metric), 4), self.failure_score(measure))
 
     def shown(self, metric: str, measure: Measure | None = None) -> Floats:
         """The same to look at cases one by one: of figures of classes it is whether they are right."""
         measure = measure or self.measures.get(metric, Measure())
         if measure.figure is None or measure.figure in OF_SCORES:
             return self.rows(metric, measure)
-        return self._rows(stacked(self._means(metric, Measure()), 4), self.failure_score(measure))
+        return self._rows(stacked(self._means(metric), 4), self.failure_score(measure))
 
     def _rows(self, found: Floats, score: float | None) -> Floats:
         """These and the cells that failed. score: what each of them counts as, None where it is left out."""
@@ -283,26 +286,26 @@ class Scores:
     def _is_repeated(self) -> bool:
         return int(self._sweep.spec["repeats"]) > 1
 
-    def _means(self, metric: str, measure: Measure) -> Iterator[aggregates.Columns]:
-        """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time.
-
-        Of a figure over all cells of a row those that failed are among them.
-        """
-        if measure.figure is not None:
-            return iter([list(case_means(self._contributions(metric, measure)).T)])
+    def _means(self, metric: str) -> Iterator[aggregates.Columns]:
+        """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time."""
         every = self.edited or not self.edited_cells
         repeated = self._is_repeated
         return aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=every)
 
-    def _contributions(self, metric: str, measure: Measure) -> Floats:
-        """(combination, case, repeat, what a cell contributes to its row), failed cells included where they count."""
-        assert measure.figure is not None
-        cells = observations(self._database, self._sweep.id, metric, measure.figure, edited=self.edited)
+    def observed(self, metric: str, measure: Measure, numbers: Numbers | None = None) -> Observations | None:
+        """What cells tell of a figure over all cells of a row, failed ones included where they count; None of none.
+
+        numbers: of its classes, where those of several sweeps have to be alike.
+        """
+        if measure.figure is None:
+            return None
+        numbers = numbers or Numbers(measure.figure)
+        cells = observations(self._database, self._sweep.id, metric, numbers, edited=self.edited)
         if self.failure_score(measure) is not None:
-            cells = cells.with_failed(measure.figure, self._ended[0])
+            cells = cells.with_failed(self._ended[0])
         for one in self.added:
             cells = cells.part(~((cells.place[:, 0] == one.combination) & np.isin(cells.place[:, 1], one.left_out)))
-        return cells.contributions(measure.figure)
+        return cells
 
     def _counted(self, found: Floats) -> Floats:
         """Leave out what does not count: of a row that was added, the case that suggested it."""
@@ -321,8 +324,8 @@ class Scores:
     def by_repeat(self, metric: str) -> Floats:
         """(combination, case, repeat, score) wherever there is one."""
         measure = self.measures.get(metric, Measure())
-        if measure.figure is not None:
-            return self._contributions(metric, measure)
+        if (observed := self.observed(metric, measure)) is not None:
+            return observed.contributions()
         score, ended = self.failure_score(measure), self._ended[0]
         found = stacked(aggregates.scores_by_repeat(self._database, self._sweep.id, metric), 4)
         if score is not None:
@@ -346,7 +349,9 @@ class Scores:
         cases = np.array(aggregates.case_numbers(self._database, self._sweep.id), dtype=np.int64)
         table = np.full((len(self.choices), max(1, len(cases))), np.nan)
         behind = np.zeros(table.shape, dtype=np.int32)
-        for combination, case, mean, repeats in self._means(metric, measure):
+        observed = self.observed(metric, measure)
+        means = self._means(metric) if observed is None else iter([list(case_means(observed.contributions()).T)])
+        for combination, case, mean, repeats in means:
             place = np.array(combination, dtype=np.int64), np.searchsorted(cases, np.array(case))
             table[place], behind[place] = mean, repeats
         ended = self._ended[0]
@@ -361,7 +366,15 @@ class Scores:
             cases, table, behind = cases[kept], table[:, columns], behind[:, columns]
         clusters = self._clusters
         units = numbered([clusters.get(case) for case in cases.tolist()])
-        return ScoreTable(table, cases, units, behind, 0 if score is None else self.failed, score)
+        figure = None if observed is None else observed.rows(table.shape, np.arange(len(table)), places(cases))
+        return ScoreTable(table, cases, units, behind, 0 if score is None else self.failed, score, figure)
+
+
+def places(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each number among some; -1 of those that are not among them."""
+    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    found[numbers] = np.arange(len(numbers))
+    return found
 
 
 def stacked(parts: Iterable[aggregates.Columns], width: int) -> Floats:

@@ -218,6 +218,7 @@ class _Sides:
                 decides=one.metric == self.primary or one.metric in self.margin,
                 repeatable=self._is_repeatable(one.metric),
                 were=one.were,
+                swaps=one.swaps,
             )
         return questions_by_metric
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from wtb.analysis import scores
 from wtb.analysis.comparison.pairing import Pairs
+from wtb.analysis.observations import Numbers
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.paired import subtract
+from wtb.analysis.statistics.row_figures import FigureRows
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
 from wtb.store.read import outcomes
@@ -72,6 +74,7 @@ def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
 class Scores:
     """One metric.
 
+    swaps: what tests of a figure over all cells of a row are of (see `FigureRows.swaps`), of others None.
     shown: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
     cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way.
     counts_failures: whether cells that fail have a score.
@@ -86,6 +89,7 @@ class Scores:
     lost: Booleans
     regained: Booleans
     counts_failures: bool = False
+    swaps: Floats | None = None
 
     @property
     def gains(self) -> Floats:
@@ -134,8 +138,20 @@ def read_scores(
         errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
         lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
         counted = sides[1].failure_score(measure) is not None
-        read.append(Scores(metric, measure, was, now, subtract(now, was), shown, lost, regained, counted))
+        swaps = None if measure.figure is None else _swaps(sides, pairs, metric, measure, Numbers(measure.figure))
+        read.append(Scores(metric, measure, was, now, subtract(now, was), shown, lost, regained, counted, swaps))
     return read
+
+
+def _swaps(sides: Sequence[scores.Scores], pairs: Pairs, metric: str, measure: Measure, numbers: Numbers) -> Floats:
+    """What each case says of the later row less the earlier one, by a figure over all of their cells."""
+    observed = (side.observed(metric, measure, numbers) for side in sides)
+    was, now = (
+        one.rows(pairs.shape, pairs.rows[side], pairs.columns[side]) for side, one in enumerate(observed) if one
+    )
+    count = len(was.rows)
+    both = FigureRows(numbers.figure, [*was.rows, *now.rows], pairs.shape[1])
+    return np.vstack([np.empty((0, pairs.shape[1])), *(both.swaps(count + row, [row]) for row in range(count))])
 
 
 def failing(failed: Outcomes, scored: Sequence[Scores]) -> tuple[Floats, Floats]:

@@ -41,6 +41,7 @@ class Question:
         repeatable: whether repeats of the earlier sweep came to the same in every case, so that any fall counts.
         only_worse: whether it can make a verdict worse, and where it is unclear does not keep one from being told.
         were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
+        swaps: of a figure over all cells of a row, what tests are of in place of the gains.
     """
 
     gains: Floats
@@ -51,6 +52,7 @@ class Question:
     repeatable: bool = False
     only_worse: bool = False
     were: NDArray[np.bool_] | None = None
+    swaps: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def answer(
     answers: dict[str, Answer] = {}
     for decides in (True, False):
         family = {name: one for name, one in questions.items() if one.decides is decides}
-        sides = [Sides(one.gains, one.rates, one.compare) for one in family.values()]
+        sides = [Sides(one.gains, one.rates, one.compare, one.swaps) for one in family.values()]
         for (name, one), (rows, pooled) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):

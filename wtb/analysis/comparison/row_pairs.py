@@ -58,7 +58,10 @@ def compare_two_rows(
     tested = None
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())
-        (tested,) = paired_tests(differences, seed=design.seed, rates=rates, compare=design.by, units=design.units)
+        swaps = None if design.figure is None else design.figure.swaps(0, [1])
+        (tested,) = paired_tests(
+            differences, seed=design.seed, rates=rates, compare=design.by, units=design.units, swaps=swaps
+        )
     shown = pair.scores if measure.figure is None else _shown(scores, metric, (row, other), pair.cases)
     gains = subtract(shown[:1], shown[1:])[0, both] * design.sign
     middle = np.median if measure.compare == "median" else np.mean

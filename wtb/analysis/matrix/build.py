@@ -305,7 +305,7 @@ def _sliced(
     database: Database, sweep: SweepRow, scored: Scores, table: ScoreTable, metric: str, design: Design
 ) -> SlicesDocument | None:
     """By tag, of rows that were planned; None where tags tell no cases apart, or figures are no means over cases."""
-    if design.linear:
+    if design.figure is not None:
         return None
     tags = outcomes.tags(database, sweep.id)
     by_tag = tags and slices(table.scores, table.cases, tags, design)

@@ -30,6 +30,7 @@ from wtb.analysis.statistics.paired import (
     subtract,
 )
 from wtb.analysis.statistics.power import PAIRS, cases_needed
+from wtb.analysis.statistics.row_figures import FigureRows
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
 Better = Literal["higher", "lower"]
@@ -50,7 +51,7 @@ class Design:
         seed: of the random signs.
         metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
         share: the part of 5% that is left, where other rows were tried over these cases before.
-        linear: scores are contributions to a figure over all cells of a row, and pass rates under no circumstances.
+        figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
     """
 
     baseline: int | None = None
@@ -60,7 +61,7 @@ class Design:
     seed: int = 0
     metrics: int = 1
     share: float = 1.0
-    linear: bool = False
+    figure: FigureRows | None = None
 
     @property
     def sign(self) -> float:
@@ -80,7 +81,13 @@ class Design:
 
     def rates(self, scores: Floats) -> NDArray[np.bool_]:
         """Which rows are compared as pass rates."""
-        return passes(scores, self.better) & (self.by == "mean" and not self.linear)
+        return passes(scores, self.better) & (self.by == "mean" and self.figure is None)
+
+    def swaps(self, rows: Sequence[int]) -> Floats | None:
+        """What tests of rows against the baseline are of; None where it is their differences."""
+        if self.figure is None or self.baseline is None:
+            return None
+        return self.figure.swaps(self.baseline, rows)
 
     def pairs_of_rates(self, rates: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows are pass rates as the baseline is."""
@@ -225,6 +232,7 @@ def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Des
             compare=design.by,
             family=math.ceil(family / design.share),
             units=design.units,
+            swaps=design.swaps(range(*rows.indices(len(scores)))),
         )
     return found
 
@@ -273,6 +281,7 @@ class _Race:
         if self.sign < 0:
             self.scores = -self.scores
         self.units = design.of_cases(self.common).units
+        self.figure = design.figure and design.figure.part(self.rows.tolist(), self.common)
         self.rates, self.by, self.seed = rates[self.eligible], design.by, design.seed
         self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
         self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
@@ -285,6 +294,22 @@ class _Race:
         """Scores by unit; sums of clusters, since what counts are differences."""
         return differences_by_unit(self.scores, self.units)
 
+    @property
+    def _is_of_means(self) -> bool:
+        """Whether differences of rows are those of their scores, so that one table tells of all pairs."""
+        return self.by == "mean" and self.figure is None
+
+    def _swaps(self, others: Sequence[int]) -> Floats | None:
+        """What tests of the best against others are of; None where it is their differences."""
+        return None if self.figure is None or self.first is None else self.figure.swaps(self.first, others)
+
+    def _p_of_leads(self) -> Floats:
+        """Of the best against each row; NaN or 1 against itself."""
+        leads = self._swaps(range(len(self.rows)))
+        if leads is None:
+            leads = self.scores[self.first] - self.scores
+        return chance(differences_by_unit(leads, self.units), self.seed, self.by)
+
     @cached_property
     def _ranking(self) -> Ranking:
         return rank(self._each(), self.seed)
@@ -292,7 +317,7 @@ class _Race:
     def ranks(self) -> list[tuple[int, int] | None]:
         found: list[tuple[int, int] | None] = [None] * self.size
         each = self._each()
-        if self.first is None or self.by == "median" or each.shape[1] < PAIRS:
+        if self.first is None or not self._is_of_means or each.shape[1] < PAIRS:
             return found
         for row, (low, high) in zip(self.rows.tolist(), self._ranking.ranks.tolist(), strict=True):
             found[row] = (low, high)
@@ -313,8 +338,8 @@ class _Race:
         each = self._each()
         if each.shape[1] < PAIRS:
             return tuple(self.rows.tolist())
-        if self.by == "median":
-            p = chance(differences_by_unit(self.scores[self.first] - self.scores, self.units), self.seed, self.by)
+        if not self._is_of_means:
+            p = self._p_of_leads()
             could = ~(p * max(len(self.rows) - 1, 1) < SIGNIFICANT)
         else:
             could = self._ranking.candidates.copy()
@@ -383,7 +408,10 @@ class _Race:
         found: list[Tested] = []
         for rows in row_blocks((len(rivals), self.scores.shape[1])):
             leads = self._leads(rivals[rows])
-            found += paired_tests(leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units)
+            swaps = self._swaps(rivals[rows].tolist())
+            found += paired_tests(
+                leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units, swaps=swaps
+            )
         return found
 
     def _needed(self, tested: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:

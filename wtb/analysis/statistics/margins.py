@@ -60,11 +60,13 @@ class Sides:
     """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
 
     rates: of scores that are 0 or 1 on both sides. compare: by the mean of the differences, or by their median.
+    swaps: of figures over all cells of a row, what tests are of (see `FigureRows.swaps`).
     """
 
     gains: Floats
     rates: bool = False
     compare: Compare = "mean"
+    swaps: Floats | None = None
 
 
 Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
@@ -107,9 +109,10 @@ def hold(
 
 def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units) -> _Tests:
     gains = cleaned(sides.gains)
-    table = np.vstack([gains, *(pooled(gains, pool) for pool in pools)]) if pools else gains
+    table = _with_pools(gains, pools)
+    swaps = None if sides.swaps is None else _with_pools(sides.swaps, pools)
     is_rate = np.arange(len(table)) < (len(gains) if sides.rates else 0)  # pools have shares
-    tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units)
+    tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units, swaps=swaps)
     p = np.array([math.nan if one.p is None else one.p for one in tested])
     signs = np.array([one.delta or 0.0 for one in tested])
     each = differences_by_unit(table, units)
@@ -122,6 +125,11 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
         np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT,
         np.isfinite(each).sum(axis=1).tolist(),
     )
+
+
+def _with_pools(rows: Floats, pools: Sequence[Sequence[int]]) -> Floats:
+    """Rows, and after them pools of these."""
+    return np.vstack([rows, *(pooled(rows, pool) for pool in pools)]) if pools else rows
 
 
 def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:

@@ -68,6 +68,7 @@ def paired_tests(
     compare: Compare = "mean",
     family: int = 1,
     units: Units = None,
+    swaps: Floats | None = None,
 ) -> list[Tested]:
     """Test every row of differences.
 
@@ -78,6 +79,7 @@ def paired_tests(
         compare: by the mean of the differences, or by their median (see `shift`).
         family: how many tests p is corrected over, which `detectable` allows for.
         units: the cluster of each case, None where each case is one of its own.
+        swaps: of figures over all cells of a row, what p is of (see `FigureRows.swaps`); else the differences.
 
     Returns:
         One a row. n counts cases; p is None for fewer than two units, or six clusters.
@@ -95,12 +97,19 @@ def paired_tests(
         found, spread, ci = means(differences), spreads(linear), intervals(linear)
         is_rate = np.broadcast_to(np.asarray(rates) & (units is None), len(differences))
         ci[is_rate] = rate_difference(differences[is_rate])
-    p = chance(each, seed, compare)
+    p = chance(each if swaps is None else differences_by_unit(_swapped(swaps, differences), units), seed, compare)
     if units is not None:
         p[counts < FEWEST] = np.nan
     with np.errstate(invalid="ignore"):
         columns = (found, ci, p, found / spread, detectable(spread, counts, is_rate, family), spread)
     return list(map(Tested, cases.tolist(), *map(defined, columns)))
+
+
+def _swapped(swaps: Floats, differences: Floats) -> Floats:
+    """What is swapped of the pairs that have a difference, without what rounding leaves."""
+    largest = np.nanmax(np.abs(swaps), axis=1, initial=0.0, keepdims=True)
+    swaps = np.where(np.abs(swaps) > ROUNDING * largest, swaps, np.where(np.isnan(swaps), np.nan, 0.0))
+    return cleaned(np.where(np.isfinite(differences), swaps, np.nan))
 
 
 def chance(differences: Floats, seed: int, compare: Compare = "mean") -> Floats:

@@ -3,12 +3,17 @@
 Each is linearised around its own value: a cell contributes the figure and its influence on it (Hampel 1974). The mean
 of the contributions is the figure itself, so that what holds for means holds for it in the limit of many cases:
 intervals, paired differences, clusters. For AUC they are the components of DeLong et al. (1988).
+
+A test of two rows takes both around the value of their cells together, as score tests do (Kosinski 2013, for predictive
+values). What changes hands where two rows swap their results of a case then changes its sign and nothing else, so that
+flipping signs is as exact as it is for means, however few cases are of a class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +50,84 @@ def by_case(values: Floats, cases: Labels) -> tuple[Labels, Floats, Labels]:
     middle = values.mean() if len(values) else np.nan
     sums = np.bincount(place, values - middle, minlength=len(numbers))
     return numbers, np.asarray(middle + sums * len(numbers) / max(1, len(values))), counts
+
+
+class RowCells(NamedTuple):
+    """The cells of one row, as for `contributions`. column: of the case of each in a table of scores."""
+
+    truth: Labels
+    found: Floats
+    column: Labels
+
+    def within(self, columns: Labels) -> RowCells:
+        """Return those of some cases."""
+        kept = np.isin(self.column, columns)
+        return RowCells(self.truth[kept], self.found[kept], self.column[kept])
+
+
+@dataclass(frozen=True)
+class FigureRows:
+    """The cells of rows of a table, for tests of two of them.
+
+    Attributes:
+        figure: One of `wtb.core.scoring.figures`.
+        rows: The cells of each row.
+        columns: How many the table has.
+    """
+
+    figure: Figure
+    rows: Sequence[RowCells]
+    columns: int
+
+    def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> FigureRows:
+        """Return some rows, over the cases that are kept."""
+        if kept is None:
+            return FigureRows(self.figure, [self.rows[row] for row in rows], self.columns)
+        old = np.flatnonzero(kept)
+        some = [self.rows[row].within(old) for row in rows]
+        moved = [one._replace(column=np.searchsorted(old, one.column)) for one in some]
+        return FigureRows(self.figure, moved, len(old))
+
+    def swaps(self, row: int, others: Sequence[int]) -> Floats:
+        """What each case says of the difference of a row from others.
+
+        Args:
+            row: Its number.
+            others: Theirs.
+
+        Returns:
+            others x columns, NaN where one of the two has no cell. What a case says changes its sign, and nothing else
+            does, where the two rows swap all that they have of it.
+        """
+        found = np.full((len(others), self.columns), np.nan)
+        for place, other in enumerate(others):
+            common = np.intersect1d(self.rows[row].column, self.rows[other].column)
+            if common.size:
+                found[place, common] = _swap(
+                    self.figure, self.rows[row].within(common), self.rows[other].within(common)
+                )
+        return found
+
+
+def _swap(figure: Figure, row: RowCells, other: RowCells) -> Floats:
+    """What the cases that two rows have say of their difference.
+
+    AUC is of ranks within a row, whatever scale its scores are on (Bandos, Rockette & Gur 2005). Miscalibration of two
+    rows may go opposite ways and cancel where they are taken together, so that each is taken by itself.
+    """
+    if figure == "calibration_error":
+        values = [contributions(figure, *one) for one in (row, other)]
+    else:
+        scores = [_ranks(one.found) if figure == "auc" else one.found for one in (row, other)]
+        truth, cases = (np.concatenate(both) for both in ((row.truth, other.truth), (row.column, other.column)))
+        values = np.split(contributions(figure, truth, np.concatenate(scores), cases), [len(row.truth)])
+    first, second = (by_case(each, one.column)[1] for each, one in zip(values, (row, other), strict=True))
+    return np.asarray(first - second)
+
+
+def _ranks(scores: Floats) -> Floats:
+    """Which share of a row is below each of its scores, those that are equal counting half."""
+    return _below(scores, scores)
 
 
 def failed_score(figure: Figure, truth: Labels) -> Floats:
