@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import Filled, fill, read_whole
+from wtb.hosting.servers.databases import connect
 from wtb.store.database import Database
 from wtb.store.tables.schema import executions
 
 FINISHED = 20_000
+PREPARED = 8  # times, after which a statement is prepared
 NAMES = (
     "claim_for",
     "claim_for, as a message names it",
@@ -47,6 +50,27 @@ def test_no_call_of_the_queue_reads_all_executions_or_cells(filled: Filled) -> N
         with read_whole(filled.database) as found:
             call()
         assert not found, name
+
+
+def test_no_plan_for_any_value_reads_all_executions(fresh_postgres_url: str, folder: Path) -> None:
+    """What is asked often is prepared, and may be planned for whatever its parameters are."""
+    generic = sa.make_url(fresh_postgres_url).update_query_dict({"options": "-c plan_cache_mode=force_generic_plan"})
+    database = Database(generic.render_as_string(hide_password=False))
+    filled = fill(database, folder, FINISHED, pending=200)
+    for name, make in filled.calls().items():
+        for _ in range(PREPARED):
+            make()()
+        with database.read() as connection:
+            plans = connection.exec_driver_sql("SELECT sum(generic_plans) FROM pg_prepared_statements").scalar()
+        assert plans > 0, name
+    database.close()  # who leaves says what it has read
+    by_index, whole = 0, 0
+    with connect(fresh_postgres_url) as other:
+        while not by_index:
+            query = "SELECT sum(idx_scan), sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname = ANY(%s)"
+            ((by_index, whole),) = other.execute(query, (["executions", "cells"],)).fetchall()
+            time.sleep(0.2)
+    assert whole == 0
 
 
 def test_a_flush_looks_up_its_leases_and_passes_none_that_others_had(filled: Filled) -> None:

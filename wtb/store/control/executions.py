@@ -26,7 +26,18 @@ from wtb.store.rows.control import QuestionRow
 from wtb.store.rows.executions import AskedRow, ExecutionRow, NodeRunUnderWay
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import move, move_cells, try_move
-from wtb.store.tables.schema import approvals, awaiting, cases, events, executions, node_runs, now, sweeps
+from wtb.store.tables.schema import (
+    approvals,
+    awaiting,
+    cases,
+    events,
+    executions,
+    is_pending,
+    is_running,
+    node_runs,
+    now,
+    sweeps,
+)
 
 # What keeps a sweep from its end: executions that people forked are no part of it.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))
@@ -219,11 +230,11 @@ class Requests:
 
 def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests:
     """Read what people ask of a sweep, and of its executions that a runner has claimed."""
-    mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, executions.c.status == "running")
+    mine = (executions.c.sweep_id == sweep_id, executions.c.owner_id == runner_id, is_running)
     asked = sa.select(executions.c.id, executions.c.token, executions.c.asked).where(
         *mine, executions.c.asked.is_not(None)
     )
-    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, executions.c.status == "pending")
+    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweep_id, is_pending)
     with database.read() as connection:
         wanted = {row.id: Request(row.asked, row.token) for row in connection.execute(asked)}
         texts = connection.scalar(sa.select(sweeps.c.breakpoints).where(sweeps.c.id == sweep_id))

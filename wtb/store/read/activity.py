@@ -12,7 +12,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.runs.queue import is_open
-from wtb.store.tables.schema import attempts, cells, executions, is_visible, node_runs, now, sweeps
+from wtb.store.tables.schema import attempts, cells, executions, is_pending, is_visible, node_runs, now, sweeps
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def queues(database: Database) -> list[Queue]:
     query = (
         sa.select(sweeps.c.project, sa.func.count(), now() - sa.func.min(executions.c.created_at))
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
-        .where(is_open(), executions.c.status == "pending", *in_scope(database, sweeps))
+        .where(is_open(), is_pending, *in_scope(database, sweeps))
         .group_by(sweeps.c.project)
     )
     return [Queue(project, number, max(0.0, oldest_s)) for project, number, oldest_s in database.tuples(query)]

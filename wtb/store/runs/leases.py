@@ -18,7 +18,17 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import ProcessIdentity, may_live
 from wtb.store.rows.executions import ExecutionRow, OfExecution
 from wtb.store.rows.sweeps import OwnerRow, RunnerRow, SweepRow
-from wtb.store.tables.schema import cells, executions, is_visible, node_runs, now, runners, sweeps
+from wtb.store.tables.schema import (
+    cells,
+    executions,
+    is_pending,
+    is_running,
+    is_visible,
+    node_runs,
+    now,
+    runners,
+    sweeps,
+)
 
 
 def releasing() -> sa.Update:
@@ -62,7 +72,7 @@ def claim(
     wanted = [] if only is None else [executions.c.id.in_(only)]
     pending = (
         sa.select(executions.c.id)
-        .where(executions.c.sweep_id == sweep_id, executions.c.status == "pending", *wanted)
+        .where(executions.c.sweep_id == sweep_id, is_pending, *wanted)
         .order_by(executions.c.id)
         .limit(limit)
         # Claims of other runners do not wait for this one, and take those that come after.
@@ -143,7 +153,7 @@ def renew(database: Database, runner_id: str, lease_s: float) -> None:
         connection.execute(runners.update().where(runners.c.id == runner_id).values(seen_at=now(), clock_s=clock))
         connection.execute(
             executions.update()
-            .where(executions.c.owner_id == runner_id, executions.c.status == "running")
+            .where(executions.c.owner_id == runner_id, is_running)
             .values(lease_until=now() + lease_s)
         )
 
@@ -165,7 +175,7 @@ def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[
         The runners by id.
     """
     theirs = sa.select(sweeps.c.id).where(which)
-    held = sa.and_(executions.c.owner_id == runners.c.id, executions.c.status == "running")
+    held = sa.and_(executions.c.owner_id == runners.c.id, is_running)
     alone = sa.select(sweeps.c.runner_id).where(which, sweeps.c.runner_id.is_not(None))
     runs = sa.select(sa.func.max(sweeps.c.id)).where(which, sweeps.c.runner_id == runners.c.id).scalar_subquery()
     lease = sa.func.coalesce(sa.func.max(executions.c.lease_until), 0.0)
@@ -184,7 +194,7 @@ def owners_of(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[
 def release_all(database: Database, runner_id: str) -> None:
     """Release all executions that a runner has claimed, of any sweep: they become pending."""
     with database.write() as connection:
-        mine = executions.c.owner_id == runner_id, executions.c.status == "running"
+        mine = executions.c.owner_id == runner_id, is_running
         connection.execute(releasing().where(*mine))
         forget_reservations_of_lost(connection, [runner_id])
 
@@ -197,7 +207,7 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
     held = sa.select(executions.c.id).where(
         executions.c.sweep_id == sweep_id,
         executions.c.owner_id.in_(list(runner_ids)),
-        executions.c.status == "running",
+        is_running,
     )
     with database.write() as connection:
         ids = list(connection.scalars(held))
@@ -211,7 +221,7 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
                 .values(status="pending")
             )
         # Cells name their root until they have an outcome, so those of its forks are found only by the sweep.
-        busy = sa.exists().where(executions.c.sweep_id == sweep_id, executions.c.status == "running")
+        busy = sa.exists().where(executions.c.sweep_id == sweep_id, is_running)
         connection.execute(
             cells.update()
             .where(cells.c.sweep_id == sweep_id, cells.c.status == "running", ~busy)

@@ -28,6 +28,8 @@ from wtb.store.tables.schema import (
     cases,
     combinations,
     executions,
+    is_pending,
+    is_running,
     now,
     runners,
     sessions,
@@ -175,9 +177,7 @@ def is_open() -> sa.ColumnElement[bool]:
 def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[_Turn]:
     """Open sweeps that have pending executions for a slot, in the order of their turns."""
     pending = (
-        sa.select(sa.literal(1))
-        .where(executions.c.sweep_id == sweeps.c.id, executions.c.status == "pending", _mine(slot.queues))
-        .exists()
+        sa.select(sa.literal(1)).where(executions.c.sweep_id == sweeps.c.id, is_pending, _mine(slot.queues)).exists()
     )
     busy = (
         sa.select(sa.func.count())
@@ -223,7 +223,7 @@ def _some_pending() -> sa.Subquery:
     return (
         sa.select(queue_of_row().label("queue"))
         .join(sweeps, sweeps.c.id == executions.c.sweep_id)
-        .where(is_open(), executions.c.status == "pending")
+        .where(is_open(), is_pending)
         .limit(COUNTED)
         .subquery()
     )
@@ -251,7 +251,7 @@ def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> lis
     """The pending executions to claim next: first those that have begun, so that reclaimed executions and forks do not
     wait behind roots, and the oldest of each kind first.
     """
-    query = query.where(executions.c.status == "pending").order_by(executions.c.id)
+    query = query.where(is_pending).order_by(executions.c.id)
     begun = list(connection.execute(query.where(executions.c.head_id.is_not(None)).limit(limit)))
     if len(begun) == limit:
         return begun
@@ -393,7 +393,7 @@ def release_claimed(database: Database, rows: Sequence[ExecutionRow], reason: st
         for row in rows:
             connection.execute(
                 executions.update()
-                .where(executions.c.id == row.id, executions.c.token == row.token, executions.c.status == "running")
+                .where(executions.c.id == row.id, executions.c.token == row.token, is_running)
                 .values(status="pending", owner_id=None, lease_until=None, reason=reason)
             )
 

@@ -14,7 +14,17 @@ from wtb.store.log import last_times
 from wtb.store.rows.sweeps import WorkerRow
 from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
-from wtb.store.tables.schema import events, executions, is_visible, now, runners, sweeps, working
+from wtb.store.tables.schema import (
+    events,
+    executions,
+    is_pending,
+    is_running,
+    is_visible,
+    now,
+    runners,
+    sweeps,
+    working,
+)
 
 
 def worker_rows(database: Database) -> list[WorkerRow]:
@@ -40,7 +50,7 @@ def slots_on(database: Database, sweep_id: str) -> int:
 def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
     """Pending executions by queue, of a sweep, or of all that workers may take from now."""
     queue = queue_of_row()
-    query = sa.select(queue.label("queue"), sa.func.count().label("count")).where(executions.c.status == "pending")
+    query = sa.select(queue.label("queue"), sa.func.count().label("count")).where(is_pending)
     if sweep_id is not None:
         query = query.where(executions.c.sweep_id == sweep_id)
     else:
@@ -51,7 +61,7 @@ def waiting(database: Database, sweep_id: str | None = None) -> dict[str, int]:
 def count_claimed(database: Database, sweep_id: str) -> int:
     """The number of executions of a sweep that are claimed under a lease that has not expired."""
     query = sa.select(sa.func.count()).where(
-        executions.c.sweep_id == sweep_id, executions.c.status == "running", executions.c.lease_until > now()
+        executions.c.sweep_id == sweep_id, is_running, executions.c.lease_until > now()
     )
     return database.scalar(query) or 0
 
@@ -82,7 +92,7 @@ def overdue(database: Database, queues: Collection[str], since_s: float) -> set[
     query = (
         sa.select(executions.c.id)
         .join(sweeps, sweeps.c.id == executions.c.sweep_id)
-        .where(is_open(), sweeps.c.reason.is_(None), executions.c.status == "pending", queue_of_row().in_(list(queues)))
+        .where(is_open(), sweeps.c.reason.is_(None), is_pending, queue_of_row().in_(list(queues)))
         .where(executions.c.created_at < now() - since_s, *(last < now() - since_s for last in last_times(sweeps.c.id)))
         .order_by(executions.c.id)
         .limit(1000)
@@ -96,7 +106,7 @@ def left_behind(database: Database, since_s: float) -> int:
         sa.select(sa.func.count())
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
         .where(sweeps.c.queued, is_visible)
-        .where(executions.c.status == "running", executions.c.lease_until < now() - since_s)
+        .where(is_running, executions.c.lease_until < now() - since_s)
     )
     return database.scalar(query) or 0
 

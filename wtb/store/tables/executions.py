@@ -50,6 +50,11 @@ executions = sa.Table(
     sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
 )
 
+# In the text of a statement, and no parameter: where PostgreSQL plans a prepared statement for whatever its parameters
+# may be, it cannot use an index of open executions only, and reads them all.
+is_pending: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'pending'")
+is_running: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'running'")
+
 working = sa.Table(
     "working",
     metadata,

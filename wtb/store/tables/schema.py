@@ -34,6 +34,8 @@ from wtb.store.tables.executions import checkpoints as checkpoints
 from wtb.store.tables.executions import decisions as decisions
 from wtb.store.tables.executions import executions as executions
 from wtb.store.tables.executions import files as files
+from wtb.store.tables.executions import is_pending as is_pending
+from wtb.store.tables.executions import is_running as is_running
 from wtb.store.tables.executions import node_runs as node_runs
 from wtb.store.tables.executions import took_one_attempt as took_one_attempt
 from wtb.store.tables.executions import values as values
