@@ -179,7 +179,9 @@ def test_a_fork_after_the_fan_out_runs_none_of_it_again_and_one_before_it_runs_a
 
     def forked(at: str, **variants: str) -> tuple[int, Counter[str]]:
         before = {run["id"] for run in made.node_runs}
-        id = add_fork(Context(made.database, by="ada"), origin.id, bound=made.prepared.bound, at=at, variants=variants)
+        id, _ = add_fork(
+            Context(made.database, by="ada"), origin.id, bound=made.prepared.bound, at=at, variants=variants
+        )
         made.run_fork(id)
         total = execution_document(made.database, find_one(made.database, id))["state"]["sum"]
         return total, Counter(run["task"] for run in made.node_runs if run["id"] not in before)
@@ -219,7 +221,7 @@ def test_what_a_task_saved_is_found_by_that_task_alone(bench: Make, tmp_path: Pa
     assert (inside["inside"]["node"], inside["inside"]["task"]) == ("work", "work|1")
 
     flag.touch()
-    id = add_fork(Context(made.database, by="ada"), head_of(made).id, bound=made.prepared.bound, at="half")
+    id, _ = add_fork(Context(made.database, by="ada"), head_of(made).id, bound=made.prepared.bound, at="half")
     made.run_fork(id)
 
     shown = execution_document(made.database, find_one(made.database, id))

@@ -21,12 +21,12 @@ from wtb.authoring.code.resolve import as_workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.integrations.langgraph import variants
 from wtb.operations.context import Context
-from wtb.operations.control.added_rows import AddedRow, Variant, add_row
+from wtb.operations.control.added_rows import AddedRow, add_row
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import rollback
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
-from wtb.planning.sweep_spec import SweepSpec
+from wtb.planning.sweep_spec import SweepSpec, Variant
 from wtb.store.read import queries
 from wtb.store.runs.retry import retry
 from wtb.store.runs.submit import submit_again
@@ -223,7 +223,7 @@ def test_a_fork_that_was_looked_at_first_says_what_differs(abc: Make) -> None:
     write_new(flow)
     origin = flow.execution("c3", b="loud")
     bound = flow.code(stored_spec(flow.bench.row))
-    made = add_fork(flow.context, origin, bound=bound, at="a", variants={"b": "new"})
+    made, _ = add_fork(flow.context, origin, bound=bound, at="a", variants={"b": "new"})
     added = flow.add(made)
     assert (added.choices, added.suggested_by, added.cells) == ({"b": "new"}, "c3", 8)
     with pytest.raises(InputError, match="is a fork: it goes on from where it was forked"):
@@ -234,7 +234,7 @@ def test_values_that_a_person_typed_are_for_their_own_case(abc: Make) -> None:
     flow = abc()
     bound = flow.code(stored_spec(flow.bench.row))
     origin = flow.execution("c3", b="loud")
-    made = add_fork(flow.context, origin, bound=bound, at="a", set={"x": 100}, variants={"b": "off"})
+    made, _ = add_fork(flow.context, origin, bound=bound, at="a", set={"x": 100}, variants={"b": "off"})
     with pytest.raises(InputError, match="values that a person typed: they hold for its own case only"):
         flow.add(made)
     assert flow.bench.row.cells == 16

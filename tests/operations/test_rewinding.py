@@ -365,7 +365,7 @@ def test_given_a_fork_that_asks_then_its_sweep_does_not_wait_for_the_answer(benc
     (row,) = made.executions
     bound = made.prepared.bound
     root = trace(made.database, row).line[0].id
-    aside = add_fork(anna(made), row.id, bound=bound, at=root, set={"asks": True})
+    aside, _ = add_fork(anna(made), row.id, bound=bound, at=root, set={"asks": True})
     made.run_fork(aside)
     assert one(made, aside).status == "waiting"
     assert steering.open_questions(made.database, made.sweep_id) == 0
@@ -423,7 +423,7 @@ def test_given_a_fork_then_it_runs_beside_its_origin_and_changes_no_figure(make:
     bench = make()
     rows = forked(bench)
     before = build(bench.database, bench.row)
-    made = add_fork(
+    made, _ = add_fork(
         anna(bench),
         rows["loud"].id,
         bound=bench.prepared.bound,
@@ -454,7 +454,7 @@ def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(
         add_fork(anna(bench), root, bound=bound, variants={"b": "lout"})
     with pytest.raises(InputError, match="node 'a' does not run after"):
         add_fork(anna(bench), root, bound=bound, variants={"a": "default", "b": "loud"})
-    made = add_fork(anna(bench), root, bound=bound, variants={"b": "loud"})
+    made, _ = add_fork(anna(bench), root, bound=bound, variants={"b": "loud"})
     bench.run_fork(made)
     assert head_state(bench, one(bench, made))["way"] == ["a", "b!", "c"]
 
@@ -462,9 +462,9 @@ def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(
 def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(make: Make) -> None:
     bench = make()
     row, bound = forked(bench)["loud"], bench.prepared.bound
-    early = add_fork(anna(bench), row.id, bound=bound, at="a", paused=True)
-    late = add_fork(anna(bench), row.id, bound=bound, at="b", paused=True)
-    ended = add_fork(anna(bench), row.id, bound=bound, at="b")
+    early, _ = add_fork(anna(bench), row.id, bound=bound, at="a", paused=True)
+    late, _ = add_fork(anna(bench), row.id, bound=bound, at="b", paused=True)
+    ended, _ = add_fork(anna(bench), row.id, bound=bound, at="b")
     bench.run_fork(ended)
     assert back(bench, row, "a").superseded == (late,)
     assert [one(bench, id).status for id in (early, late, ended)] == ["paused", "cancelled", "completed"]
@@ -473,7 +473,7 @@ def test_given_forks_of_a_line_that_is_left_then_the_open_ones_are_superseded(ma
 def test_given_a_fork_then_it_is_rolled_back_by_itself(make: Make, abc: Abc) -> None:
     bench = make()
     row, bound = forked(bench)["loud"], bench.prepared.bound
-    made = add_fork(anna(bench), row.id, bound=bound, at="a")
+    made, _ = add_fork(anna(bench), row.id, bound=bound, at="a")
     bench.run_fork(made)
     back(bench, one(bench, made), "b")
     assert bench.status == "completed"

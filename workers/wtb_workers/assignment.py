@@ -75,8 +75,13 @@ class SweepAssignment:
             self._used_at = time.monotonic()
 
     def knows(self, rows: Iterable[ExecutionRow]) -> bool:
-        """Return whether executions are only of combinations that the sweep had when this was opened."""
-        return all(number < len(self.sweep.combinations) for row in rows for number in row.combinations)
+        """Return whether executions are only of combinations and variants that the sweep had when this was opened."""
+        combinations = self.sweep.combinations
+        return all(
+            all(number < len(combinations) for number in row.combinations)
+            and not combinations.lacks(row.choices or {}, row.choices or {})
+            for row in rows
+        )
 
     def is_idle(self) -> bool:
         return not self._users

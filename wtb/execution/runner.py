@@ -113,6 +113,9 @@ class Runner:
             return None
         if not self._enter_queue(execution, nodes):
             return None
+        if execution.choices is not None and (gone := self.sweep.combinations.lacks(execution.choices, nodes)):
+            self._fail(execution, Failure("error", "InputError", f"the code has no {', '.join(gone)} any more"))
+            return None
         grouped = self.sweep.combinations.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
             children = self._fork(execution, nodes, list(grouped.values()))

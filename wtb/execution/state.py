@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -123,6 +123,12 @@ class Combinations:
         """The variant that a combination chooses for a node; a node that is not varied has its default."""
         column = self._columns.get(node)
         return self._default[node] if column is None else column[combination]
+
+    def lacks(self, choices: Mapping[str, str], nodes: Iterable[str]) -> list[str]:
+        """Return the variants that a fork chooses for nodes and that the code has not, each as NODE=VARIANT."""
+        known = self._bound.workflow.nodes
+        chosen = [(node, choices[node]) for node in nodes if node in choices]
+        return [f"{node}={name}" for node, name in chosen if node in known and name not in known[node].variants]
 
     def describe(self, execution: Execution) -> Notification:
         """Describe an execution for people: its sweep, its case, and the variants that all its cells choose."""

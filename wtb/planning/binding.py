@@ -86,6 +86,7 @@ def bind(
             variants += [added] if added is not None else []
             problems += [spec.located.problem(("vary", node_name, number), text) for text in wrong]
         names[node_name] = [ref.name for ref in wanted]
+    variants += _for_forks(bound, spec.fork_variants, code)[0]  # a fork whose variant cannot be made any more fails
     vary = {name: names[name] for name in spec.vary if name in names}
     for name, node in bound.nodes.items():
         texts = node.variant_problems(vary.get(name, [node.default]))
@@ -113,6 +114,51 @@ def bind(
     return Bound(
         spec, bound, vary, made, fingerprints(bound.nodes.values(), vary), params, recipe, not_importable_reason
     )
+
+
+def with_fork_variants(bound: Bound, refs: Mapping[str, Sequence[VariantRef]], code: Code = IMPORTED) -> Bound:
+    """Add variants that somebody makes for a fork to bound code.
+
+    Args:
+        bound: The code of a sweep; it is left as it is.
+        refs: The variants by node.
+        code: Where what they name comes from.
+
+    Returns:
+        The code with them.
+
+    Raises:
+        InputError: If one cannot be made, or its name means something else already.
+    """
+    workflow = bound.workflow.copy()
+    added, problems = _for_forks(workflow, refs, code)
+    for node, of_node in refs.items():
+        problems += [
+            f"node {node!r} has a variant {ref.name!r} already; give the one of the fork a name of its own"
+            for ref in of_node
+            if ref.name in bound.workflow.nodes[node].variants
+        ]
+    if not problems and workflow.nodes.keys() != bound.workflow.nodes.keys():
+        problems = [f"{', '.join(refs)}: what runs as one node cannot change in a sweep that has run"]
+    if problems:
+        raise InputError(*problems)
+    recipe = replace(bound.recipe, variants=[*bound.recipe.variants, *added])
+    return replace(bound, workflow=workflow, recipe=recipe)
+
+
+def _for_forks(
+    workflow: Workflow, refs: Mapping[str, Sequence[VariantRef]], code: Code
+) -> tuple[list[AddedVariant], list[str]]:
+    """Add variants that were made for forks to a workflow. Returns them, and what is wrong with the others."""
+    made: list[AddedVariant] = []
+    problems: list[str] = []
+    for node in refs.keys() & workflow.nodes.keys():
+        for ref in refs[node]:
+            if ref.name not in workflow.nodes[node].variants:  # else a row was added with it since
+                added, wrong = _added(workflow, workflow.nodes[node], ref, code)
+                made += [added] if added is not None and not wrong else []
+                problems += wrong
+    return made, problems
 
 
 def _path_of(spec: SweepSpec) -> str | None:

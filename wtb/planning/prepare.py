@@ -37,7 +37,7 @@ from wtb.planning.checks import (
 from wtb.planning.environment import environment
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.redaction import check_redaction, names_problems
-from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec
+from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec, read_variants
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files
 from wtb.store.files.workspaces import Workspaces
@@ -193,7 +193,7 @@ class Prepared:
         )
 
 
-_RECORDED = ("submitted_by", "baseline_row", "folder", "environment", "final", "added_rows")
+_RECORDED = ("submitted_by", "baseline_row", "folder", "environment", "final", "added_rows", "fork_variants")
 
 
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,8 +207,10 @@ def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
 def stored_spec(row: SweepRow) -> SweepSpec:
     """The sweep as it was submitted, from its row in the database."""
     if row.kind == "single":
-        return parse_single(as_written(row.spec), f"execution {row.id}")
-    return parse_spec(as_written(row.spec), f"sweep {row.id}")
+        spec = parse_single(as_written(row.spec), f"execution {row.id}")
+    else:
+        spec = parse_spec(as_written(row.spec), f"sweep {row.id}")
+    return spec.with_fork_variants(read_variants(row.spec.get("fork_variants", {})))
 
 
 @checked

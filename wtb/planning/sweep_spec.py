@@ -72,6 +72,8 @@ from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
 from wtb.core.tree.stored_spec import StoredSpec
 
+Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
+
 NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
 
 
@@ -319,6 +321,18 @@ class SweepSpec(Strict):
     redact: Redact = Redact()
 
     _located: Located = PrivateAttr(default_factory=Located)
+    _fork_variants: Mapping[str, Sequence[VariantRef]] = PrivateAttr(default_factory=dict)
+
+    @property
+    def fork_variants(self) -> Mapping[str, Sequence[VariantRef]]:
+        """Variants by node that people made for forks. They are no part of what the sweep varies."""
+        return self._fork_variants
+
+    def with_fork_variants(self, refs: Mapping[str, Sequence[VariantRef]]) -> SweepSpec:
+        """Return the sweep with variants that people made for forks."""
+        changed = self.model_copy()
+        changed._fork_variants = refs
+        return changed
 
     @property
     def located(self) -> Located:
@@ -417,6 +431,20 @@ def read_limits(given: stored_spec.Limits) -> stored_spec.Limits:
 def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
     """Read evaluators as a sweep file has them. Raises InputError."""
     return _validated(_FILLER | {"evaluate": list(given)}, Located()).evaluate
+
+
+def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:
+    """Return a variant that derives from one of forks as one that derives from what that does."""
+    base = next((one for one in of_forks if isinstance(form, Mapping) and one["name"] == form.get("of")), None)
+    return form if base is None else {**base, **{key: value for key, value in form.items() if key != "of"}}
+
+
+def read_variants(given: Mapping[str, Sequence[Variant]]) -> Mapping[str, Sequence[VariantRef]]:
+    """Read variants by node as a sweep file has them. Raises InputError."""
+    vary = _validated(
+        _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}}, Located(), SingleSpec
+    ).vary
+    return {node: refs for node, refs in vary.items() if refs != "all"}
 
 
 def _validated(data: dict[str, Any], located: Located, model: type[SweepSpec] = SweepSpec) -> SweepSpec:

@@ -181,6 +181,64 @@ def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Pro
     assert "A" not in ran.log()
 
 
+def test_a_fork_of_one_case_has_another_parameter_and_then_runs_for_every_case(ran: Project) -> None:
+    louder = "B={name: louder, of: loud, suffix: '!!!'}"
+    fork = ran.inside(
+        "fork", execution(ran, "c1"), "--at", "A", "--variant", louder, "--no-run", check=0
+    ).stdout.strip()
+    assert not (ran.folder / "log").exists()
+    ran.inside("resume", fork, check=0)
+    assert Counter(ran.log()) == {"B": 1, "C": 1}
+    shown = ran.inside("show", fork, "--format", "json", check=0).json
+    assert shown["state"]["way"] == ["A", "B!!!", "C"]
+    assert len(matrix(ran)["rows"]) == 2  # type: ignore[arg-type]
+    written = ("--at", "A", "--variant", "B=later:written_later")
+    shown = ran.inside("fork", execution(ran, "c1"), *written, "--format", "json", check=0).json
+    assert shown["state"]["way"] == ["A", "B written later", "C"]
+    made = ran.inside("fork", fork, "--all-cases", "--format", "json", check=0).json
+    assert (made["choices"], made["suggested_by"], made["cells"]) == ({"B": "louder"}, "c1", 8)
+    (ran.folder / "later.py").unlink()  # a trial is no part of the sweep
+    ran.inside("resume", "first", check=0)
+
+
+def test_a_process_that_runs_the_sweep_is_not_given_a_variant_that_it_does_not_know(tmp_path: Path) -> None:
+    made = Project(tmp_path / "project")
+    made.write({"waiting.py": WAITS, "waits.yaml": f"{WAITING}vary: {{last: [default, waits]}}\nrun: {{grace: 1}}\n"})
+    with made.start("run", "waits.yaml") as running:
+        shown: list[dict[str, str]] = []
+        while not any(one["status"] == "succeeded" for one in shown):
+            found = made.inside("show", "waits", "--cells", "--format", "json")
+            shown = found.json["cells"] if found.code == 0 else []
+        origin = next(one["execution"] for one in shown if one["status"] == "succeeded")
+        given = ("fork", origin, "--at", "first", "--variant")
+        refused = made.inside(*given, "last={name: new, of: plain}", check=2)
+        assert "another process runs sweep" in refused.said
+        assert "`wtb pause" in refused.said
+        known = made.inside(*given, "last=plain", check=0)
+        assert "is for the process that runs the sweep" in known.said
+        made.write({"go": ""})
+        running.wait(check=0)
+    made.inside(*given, "last={name: new, of: plain}", check=0)
+    made.close()
+
+
+def test_workers_run_a_fork_of_one_case_with_another_parameter_at_once(crew: Cluster) -> None:
+    sweep = crew.wtb("submit", write_sweep(crew.project, "forks", cases=2), check=0).stdout.strip()
+    crew.wait_completed(sweep)
+    shown = crew.wtb("show", sweep, "--cells", "--format", "json", check=0).json["cells"]
+    origin = next(one["execution"] for one in shown if one["case"] == "forks-1")
+    forks = []
+    for by in (9, 10):  # the second while workers still have the sweep as it was with the first
+        form = f"held={{name: by {by}, of: two, by: {by}}}"
+        given = ("--at", "first", "--variant", form, "--format", "json")
+        forks.append(crew.wtb("fork", origin, *given, check=0).json["execution"]["id"])
+    crew.wait_completed(sweep)
+    ends = [crew.wtb("show", fork, "--format", "json", check=0).json for fork in forks]
+    assert [(end["execution"]["status"], end["state"]["y"]) for end in ends] == [("completed", 9), ("completed", 10)]
+    assert crew.cells(sweep) == {"succeeded": 4}
+    assert held_by(crew.project, "first forks-") == 2
+
+
 def test_workers_run_a_row_of_a_sweep_that_was_submitted(crew: Cluster) -> None:
     sweep = crew.wtb("submit", write_sweep(crew.project, "rows", cases=3), check=0).stdout.strip()
     crew.wait_completed(sweep)
@@ -202,6 +260,7 @@ def test_workers_run_a_row_of_a_sweep_that_was_submitted(crew: Cluster) -> None:
     assert crew.events("execution.failed", sweep) == []
 
 
+WAITING = "workflow: waiting:wf\ncases: [{id: a, input: {}}]\n"
 WAITS = """
 import os
 import time
@@ -233,12 +292,8 @@ wf.edge(last, END)
 
 
 def test_a_worker_that_runs_the_sweep_takes_a_row_that_was_added_meanwhile(crew: Cluster) -> None:
-    cases = "cases: [{id: a, input: {}}]\n"
     crew.project.write(
-        {
-            "waiting.py": WAITS,
-            "waits.yaml": f"workflow: waiting:wf\n{cases}vary: {{last: [default, waits]}}\nrun: {{grace: 1}}\n",
-        }
+        {"waiting.py": WAITS, "waits.yaml": f"{WAITING}vary: {{last: [default, waits]}}\nrun: {{grace: 1}}\n"}
     )
     sweep = crew.wtb("submit", "waits.yaml", check=0).stdout.strip()
     crew.until(lambda: crew.cells(sweep)["succeeded"] == 1, "the cell that does not wait")

@@ -204,7 +204,7 @@ def test_failed_cells_are_tried_again(sending: Sending) -> None:
     assert done.json["cells"]["succeeded"] == 4
 
 
-def test_an_execution_is_forked_with_another_variant_and_state(sending: Sending) -> None:
+def test_an_execution_is_forked_with_another_variant_parameter_and_state(sending: Sending) -> None:
     origin = execution_of(sending, "reviewed", "--set", "x=5")
     refused = sending.wtb("fork", origin, "--variant", "draft=triple", check=2)
     assert "node 'draft' has no variant 'triple'" in refused.stderr
@@ -214,6 +214,12 @@ def test_an_execution_is_forked_with_another_variant_and_state(sending: Sending)
     assert "is for the workers" in forked.stderr
     until_it_is(sending, forked.json["execution"]["id"], "completed")
     assert state_of(sending, forked.json["execution"]["id"])["x"] == 60
+    given = ("--at", start, "--variant", "draft={name: by 7, of: double, by: 7}", "--format", "json")
+    forked = sending.wtb("fork", origin, *given)
+    until_it_is(sending, forked.json["execution"]["id"], "completed")
+    assert state_of(sending, forked.json["execution"]["id"])["x"] == 35
+    code = sending.wtb("fork", origin, "--at", start, "--variant", "draft=os:getcwd", check=2)
+    assert "nothing is imported here" in code.stderr
     paused = sending.wtb("fork", origin, "--at", start, "--no-run", "--format", "json")
     assert paused.json["execution"]["status"] == "paused"
 

@@ -215,17 +215,26 @@ def test_what_if_for_every_case_runs_each_node_downstream_once_a_case_and_nothin
     page.locator("tr", has_text="exploratory").get_by_text("1 left out").wait_for()
 
 
-def test_what_if_tries_another_parameter_for_every_case(sending: Sending, site: Site) -> None:
+def test_what_if_tries_another_parameter_for_one_case_and_then_for_every_case(sending: Sending, site: Site) -> None:
     vary = {"A": ["default"], "B": ["v1"]}
     _, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "other parameter", "vary": vary}})
     sending.cluster.wait_completed(sent["sweep"])
     cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
     page = site.open(f"/executions/{cell['execution']}")
     step = asked_what_if(page, 1)
-    step.get_by_text("Other parameters, for every case").click()
+    step.get_by_text("Other parameters").click()
     step.get_by_role("group", name="B", exact=True).get_by_label("by").fill("7")
-    assert step.get_by_role("button", name="Run it for this case").is_disabled()
     site.check_readable(page)
+    step.get_by_role("button", name="Run it for this case").click()
+    page.wait_for_url(lambda url: not url.endswith(cell["execution"]))
+    fork = page.url.rsplit("/", 1)[1]
+    until_it_is(sending, fork, "completed")
+    assert state_of(sending, fork) == {"x": 2 + 70}, "of case b alone"
+    page.get_by_text("v1 by=7").first.wait_for()
+    page.go_back()
+    step = asked_what_if(page, 1)
+    step.get_by_text("Other parameters").click()
+    step.get_by_role("group", name="B", exact=True).get_by_label("by").fill("7")
     step.get_by_role("button", name="Run it for every case").click()
     page.wait_for_url(f"**/sweeps/{sent['sweep']}")
     sending.cluster.wait_completed(sent["sweep"])

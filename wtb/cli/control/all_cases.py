@@ -23,7 +23,8 @@ from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
-    from wtb.operations.control.added_rows import AddedRow, Variant
+    from wtb.operations.control.added_rows import AddedRow
+    from wtb.planning.sweep_spec import Variant
 
 
 def read_variants(texts: Iterable[str]) -> dict[str, Variant]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, prints_to_stderr, read_pair, say
+from wtb.cli.console import open_backend, prints_to_stderr, say
 from wtb.cli.control.all_cases import present_row, read_variants
 from wtb.cli.output import put_as
 from wtb.cli.progress import progress_display
@@ -40,7 +40,11 @@ Set = Annotated[
 ]
 Variant = Annotated[
     list[str] | None,
-    typer.Option("--variant", metavar="NODE=VARIANT", help="Another variant of a node that follows."),
+    typer.Option(
+        "--variant",
+        metavar="NODE=VARIANT",
+        help="Another variant of a node that follows; {name: N, of: VARIANT, KEY: 5} makes one.",
+    ),
 ]
 
 
@@ -98,7 +102,8 @@ def fork(
     With --all-cases, what the fork changes runs for every case, from where it makes a difference, as another row of
     the matrix. That row is exploratory: the case that suggested it does not count for it.
 
-    Examples: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short  |  wtb fork FORK --all-cases
+    Examples: wtb fork EXECUTION --at retrieve --set k=5 --variant answer=short  |  wtb fork EXECUTION --at retrieve
+    --variant 'answer={name: long, of: short, words: 90}'  |  wtb fork FORK --all-cases
     """
     if all_cases:
         if set:
@@ -112,8 +117,7 @@ def fork(
         present_row(backend, added, format, output)
         return
     backend, changes = open_backend(db), state_edits.parse_changes(set or ())
-    written = state_edits.as_written(set or ())
-    chosen = dict(read_pair("--variant", text) for text in variants or ())
+    written, chosen = state_edits.as_written(set or ()), read_variants(variants or ())
     with prints_to_stderr():
         forked = backend.call(
             forks.fork, ref, at=at, set=changes, written=written, variants=chosen, reason=reason, run=not no_run

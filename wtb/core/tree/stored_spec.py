@@ -83,7 +83,8 @@ class StoredSpec(TypedDict, total=False):
     """What a sweep was submitted with.
 
     cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
-    its parameters. evaluate: name -> options, of each evaluator. baseline_row: the combination that is the baseline.
+    its parameters. fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
+    options, of each evaluator. baseline_row: the combination that is the baseline.
     """
 
     sweep: str
@@ -119,6 +120,7 @@ class StoredSpec(TypedDict, total=False):
     submitted_by: str
     final: bool
     added_rows: list[StoredAddition]
+    fork_variants: dict[str, list[dict[str, Json]]]
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:

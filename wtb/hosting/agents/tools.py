@@ -379,7 +379,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         {
             "ref": _REF,
             "at": _TEXT,
-            "variants": {"type": "object", "description": "Node to variant."},
+            "variants": {"type": "object", "description": "Node to variant: its name, or {name, of, parameters ...}."},
             "set": {"type": "object", "description": "Keys of the state to new values; not with all_cases."},
             "all_cases": {"type": "boolean"},
             "reason": _TEXT,

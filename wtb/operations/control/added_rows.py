@@ -27,7 +27,7 @@ from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_pool
 from wtb.planning.prepare import MAX_CELLS, stored_spec
-from wtb.planning.sweep_spec import SweepSpec
+from wtb.planning.sweep_spec import SweepSpec, Variant, derived
 from wtb.store.control.added_rows import NewRow, insert_added_row
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries
@@ -37,7 +37,6 @@ from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.rows.sweeps import SweepRow
 
 Choices = Mapping[str, str]
-Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
 Code = Callable[[SweepSpec], Bound]
 
 
@@ -151,8 +150,8 @@ def add_row(
     check_payer(context, sweep)
     if sweep.kind == "single":
         raise InputError(f"execution {execution.id} is a single one: there are no other cases")
-    named = {node: _named(sweep, node, form) for node, form in (variants or {}).items()}
-    origin = _origin(database, execution, at, named)
+    origin = _origin(database, execution, at, variants or {})
+    origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.asked.items()})
     every = queries.choices(database, sweep.id)
     _check_size(sweep, every)
     if run:
@@ -200,12 +199,25 @@ def _run_here(context: Context, sweep_id: str, code: Code, progress: ShowProgres
 
 
 def _named(sweep: SweepRow, node: str, form: Variant) -> Variant:
-    """Return the name of a variant that the sweep has by now, since a row before was given it; else as it is."""
-    made = form
+    """Return the name of a variant that the sweep has by now, since a row before was given it; else as it is.
+
+    Of one that was made for a fork it is what made it, so that it becomes one of the sweep's.
+    """
+    listed = sweep.spec["vary"].get(node, "all")
+    present = [] if isinstance(listed, str) else listed
+    of_forks = sweep.spec.get("fork_variants", {}).get(node, ())
+    made = form = derived(form, of_forks)
     if isinstance(form, str) and is_import_path(form):
         made = {"name": variant_name(form), "with": form}
-    present = sweep.spec["vary"].get(node)
-    return str(made["name"]) if isinstance(made, Mapping) and present != "all" and made in (present or ()) else form
+    if isinstance(made, Mapping):
+        if any(one["name"] == made.get("name") and one != made for one in of_forks):
+            raise InputError(
+                f"a fork has another variant {made['name']!r} of node {node!r}: give this one another name"
+            )
+        return str(made["name"]) if made in present else form
+    if form in [one["name"] for one in present]:
+        return form
+    return next((one for one in of_forks if one["name"] == form), form)
 
 
 def _origin(database: Database, execution: ExecutionRow, at: str | None, variants: Mapping[str, Variant]) -> _Origin:

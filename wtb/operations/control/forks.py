@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
+from wtb.config.field_types import is_import_path
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
-from wtb.core.errors import InputError, meant_or_known
+from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.operations.auditing import audited
@@ -20,7 +21,8 @@ from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.payers import check_payer
 from wtb.operations.running.local import run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
-from wtb.planning.binding import Bound
+from wtb.planning.binding import Bound, with_fork_variants
+from wtb.planning.sweep_spec import Variant, VariantRef, derived, read_variants
 from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -59,7 +61,7 @@ def fork(
     at: str | None = None,
     set: Mapping[str, Any] | None = None,
     written: Mapping[str, str] | None = None,
-    variants: Mapping[str, str] | None = None,
+    variants: Mapping[str, Variant] | None = None,
     reason: Reason | None = None,
     run: bool = True,
     bound: Bound | None = None,
@@ -72,7 +74,8 @@ def fork(
         at: A checkpoint's id, or a node; its head if None.
         set: Other values by key of the state.
         written: Values of `set` that were typed as text; they are read as the types of their keys.
-        variants: Variant by node, for nodes that follow, in place of the original's.
+        variants: Variant by node, for nodes that follow, in place of the original's: a name, or as a sweep file has
+            one that it makes, such as `{"name": "more", "of": "default", "k": 9}` with another parameter.
         reason: A reason for people.
         run: Run it; else it is paused.
         bound: The sweep's code; imported if None.
@@ -82,7 +85,7 @@ def fork(
 
     Raises:
         InputError: If something does not fit, or if the original's cells do not agree on a variant that follows.
-        ConflictError: If the sweep is cancelled.
+        ConflictError: If the sweep is cancelled, or if a variant is to be made and another process runs it.
     """
     database = context.database
     origin = find_one(database, ref)
@@ -91,7 +94,7 @@ def fork(
     bound = bound or rebind(context, sweep)
     if run:
         check_runs_elsewhere(context, sweep)
-    execution_id = add_fork(
+    execution_id, bound = add_fork(
         context,
         origin.id,
         bound=bound,
@@ -127,14 +130,14 @@ def add_fork(
     at: str | None = None,
     set: Mapping[str, Any] | None = None,
     written: Mapping[str, str] | None = None,
-    variants: Mapping[str, str] | None = None,
+    variants: Mapping[str, Variant] | None = None,
     reason: Reason | None = None,
     paused: bool = False,
-) -> str:
+) -> tuple[str, Bound]:
     """Add an execution as `fork` does, without running it: it is paused, or pending for whoever runs the sweep.
 
     Returns:
-        Its id.
+        Its id, and the code with what was made for it.
     """
     database = context.database
     origin = find_one(database, ref)
@@ -145,29 +148,77 @@ def add_fork(
     target = find_checkpoint(database, origin, at)
     changes = checked_changes(bound, set or {}, written)
     check_reach(database, bound, target.id, changes)
-    made = NewFork(
+    names, made = _read(bound, variants or {})
+    choices = _choices(database, origin, bound, target, names, made)
+    if made:
+        _check_nobody_runs(database, origin)
+        bound = with_fork_variants(bound, {node: [ref] for node, ref in made.items()}, context.code)
+    new = NewFork(
         target.id,
-        choices=_choices(database, origin, bound, target, variants or {}),
+        choices=choices,
+        made={node: ref.model_dump(mode="json") for node, ref in made.items()},
         changes=changes,
         queue=queue_of(bound.workflow, target.next),
         by=context.by,
         reason=reason,
         paused=paused,
     )
-    return insert_fork(database, origin, made)
+    return insert_fork(database, origin, new), bound
+
+
+def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str], dict[str, VariantRef]]:
+    """Read the variants of a fork. Returns the name of each by its node, and those that have to be made."""
+    nodes = bound.workflow.nodes
+    forms = {
+        node: derived(form, [one.model_dump(mode="json") for one in bound.spec.fork_variants.get(node, ())])
+        for node, form in variants.items()
+        if not isinstance(form, str) or is_import_path(form)
+    }
+    refs = {node: ref for node, (ref,) in read_variants({node: [form] for node, form in forms.items()}).items()}
+    names = {node: form for node, form in variants.items() if isinstance(form, str)}
+    known = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
+    made = {
+        node: ref
+        for node, ref in refs.items()
+        if not (node in nodes and ref.name in nodes[node].variants and (ref.is_own or ref in known[node]))
+    }
+    return {**names, **{node: ref.name for node, ref in refs.items()}}, made
+
+
+def _listed(bound: Bound, node: str) -> Sequence[VariantRef]:
+    listed = bound.spec.vary.get(node, ())
+    return () if isinstance(listed, str) else listed
+
+
+def _check_nobody_runs(database: Database, origin: ExecutionRow) -> None:
+    """Refuse what a process that runs the sweep does not know: workers look for it, others have bound their code."""
+    sweep = queries.find_sweep(database, origin.sweep_id)
+    if not sweep.queued and is_being_run(database, sweep):
+        raise ConflictError(
+            f"another process runs sweep {sweep.id} with the variants that there were when it began: wait for its end, "
+            f"or `wtb pause {sweep.id}` first; or choose a variant that the workflow has"
+        )
 
 
 def _choices(
-    database: Database, origin: ExecutionRow, bound: Bound, target: NamedCheckpoint, variants: Mapping[str, str]
+    database: Database,
+    origin: ExecutionRow,
+    bound: Bound,
+    target: NamedCheckpoint,
+    variants: Mapping[str, str],
+    made: Container[str],
 ) -> dict[str, str]:
-    """The variants of a fork: its origin's, where all its cells agree, and those that are asked for."""
+    """The variants of a fork: its origin's, where all its cells agree, and those that are asked for.
+
+    made: the nodes for which a variant is made.
+    """
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()
     problems = []
     for node, variant in variants.items():
         if node not in nodes:
             problems.append(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}")
-        elif variant not in nodes[node].variants:
+        elif variant not in nodes[node].variants and node not in made:
             known = meant_or_known(variant, nodes[node].variants)
             problems.append(f"node {node!r} has no variant {variant!r}{known}")
         elif node not in following:

@@ -18,7 +18,7 @@ from wtb.display.views.executions import execution_document
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
 from wtb.operations.archive.exporter import export_execution, read_archive
 from wtb.operations.context import Context
-from wtb.operations.control.added_rows import AddedRow, Variant, add_row
+from wtb.operations.control.added_rows import AddedRow, add_row
 from wtb.operations.control.answers import answer
 from wtb.operations.control.forks import fork
 from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
@@ -33,6 +33,7 @@ from wtb.operations.running.local import Code, Ran
 from wtb.operations.running.waiting import Look
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
+from wtb.planning.sweep_spec import Variant
 from wtb.store.control import executions as store
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
@@ -228,7 +229,7 @@ class ExecutionHandle(TargetHandle):
         at: str | None = None,
         *,
         set: Mapping[str, Any] | None = None,
-        variants: Mapping[str, str] | None = None,
+        variants: Mapping[str, Variant] | None = None,
         reason: str | None = None,
         run: bool = False,
     ) -> ExecutionHandle:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from wtb.core.documents.events.executions import ForkMadeData
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
-from wtb.core.values import Value
+from wtb.core.values import Json, Value
 from wtb.store.bulk import insert_rows
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.database import Database, clock
@@ -26,11 +26,13 @@ from wtb.store.tables.schema import executions, sweeps
 class NewFork:
     """What somebody forks: from which checkpoint, with which variants by node and which changes of its state by key.
 
-    queue: of the nodes that follow. paused: whether it is not to run yet.
+    made: those of the variants that were made for it, as a sweep file has them. queue: of the nodes that follow.
+    paused: whether it is not to run yet.
     """
 
     at: str
     choices: Mapping[str, str]
+    made: Mapping[str, dict[str, Json]]
     changes: Mapping[str, Value]
     queue: str | None
     by: str
@@ -41,7 +43,7 @@ class NewFork:
 def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
     """Add an execution that starts from a checkpoint of another one. Returns its id.
 
-    Raises ConflictError where the sweep is cancelled.
+    Raises ConflictError where the sweep is cancelled, or has another variant by the name of one that was made for it.
     """
     row: NewExecution = {
         "id": new_id(),
@@ -62,10 +64,14 @@ def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
     }
     with database.write() as connection:
         row["created_at"] = clock(connection)
-        query = sa.select(sweeps.c.status).where(sweeps.c.id == origin.sweep_id)
-        status = connection.scalar(query.with_for_update(key_share=True))  # who cancels it finds this one
-        if status == "cancelled":
+        query = sa.select(sweeps.c.status, sweeps.c.spec).where(sweeps.c.id == origin.sweep_id)
+        lock = query.with_for_update(key_share=not fork.made)  # who cancels it finds this one
+        sweep = connection.execute(lock).one()
+        if sweep.status == "cancelled":
             raise ConflictError(f"sweep {origin.sweep_id} is cancelled for good: nothing of it runs any more")
+        if fork.made:
+            spec = {**sweep.spec, "fork_variants": _with_made(sweep.spec.get("fork_variants", {}), fork.made)}
+            connection.execute(sweeps.update().values(spec=spec).where(sweeps.c.id == origin.sweep_id))
         insert_rows(connection, executions, [row])
         execution = locked(connection, row["id"])
         head = edited_head(connection, execution, fork.changes, parent_id=fork.at)
@@ -81,6 +87,21 @@ def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
         }
         add_execution_event(connection, execution, "fork.made", **data)
     return execution.id
+
+
+def _with_made(
+    known: Mapping[str, Sequence[dict[str, Json]]], made: Mapping[str, dict[str, Json]]
+) -> dict[str, list[dict[str, Json]]]:
+    """The variants of the forks of a sweep, by node, with those of one more."""
+    found = {node: [*variants] for node, variants in known.items()}
+    for node, variant in made.items():
+        of_node = found.setdefault(node, [])
+        if variant in of_node:
+            continue
+        if variant["name"] in [one["name"] for one in of_node]:
+            raise ConflictError(f"node {node!r} was given another variant {variant['name']!r} just now: try again")
+        of_node.append(variant)
+    return found
 
 
 def claim_fork(database: Database, execution_id: str, runner_id: str, lease_s: float) -> list[ExecutionRow]:

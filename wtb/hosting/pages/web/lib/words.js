@@ -289,7 +289,7 @@ export const words = {
     confirmRollback: (/** @type {string} */ node) => `Go back to before ${node}? What came after is left, tools that were called are undone, and its cells are done again. This can be undone until it goes on.`,
     undoRollback: "Undo the rollback",
     fork: "What if …",
-    forkLegend: "Run on from before this step with other variants or values, beside this execution. For every case: with the variants that are chosen, as another row; what ran before this step is shared.",
+    forkLegend: "Run on from before this step with other variants, parameters or values, beside this execution. For every case: with the variants and parameters, as another row; what ran before this step is shared.",
     forkNow: "Run it for this case",
     forkAll: "Run it for every case",
     edit: "Change the state before it goes on",
@@ -298,7 +298,7 @@ export const words = {
   changes: {
     variantOf: (/** @type {string} */ node) => `Variant of ${node}`,
     asItWas: "as it was",
-    parameters: "Other parameters, for every case",
+    parameters: "Other parameters",
     parametersLegend: "Numbers, true and false, and lists are typed as JSON; all else is text.",
     wrong: (/** @type {string} */ key, /** @type {string} */ problem) => `${key}: ${problem}`,
   },

@@ -66,7 +66,6 @@ function Fork({ before, step, origin }) {
   const following = (of) => Object.fromEntries(Object.entries(of).filter(([node]) => (last.get(node) ?? Infinity) >= step.step));
   const usual = { ...known.usual, ...Object.fromEntries(origin.path.map((one) => [one.node, one.variant])) };
   const chosen = variantsOf(variants, parameters, usual);
-  const isNamed = Object.values(chosen).every((one) => typeof one === "string"); // a fork of one case has variants that there are
   const canAdd = origin.sweep.kind === "sweep" && may("submit");
   const path = `/executions/${segment(origin.id)}`;
   const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: chosen, ...changesOf(typed, state) })).execution)}`));
@@ -74,10 +73,10 @@ function Fork({ before, step, origin }) {
   return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); fork(); }}>
     <p class="quiet">${words.steering.forkLegend}</p>
     <${VariantFields} vary=${following(known.variants)} chosen=${variants} onChange=${setVariants} />
-    ${canAdd ? html`<${ParameterFields} parameters=${following(known.parameters)} typed=${parameters} onChange=${setParameters} />` : null}
+    <${ParameterFields} parameters=${following(known.parameters)} typed=${parameters} onChange=${setParameters} />
     <${StateFields} state=${state} typed=${typed} onChange=${setTyped} />
     <${Refused} problem=${problem} />
-    <div class="bar"><button class="main" disabled=${isBusy || !isNamed}>${words.steering.forkNow}</button>
+    <div class="bar"><button class="main" disabled=${isBusy}>${words.steering.forkNow}</button>
       ${canAdd ? html`<button type="button" disabled=${isBusy || !Object.keys(chosen).length} onClick=${forAll}>${words.steering.forkAll}</button>` : null}</div>
   </form>`;
 }
