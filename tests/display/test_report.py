@@ -304,6 +304,29 @@ def test_long_texts_are_compared_by_lines_in_no_time() -> None:
     assert "<ins>row 700 of the text" in second
 
 
+def section_text(anchor: str, document: dict[str, Any]) -> str:
+    """The text of a section, with a space between any two elements."""
+    return " ".join(Parsed(str(page.section(anchor, document)).replace("<", " <")).text.split())
+
+
+def test_what_people_would_say_stands_beside_the_means_of_a_judge() -> None:
+    document = evidence({"a": ["x", "y", "z"]}, {"m": "higher"})
+    assert "What people would say" not in page.render(document)
+    row = {"combination": {"a": "x"}, "mean": 0.25, "ci": [0.125, 0.5], "delta": None, "delta_ci": None}
+    other = {"combination": {"a": "z"}, "mean": 0.75, "ci": None, "delta": 0.5, "delta_ci": [0.25, 0.625]}
+    rows = [{**row, "labels": 120, "few_labels": False}, {**other, "labels": 1_050, "few_labels": False}]
+    document["people"] = [{"metric": "m", "labels": 1_170, "raters": 2, "rows": rows}]
+    shown = section_text("people", document)
+    assert "by 1,170 labels of 2 raters and its scores of all cases (PPI++): the means above are the judge's" in shown
+    assert "z 1,050 0.286 0.750 +0.500 +0.250 to +0.625 x 120 0.000 0.250 0.125 to 0.500" in shown
+    assert "fewer than 100 labels" not in shown
+    assert "What people would say" in page.render_matrix({**document["matrix"], "people": document["people"]})
+    rows[1] = {**rows[1], "labels": 99, "few_labels": True}
+    shown = section_text("people", document)
+    assert "z 99*" in shown
+    assert "* fewer than 100 labels: the interval may be too short." in shown
+
+
 HOSTILE = "</script></style>\"'><script>alert(1)</script>\x1b[31m\n@x"
 
 
@@ -374,6 +397,9 @@ def hostile_evidence() -> dict[str, Any]:
         **dict.fromkeys(("workflow", "folder", "settings", "command"), HOSTILE),
         "environment": {HOSTILE: HOSTILE},
     }
+    said = {"labels": 1, "mean": None, "ci": None, "delta": None, "delta_ci": None, "few_labels": True}
+    labelled = [{**said, "combination": row["combination"]} for row in matrix["rows"]]
+    matrix["people"] = document["people"] = [{"metric": HOSTILE, "labels": 4, "raters": 1, "rows": labelled}]
     document["gates"] = [{"gate": HOSTILE, "holds": False, "values": {HOSTILE: 1.0}, "because": HOSTILE}]
     return document | {"made_at": HOSTILE}
 

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Better, Combination, FailureCause, Interval, SweepHeading
 from wtb.core.documents.executions import TotalsDocument
-from wtb.core.documents.matrix import GateDocument, MatrixDocument
+from wtb.core.documents.matrix import GateDocument, MatrixDocument, PeopleDocument
 from wtb.core.documents.workflows.graphs import WorkflowDocument
 from wtb.core.tree.stored_spec import Environment
 
@@ -383,6 +383,7 @@ class EvidenceDocument(Tested):
     made_at: str
     matrix: MatrixDocument
     gates: list[GateDocument]
+    people: NotRequired[list[PeopleDocument]]
     tree: SharingTree
     worst: TellingCases
     opened: OpenedCases

@@ -8,22 +8,31 @@ from wtb.core.texts import plural, printable
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import Interval
-    from wtb.core.documents.matrix import JudgedMatrixDocument, MatrixDocument, PeopleRow
+    from wtb.core.documents.matrix import JudgedMatrixDocument, MatrixDocument, PeopleDocument, PeopleRow
 
-_FEW = "* fewer than 100 labels: the interval may be too short"
+FEW = "* fewer than 100 labels: the interval may be too short"
+
+
+def found_in(document: MatrixDocument) -> list[PeopleDocument]:
+    """What people would say, by each metric that they have labelled; nothing where nobody has."""
+    return cast("JudgedMatrixDocument", document).get("people", [])
 
 
 def lines(document: MatrixDocument) -> list[str]:
     """By each metric that people have labelled, a line for each row that has labels; none where nobody has."""
     said = []
-    for one in cast("JudgedMatrixDocument", document).get("people", ()):
-        by = f"{plural(one['labels'], 'label')} of {plural(one['raters'], 'rater')}"
-        whose = f"{printable(one['metric'])} above is the judge's; people would say"
-        said.append(f"{whose}, by {by} and its scores of all cases (PPI++):")
+    for one in found_in(document):
+        said.append(f"{printable(one['metric'])} above is the judge's; people would say, {basis(one)}:")
         said += [_row(row) for row in one["rows"]]
         if any(row["few_labels"] for row in one["rows"]):
-            said.append(_FEW)
+            said.append(FEW)
     return said
+
+
+def basis(one: PeopleDocument) -> str:
+    """What the figures rest on, in words."""
+    by = f"{plural(one['labels'], 'label')} of {plural(one['raters'], 'rater')}"
+    return f"by {by} and its scores of all cases (PPI++)"
 
 
 def _row(row: PeopleRow) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from wtb.analysis.gates import judge
+from wtb.analysis.judges.people import people
 from wtb.analysis.matrix.attribution import attribute, pairwise, unattributed
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
@@ -42,12 +43,14 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     """
     scored = Scores(database, sweep)
     matrix = build(database, sweep, scored)
+    said = people(database, sweep, matrix)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
     return {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
         "gates": judge(database, sweep, matrix),
+        **({"people": said} if said else {}),
         **_tested(scored, matrix),
         "tree": tree(database, sweep, matrix),
         "worst": hardest,

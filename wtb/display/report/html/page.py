@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from markupsafe import Markup
 
 from wtb.display import failure_causes
-from wtb.display.matrix import gates
+from wtb.display.matrix import gates, people
 from wtb.display.report.charts.fork_tree import sharing
 from wtb.display.report.charts.heatmap import heatmap
 from wtb.display.report.charts.intervals import intervals
@@ -23,6 +23,7 @@ from wtb.display.report.html.cases import failures, origins, tagged, worst
 from wtb.display.report.html.effects import effects, pairs
 from wtb.display.report.html.head import head
 from wtb.display.report.html.open_cases import opened
+from wtb.display.report.html.people import labelled
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -66,6 +67,7 @@ Sections = Mapping[str, tuple[str, Contextual]]  # their titles in the navigatio
 _OF_BOTH: Sections = {
     "matrix": ("Matrix", heatmap),
     "intervals": ("Intervals", intervals),
+    "people": ("People", labelled),
     "slices": ("By tag", tagged),
     "cost": ("Cost", fronts),
 }
@@ -97,9 +99,8 @@ def render(document: EvidenceDocument) -> str:
 
 def render_matrix(matrix: MatrixDocument) -> str:
     """The page of a matrix: the parts of a report that need nothing else."""
-    document = cast(
-        "EvidenceDocument", {"matrix": matrix, "gates": gates.found_in(matrix)}
-    )  # all that these sections read
+    read = {"matrix": matrix, "gates": gates.found_in(matrix), "people": people.found_in(matrix)}
+    document = cast("EvidenceDocument", read)  # all that these sections read
     return _page(document, "matrix", _OF_MATRIX)
 
 

@@ -176,6 +176,14 @@ export const words = {
     kappa: "Agreement with labels (Cohen's kappa)",
     alpha: "Agreement among raters (Krippendorff's alpha)",
   },
+  people: {
+    title: (/** @type {string} */ metric) => `What people would say: ${metric}`,
+    basis: (/** @type {string} */ metric, /** @type {number} */ labels, /** @type {number} */ raters) => `The means of ${metric} above are the judge's. These are estimated by ${format(labels)} ${labels === 1 ? "label" : "labels"} of ${format(raters)} ${raters === 1 ? "rater" : "raters"} and the judge's scores of all cases (PPI++).`,
+    columns: { labels: "labels", judge: "judge", people: "people", interval: "95% interval", difference: "difference" },
+    interval: (/** @type {string} */ low, /** @type {string} */ high) => `${low} to ${high}`,
+    noInterval: "no interval",
+    few: "* fewer than 100 labels: the interval may be too short.",
+  },
   slices: {
     title: (/** @type {string} */ metric) => `${metric} by tag`,
     all: "all",

@@ -13,6 +13,7 @@ import { Effects, Pairs } from "../views/effects.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
 import { MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
+import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Slices } from "../views/slices.js";
@@ -119,7 +120,7 @@ function Figures({ sweep, matrix, columns, metric }) {
   // Made anew with the figures only, not with every outcome.
   const table = useMemo(() => html`<${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />`, [matrix, metric, order, group]);
   const more = useMemo(
-    () => html`<${PriceChart} matrix=${matrix} metric=${metric} />${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}`,
+    () => html`<${People} matrix=${matrix} metric=${metric} order=${order} /><${PriceChart} matrix=${matrix} metric=${metric} />${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}`,
     [matrix, metric, order],
   );
   const seen = useMemo(() => known(order, columns.data), [order, columns.data?.combinations.length]);
