@@ -435,7 +435,9 @@ def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[Evalua
 
 def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:
     """Return a variant that derives from one of forks as one that derives from what that does."""
-    base = next((one for one in of_forks if isinstance(form, Mapping) and one["name"] == form.get("of")), None)
+    if isinstance(form, str):
+        return form
+    base = next((one for one in of_forks if one["name"] == form.get("of")), None)
     return form if base is None else {**base, **{key: value for key, value in form.items() if key != "of"}}
 
 

@@ -43,14 +43,12 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     """
     scored = Scores(database, sweep)
     matrix = build(database, sweep, scored)
-    said = people(database, sweep, matrix)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
-    return {
+    document: EvidenceDocument = {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
         "gates": judge(database, sweep, matrix),
-        **({"people": said} if said else {}),
         **_tested(scored, matrix),
         "tree": tree(database, sweep, matrix),
         "worst": hardest,
@@ -59,6 +57,9 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
         "provenance": provenance(database, sweep, matrix),
         "history": history(database, sweep, matrix),
     }
+    if said := people(database, sweep, matrix):
+        document["people"] = said
+    return document
 
 
 def _tested(scored: Scores, matrix: MatrixDocument) -> Tested:
