@@ -374,6 +374,7 @@ class Tested(TypedDict):
 
     attribution: dict[str, AttributionDocument]
     pairs: dict[str, PairsDocument]
+    people: NotRequired[list[PeopleDocument]]
 
 
 class EvidenceDocument(Tested):
@@ -383,7 +384,6 @@ class EvidenceDocument(Tested):
     made_at: str
     matrix: MatrixDocument
     gates: list[GateDocument]
-    people: NotRequired[list[PeopleDocument]]
     tree: SharingTree
     worst: TellingCases
     opened: OpenedCases

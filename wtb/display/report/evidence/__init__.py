@@ -44,12 +44,12 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     scored = Scores(database, sweep)
     matrix = build(database, sweep, scored)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
-    document: EvidenceDocument = {
+    return {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
         "gates": judge(database, sweep, matrix),
-        **_tested(scored, matrix),
+        **_tested(database, sweep, scored, matrix),
         "tree": tree(database, sweep, matrix),
         "worst": hardest,
         "opened": opened(database, sweep, matrix, hardest, failed, full=full),
@@ -57,19 +57,19 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
         "provenance": provenance(database, sweep, matrix),
         "history": history(database, sweep, matrix),
     }
-    if said := people(database, sweep, matrix):
-        document["people"] = said
-    return document
 
 
-def _tested(scored: Scores, matrix: MatrixDocument) -> Tested:
-    """What rests on tests of the whole sweep, which are run at its end only."""
+def _tested(database: Database, sweep: SweepRow, scored: Scores, matrix: MatrixDocument) -> Tested:
+    """What rests on tests of the whole sweep, which are run at its end only, and what people would say by then."""
     metrics = list(matrix["metrics"])
     if matrix["figures"] == "final":
-        return {
+        found: Tested = {
             "attribution": {metric: attribute(scored, metric) for metric in metrics},
             "pairs": {metric: pairwise(scored, metric) for metric in metrics},
         }
+        if said := people(database, sweep, matrix):
+            found["people"] = said
+        return found
     why = matrix["as_of"]["because"] if matrix["as_of"] else "the sweep has not ended"
     return {
         "attribution": {metric: unattributed(metric, why) for metric in metrics},
