@@ -29,15 +29,22 @@ def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulations", description=__doc__)
     parser.add_argument("--share", type=float, default=1.0, help="of the runs of each promise (default: all)")
-    parser.add_argument("--only", default="", help="promises whose text has this in it; with --update, whole tables")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="promises whose text has this in it, or any of several; with --update, whole tables",
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
     parser.add_argument("--update", action="store_true", help=f"write the tables to {PAGE} and {FIGURES}")
     options = parser.parse_args()
     began = time.monotonic()
     known = list(promises())
-    chosen = [number for number, one in enumerate(known) if options.only in f"{one.claim}, {one.situation}"]
+    asked = options.only or [""]
+    texts = (f"{one.claim}, {one.situation}" for one in known)
+    chosen = [number for number, text in enumerate(texts) if any(part in text for part in asked)]
     if options.update and (parts := partly([known[number] for number in chosen], known)):
-        parser.error(f"--update takes whole tables: --only {options.only!r} leaves out some of {parts[0]!r}")
+        parser.error(f"--update takes whole tables: --only {', '.join(asked)} leaves out some of {parts[0]!r}")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(simulate, number, options.share, options.seed) for number in chosen]
         for count, _ in enumerate(as_completed(jobs), start=1):

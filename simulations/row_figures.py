@@ -187,4 +187,4 @@ def _starred(figure: Figure, cases: int) -> Promise:
         return hits, runs
 
     claim = "a best by a figure over all cells of a row is clear, and is not"
-    return Promise(claim, figure, f"{cases} cases", starred, at_most=0.06, runs=500)
+    return Promise(claim, figure, f"{cases} cases", starred, at_most=0.06, runs=400)
