@@ -41,6 +41,17 @@ workflow: flow_of_trial:wf
 cases: [{id: one, input: {x: 1}}]
 vary: {double: all}
 """
+WAITING = """
+import time
+from pathlib import Path
+from wtb import Workflow
+wf = Workflow("waiting")
+def wait(state):
+    while not Path({seen!r}).exists():
+        time.sleep(0.01)
+    return {{}}
+wf.entry(wf.node(wait, name="wait"))
+"""
 ASKING = """
 from wtb import Workflow
 wf = Workflow("asking")
@@ -169,17 +180,24 @@ def test_a_task_that_follows_can_be_cancelled(bench: Bench) -> None:
     assert run.wait(60).status == "completed"
 
 
-def test_progress_that_raises_leaves_no_run_behind(bench: Bench) -> None:
+def test_progress_that_raises_leaves_no_run_behind(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given a callback with a fault, when it raises, then the sweep has paused and goes on where it was."""
+    seen = tmp_path / "seen"
+    (tmp_path / "flow_that_waits.py").write_text(WAITING.format(seen=str(seen)))
+    monkeypatch.syspath_prepend(tmp_path)
 
     def show(progress: Progress) -> None:
+        seen.touch()
         raise ZeroDivisionError
 
+    sweep = Sweep(workflow="flow_that_waits:wf", cases=TWO, vary={"wait": "all"}, run={"concurrency": 1})
     with pytest.raises(ZeroDivisionError):
-        bench.run(doubled(), progress=show)
-    sweep = bench.sweep("doubling")
-    assert sweep.status in ("paused", "completed")
-    assert sweep.resume().wait(60).record.counts["succeeded"] == 2
+        bench.run(sweep, progress=show)
+    paused = bench.sweep(bench.sweeps()[0].id)
+    assert (paused.status, paused.record.counts["succeeded"]) == ("paused", 1)
+    assert paused.resume().wait(60).record.counts["succeeded"] == 2
 
 
 def test_files_of_a_bench_are_where_it_keeps_them(tmp_path: Path) -> None:
