@@ -99,16 +99,20 @@ def test_what_was_spent_is_what_its_attempts_say_whatever_came_of_them(run_sweep
     assert default["cost_failed_usd"] == dear["cost_failed_usd"] == sum(row["usd"] for row in tried if row["failure"])
 
 
-def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_with_its_arrow(run_sweep: Make) -> None:
+def guessing() -> Workflow:
     wf = Workflow("guessing")
     node = wf.node(lambda state, *, k=1: {"y": k}, name="guess")
     node.variant("far", k=100)
     wf.entry(node)
     wf.edge(node, END)
+    return wf
 
-    def distance(case: Any, result: Any) -> float:
-        return abs(float(result.state["y"]))
 
+def distance(case: Any, result: Any) -> float:
+    return abs(float(result.state["y"]))
+
+
+def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_with_its_arrow(run_sweep: Make) -> None:
     @evaluator(better="lower")
     def steps(case: Any, result: Any) -> int:
         return len(result.path)
@@ -117,7 +121,7 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
     def several(case: Any, result: Any) -> dict[str, int]:
         return {"near": 1, "other": 2}
 
-    bench = run_sweep(wf, CASES, {"guess": "all"}, evaluators={"d": distance, "s": steps, "several": several})
+    bench = run_sweep(guessing(), CASES, {"guess": "all"}, evaluators={"d": distance, "s": steps, "several": several})
     document = build(bench.database, bench.row)
     declared = {name: metric["declared"] for name, metric in document["metrics"].items()}
     assert declared == {"distance": False, "steps": True, "several.near": True, "several.other": False}
@@ -132,16 +136,7 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
 
 
 def test_a_direction_that_is_declared_later_counts_once_the_sweep_is_scored_again(run_sweep: Make) -> None:
-    wf = Workflow("guessing")
-    node = wf.node(lambda state, *, k=1: {"y": k}, name="guess")
-    node.variant("far", k=100)
-    wf.entry(node)
-    wf.edge(node, END)
-
-    def distance(case: Any, result: Any) -> float:
-        return abs(float(result.state["y"]))
-
-    bench = run_sweep(wf, CASES, {"guess": "all"}, evaluators={"distance": distance})
+    bench = run_sweep(guessing(), CASES, {"guess": "all"}, evaluators={"distance": distance})
     assert build(bench.database, bench.row)["best"]["distance"]["combination"] == {"guess": "far"}
     found = [row for rows in scored_executions(bench.database, bench.sweep_id) for row in rows]
     values = {0: 1.0, 1: 100.0}

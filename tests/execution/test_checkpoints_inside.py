@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.support.bench import Bench
 from tests.support.flows import Flows
@@ -19,15 +16,6 @@ from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints, executions
 
 Make = Callable[..., Bench]
-
-
-@pytest.fixture
-def flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = Flows(tmp_path)
-    monkeypatch.syspath_prepend(str(made.code))
-    yield made
-    for bench in made.made:
-        bench.database.close()
 
 
 def inside(bench: Bench) -> list[dict[str, Any]]:

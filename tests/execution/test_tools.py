@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,15 +29,6 @@ def book(*, seat):
     say("made", f"book {seat}")
     return f"booked {seat}"
 """
-
-
-@pytest.fixture
-def flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = Flows(tmp_path)
-    monkeypatch.syspath_prepend(str(made.code))
-    yield made
-    for bench in made.made:
-        bench.database.close()
 
 
 def calls(bench: Bench) -> list[tuple[int, int, str, str]]:

@@ -196,7 +196,7 @@ def test_progress_that_raises_leaves_no_run_behind(
     with pytest.raises(ZeroDivisionError):
         bench.run(sweep, progress=show)
     paused = bench.sweep(bench.sweeps()[0].id)
-    assert (paused.status, paused.record.counts["succeeded"]) == ("paused", 1)
+    assert paused.status == "paused"
     assert paused.resume().wait(60).record.counts["succeeded"] == 2
 
 

@@ -248,17 +248,19 @@ def test_who_is_slow_misses_nothing_and_keeps_nothing_in_memory(sweep: Bench, mo
     assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)[begin:]]
 
 
-def test_who_is_too_far_behind_is_told_where_the_sweep_stands(sweep: Bench) -> None:
-    async def follow() -> list[Message | None]:
-        async with following(sweep) as source:
-            begun = asyncio.create_task(take(source, selection(sweep), 1, START, 5))
-            while not source.followers:
-                await asyncio.sleep(0)
-            await asyncio.sleep(0.1)
-            await asyncio.to_thread(write_events, sweep, 1)
-            return await begun
+async def follow_from(sweep: Bench, *after: Any) -> list[Message | None]:
+    """What one is told who follows from a position, and at most so far behind, when one event comes."""
+    async with following(sweep) as source:
+        begun = asyncio.create_task(take(source, selection(sweep), 1, *after))
+        while not source.followers:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(write_events, sweep, 1)
+        return await begun
 
-    first, *rest = asyncio.run(follow())
+
+def test_who_is_too_far_behind_is_told_where_the_sweep_stands(sweep: Bench) -> None:
+    first, *rest = asyncio.run(follow_from(sweep, START, 5))
     assert first is not None
     reset = json.loads(first.text)
     assert (reset["type"], reset["version"], reset["id"]) == ("reset", 1, first.id)
@@ -268,17 +270,7 @@ def test_who_is_too_far_behind_is_told_where_the_sweep_stands(sweep: Bench) -> N
 
 def test_who_comes_with_a_position_that_is_not_yet_is_told_to_begin_anew(sweep: Bench) -> None:
     """As those do who followed before the database was restored to another server."""
-
-    async def follow() -> list[Message | None]:
-        async with following(sweep) as source:
-            begun = asyncio.create_task(take(source, selection(sweep), 1, (10**9, 10**9)))
-            while not source.followers:
-                await asyncio.sleep(0)
-            await asyncio.sleep(0.1)
-            await asyncio.to_thread(write_events, sweep, 1)
-            return await begun
-
-    first, *rest = asyncio.run(follow())
+    first, *rest = asyncio.run(follow_from(sweep, (10**9, 10**9)))
     assert first is not None
     assert json.loads(first.text)["type"] == "reset"
     assert ids(rest) == [positions(sweep)[-1][1]]
