@@ -47,9 +47,9 @@ from pathlib import Path
 from wtb import Workflow
 wf = Workflow("waiting")
 def wait(state):
-    while not Path({seen!r}).exists():
+    while not Path(state["seen"]).exists():
         time.sleep(0.01)
-    return {{}}
+    return {}
 wf.entry(wf.node(wait, name="wait"))
 """
 ASKING = """
@@ -185,14 +185,15 @@ def test_progress_that_raises_leaves_no_run_behind(
 ) -> None:
     """Given a callback with a fault, when it raises, then the sweep has paused and goes on where it was."""
     seen = tmp_path / "seen"
-    (tmp_path / "flow_that_waits.py").write_text(WAITING.format(seen=str(seen)))
+    (tmp_path / "flow_that_waits.py").write_text(WAITING)
     monkeypatch.syspath_prepend(tmp_path)
 
     def show(progress: Progress) -> None:
         seen.touch()
         raise ZeroDivisionError
 
-    sweep = Sweep(workflow="flow_that_waits:wf", cases=TWO, vary={"wait": "all"}, run={"concurrency": 1})
+    cases = [{"id": id, "input": {"seen": str(seen)}} for id in ("one", "two")]
+    sweep = Sweep(workflow="flow_that_waits:wf", cases=cases, vary={"wait": "all"}, run={"concurrency": 1})
     with pytest.raises(ZeroDivisionError):
         bench.run(sweep, progress=show)
     paused = bench.sweep(bench.sweeps()[0].id)
