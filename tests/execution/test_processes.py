@@ -37,10 +37,11 @@ from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Root, Task
 from wtb.execution.runtime.sweep_run import SweepRun
 from wtb.execution.sandbox.launch.launching import environment
+from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER
 from wtb.execution.sandbox.node_process import NodeProcess, Setup
 from wtb.execution.sandbox.output import CAP
-from wtb.execution.sandbox.pool import InProcesses, Pool, UserCode
+from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.operations.context import Context
 from wtb.operations.running.local import follow
 from wtb.operations.sweep import Sweep

@@ -1,9 +1,7 @@
-"""User code in node processes: pools of warm ones, started as they are needed."""
+"""User code in node processes: each request goes to one of a pool of warm ones, apart or shared."""
 
 from __future__ import annotations
 
-import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.code.recipe import Recipe
@@ -22,7 +20,6 @@ from wtb.config.run_options import Run
 from wtb.core.errors import NodeTimeout, WTBError
 from wtb.core.failures import Failure, disk_fault
 from wtb.core.scoring.measure import Score
-from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 from wtb.execution.engine.executor import Take
@@ -35,9 +32,9 @@ from wtb.execution.sandbox.framing import Frame
 from wtb.execution.sandbox.heads import CodeHead, SetupHead
 from wtb.execution.sandbox.isolation import Isolation, RunKey
 from wtb.execution.sandbox.launch.launching import environment
+from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.node_process import (
     NO_MESSAGE,
-    PATIENCE_S,
     NodeProcess,
     ProcessDied,
     Request,
@@ -50,173 +47,7 @@ from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
-P = TypeVar("P", bound=NodeProcess)
-STARTS = 3  # in a row that may die
 SUSPECTS = 8  # that run alone at a time: the guilty one is soon known, and a process for each would take much memory
-
-
-class Pool(Generic[P]):
-    """Node processes, each for so many threads at a time; it is replaced when it is spent or has died.
-
-    Args:
-        start: Starts a process, which may not be ready yet.
-        most: How many processes there may be at a time.
-        runs: After how many requests a process is replaced.
-        places: How many threads may use a process at a time.
-    """
-
-    def __init__(self, start: Callable[[], P], most: int, runs: int, places: int = 1) -> None:
-        self._start = start
-        self._most = most
-        self._runs = runs
-        self._places_each = places
-        self._at_once = max(1, os.cpu_count() or 1)  # that start: more would only make all of them late
-        self._changed = threading.Condition()
-        self._free: dict[P, None] = {}  # those that have a place left, in order of use
-        self._users: dict[P, int] = {}  # of every process that is there
-        self._count = 0  # of processes that are there or on the way
-        self._starting = 0
-        self._waiting = 0
-        self._error: WTBError | None = None
-        self.closed = False
-
-    @contextmanager
-    def one(self) -> Iterator[P]:
-        """Lend a place in a process for the duration of the block. A process for one thread ends with an exception.
-
-        Raises:
-            WTBError: None can start.
-            Stopped: The pool was closed.
-        """
-        process = self._take()
-        while not process.lives():  # it ended while nobody used it: no attempt is to blame
-            process.spent = True
-            self._give(process)
-            process = self._take()
-        try:
-            yield process
-        except BaseException:
-            process.spent = process.spent or self._places_each == 1
-            raise
-        finally:
-            self._give(process)
-
-    def start_for(self, users: int) -> None:
-        """Start as many processes at once as so many threads will need, and may be started at a time."""
-        with self._changed:
-            wanted = min(math.ceil(users / self._places_each), self._most, self._at_once)
-            for _ in range(wanted - self._count):
-                self._start_another()
-
-    def _start_another(self) -> None:
-        self._count += 1
-        self._starting += 1
-        threading.Thread(target=self._begin, name="wtb-start", daemon=True).start()
-
-    def _take(self) -> P:
-        """Wait for a free place; processes are started as needed. Raises the error of one that could not start."""
-        with self._changed:
-            self._waiting += 1
-            try:
-                while True:
-                    self.check()
-                    if self._free:
-                        return self._take_place()
-                    if self._error is not None:
-                        raise self._error
-                    needed = math.ceil(self._waiting / self._places_each)
-                    if self._count < self._most and self._starting < min(self._at_once, needed):
-                        self._start_another()
-                    self._changed.wait()
-            finally:
-                self._waiting -= 1
-
-    def _take_place(self) -> P:
-        """Take a place in the process that was used last, or in the one with the fewest users."""
-        newest = next(reversed(self._free))
-        process = newest if self._places_each == 1 else min(self._free, key=self._users.__getitem__)
-        self._users[process] += 1
-        if self._users[process] == self._places_each:
-            del self._free[process]
-        return process
-
-    def check(self) -> None:
-        """Raises Stopped once the pool was closed."""
-        if self.closed:
-            raise Stopped("the node processes were ended")
-
-    def _begin(self) -> None:
-        """Start a process. One that dies on the way may be the machine's victim, and another one is tried."""
-        started, error = None, None
-        for _ in range(STARTS):
-            started, error = self._try()
-            if not isinstance(error, ProcessDied) or self.closed:
-                break
-        with self._changed:
-            self._starting -= 1
-            if started is not None and not self.closed:
-                self._free[started] = None
-                started = None
-            elif started is None:
-                self._count -= 1
-                self._error = self._error or error
-            self._changed.notify_all()
-        if started is not None:
-            self._drop(started)
-
-    def _try(self) -> tuple[P | None, WTBError | None]:
-        """Start one process, and wait until it is ready. Returns it, or why it is not."""
-        try:
-            process = self._start()
-        except OSError as error:
-            return None, WTBError(f"a node process cannot start: {error}")
-        with self._changed:
-            self._users[process] = 0
-        try:
-            process.ready()
-        except WTBError as error:
-            process.close()
-            with self._changed:
-                self._users.pop(process)
-            return None, error
-        return process, None
-
-    def _give(self, process: P) -> None:
-        """Return a place. A process that is spent is ended by its last user, and so is each if the pool was closed."""
-        with self._changed:
-            self._users[process] -= 1
-            is_over = self.closed or process.spent or process.asked >= self._runs
-            if is_over:
-                self._free.pop(process, None)
-            else:
-                self._free[process] = None
-                self._changed.notify()
-            is_last = not self._users[process]
-        if is_over and is_last:
-            self._drop(process)
-
-    def _drop(self, process: P) -> None:
-        """End a process, and make room for another one."""
-        process.close()
-        with self._changed:
-            self._users.pop(process)
-            self._count -= 1
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """End all processes, with their running attempts; the threads that use them get Stopped."""
-        with self._changed:
-            self.closed = True
-            idle = [process for process in self._free if not self._users[process]]
-            self._free.clear()
-            busy = self._users.keys() - set(idle)
-            self._changed.notify_all()
-        for process in busy:
-            process.end()
-        for process in idle:
-            self._drop(process)
-        with self._changed:
-            self._changed.wait_for(lambda: not self._count, PATIENCE_S)
 
 
 @dataclass(frozen=True, slots=True)
