@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -176,22 +177,24 @@ def is_open() -> sa.ColumnElement[bool]:
 
 def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[_Turn]:
     """Open sweeps that have pending executions for a slot, in the order of their turns."""
-    pending = (
-        sa.select(sa.literal(1)).where(executions.c.sweep_id == sweeps.c.id, is_pending, _mine(slot.queues)).exists()
-    )
+    return fetch_records(connection, _Turn, _query_of_turns(slot.queues, tuple(sorted(refused))))
+
+
+@lru_cache(maxsize=100)  # making it takes as long as executing it
+def _query_of_turns(queues: tuple[str, ...], refused: tuple[str, ...]) -> sa.Select[str, str, str, Any]:
+    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweeps.c.id, is_pending, _mine(queues)).exists()
     busy = (
         sa.select(sa.func.count())
         .select_from(working.join(runners, runners.c.id == working.c.runner_id))
         .where(working.c.sweep_id == sweeps.c.id, is_fresh())
         .scalar_subquery()
     )
-    query = (
+    return (
         sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.session_id, sessions.c.quota)
         .join(sessions, sessions.c.id == sweeps.c.session_id)
-        .where(is_open(), sweeps.c.id.not_in(list(refused)), pending)
+        .where(is_open(), sweeps.c.id.not_in(refused), pending)
         .order_by(sweeps.c.priority.desc(), busy, sweeps.c.created_at, sweeps.c.id)
     )
-    return fetch_records(connection, _Turn, query)
 
 
 def _room(connection: sa.Connection, sweep: _Turn, slots: Collection[Slot]) -> int:
@@ -210,12 +213,18 @@ def _share(connection: sa.Connection, sweep: _Turn, turns: int, free: int) -> in
     """
     if turns > 1 or Quota.of(sweep.quota).node_runs is not None:
         free = 1
-    counted = sa.select(sa.func.count()).select_from(_some_pending()).scalar_subquery()
-    has = sa.func.coalesce(sa.func.sum(runners.c.slots), 1)
-    slots, pending = connection.execute(sa.select(has, counted).where(runners.c.worker.is_not(None), is_fresh())).one()
+    slots, pending = connection.execute(_query_of_shares()).one()
     slots, pending = max(1, int(slots)), int(pending)
     each = max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * slots)))
     return max(1, min(each * free, math.ceil(pending * free / slots)))
+
+
+@cache
+def _query_of_shares() -> sa.Select[int, int]:
+    """How many slots workers have, and how many executions are pending."""
+    counted = sa.select(sa.func.count()).select_from(_some_pending()).scalar_subquery()
+    has = sa.func.coalesce(sa.func.sum(runners.c.slots), 1)
+    return sa.select(has, counted).where(runners.c.worker.is_not(None), is_fresh())
 
 
 def _some_pending() -> sa.Subquery:
@@ -260,14 +269,19 @@ def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> lis
 
 def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: _Turn) -> None:
     """Mark slots as busy. begun: the execution of each."""
+    whose = {"session_id": sweep.session_id, "sweep_id": sweep.id}
     rows = [
-        {"runner_id": slot.runner_id, "slot": slot.number, "execution_id": execution_id}
+        {"runner_id": slot.runner_id, "slot": slot.number, "execution_id": execution_id, **whose}
         for slot, execution_id in begun.items()
     ]
-    whose = {"session_id": sweep.session_id, "sweep_id": sweep.id, "since": now()}
-    insert = postgresql.insert(working).values([row | whose for row in rows])
+    connection.execute(_insert_of_slots(), rows)
+
+
+@cache
+def _insert_of_slots() -> postgresql.Insert:
+    insert = postgresql.insert(working).values(since=now())
     changed = {name: insert.excluded[name] for name in ("session_id", "sweep_id", "execution_id", "since")}
-    connection.execute(insert.on_conflict_do_update(index_elements=list(working.primary_key), set_=changed))
+    return insert.on_conflict_do_update(index_elements=list(working.primary_key), set_=changed)
 
 
 def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list[Slot]:
@@ -327,18 +341,25 @@ def demand(database: Database, *, elsewhere_than: str | None = None) -> dict[str
 def _demand(connection: sa.Connection, elsewhere_than: str | None = None) -> dict[str, Demand]:
     slots: defaultdict[str, int] = defaultdict(int)
     busy: defaultdict[str, int] = defaultdict(int)
-    query = sa.select(runners.c.id, runners.c.queues, runners.c.slots, busy_slots())
-    for runner, queues, has, works in connection.execute(query.where(runners.c.worker.is_not(None), is_fresh())):
+    workers, counted = _queries_of_demand()
+    for runner, queues, has, works in connection.execute(workers):
         for queue in queues or ():
             slots[queue] += works if runner == elsewhere_than else has
             busy[queue] += works
-    some = _some_pending()
-    counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
     pending = {row[0]: row[1] for row in connection.execute(counted)}
     return {
         queue: Demand(max(0, slots[queue] - busy[queue]), busy[queue], pending.get(queue, 0))
         for queue in slots.keys() | pending.keys()
     }
+
+
+@cache
+def _queries_of_demand() -> tuple[sa.Select[str, Any, int, int], sa.Select[str, int]]:
+    """The slots of each worker, and the pending executions of each queue."""
+    workers = sa.select(runners.c.id, runners.c.queues, runners.c.slots, busy_slots())
+    some = _some_pending()
+    counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
+    return workers.where(runners.c.worker.is_not(None), is_fresh()), counted
 
 
 def pending_notifications(database: Database, limit: int = COUNTED) -> list[Notification]:
