@@ -1,16 +1,17 @@
-"""Records are made from rows by position: their fields are the columns of their tables, in the same order."""
+"""Records are made from rows by position: they have the columns of their tables, in the same order."""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, replace
 
 import pytest
 import sqlalchemy as sa
 
 from wtb.store.rows import access, control, executions, publications, results, sweeps, uploads
+from wtb.store.rows.record import Record
 from wtb.store.tables import schema
 
-TABLES: dict[type, sa.Table] = {
+TABLES: dict[type[Record], sa.Table] = {
     executions.ExecutionRow: schema.executions,
     sweeps.CaseRow: schema.cases,
     results.CellRow: schema.cells,
@@ -42,8 +43,8 @@ TABLES: dict[type, sa.Table] = {
 
 
 @pytest.mark.parametrize("record", TABLES, ids=lambda record: record.__name__)
-def test_the_fields_of_a_record_are_the_columns_of_its_table(record: type) -> None:
-    assert [field.name for field in fields(record)] == [column.name for column in TABLES[record].columns]  # type: ignore[arg-type]
+def test_a_record_has_the_columns_of_its_table(record: type[Record]) -> None:
+    assert [field.name for field in fields(record)] == [column.name for column in TABLES[record].columns]
 
 
 def test_the_row_of_a_sweep_has_the_name_of_its_session_after_its_columns() -> None:
@@ -54,8 +55,24 @@ def test_the_row_of_a_sweep_has_the_name_of_its_session_after_its_columns() -> N
 def test_each_record_of_a_table_is_held_against_it() -> None:
     modules = (access, control, executions, publications, results, sweeps, uploads)
     found = [one for module in modules for one in vars(module).values()]
-    records = {one for one in found if isinstance(one, type) and is_dataclass(one)}
+    records = {one for one in found if isinstance(one, type) and issubclass(one, Record)}
     named = {one for one in records if one.__name__.endswith("Row")}
-    first = {one for one in named if one.__base__ is object}  # others have what a query adds
+    first = {one for one in named if one.__base__ is Record}  # others have what a query adds
     counted = {access.ProjectRow, access.UserRow, access.TeamRow}  # with what belongs to them
     assert first - {*TABLES, *counted, sweeps.SweepRow, executions.StalledRow, control.AlertRow} == set()
+
+
+def test_a_record_has_a_value_for_each_column_and_is_never_changed() -> None:
+    made = uploads.UploadRow("u", "p", "d", 3, "me", 1.0, completed_at=None)
+    assert (made.id, made.bytes, made.completed_at) == ("u", 3, None)
+    assert made == uploads.UploadRow(**vars(made)) != replace(made, bytes=4)
+    assert replace(made, bytes=4).bytes == 4
+    assert len({made, replace(made), replace(made, bytes=4)}) == 2
+    with pytest.raises(AttributeError, match="never changed"):
+        made.bytes = 4  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("given", [{}, {"completed_at": 2.0, "other": 1}, {"other": 1}], ids=["few", "many", "unknown"])
+def test_a_record_takes_its_columns_and_nothing_else(given: dict[str, float]) -> None:
+    with pytest.raises((TypeError, KeyError)):
+        uploads.UploadRow("u", "p", "d", 3, "me", 1.0, **given)  # type: ignore[arg-type]

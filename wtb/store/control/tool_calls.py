@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
-@dataclass(frozen=True, slots=True)
 class CallOfTool(InvocationRow):
     """A call of a declared tool, with the node that made it and its variant."""
 

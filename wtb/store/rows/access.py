@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wtb.core.access.roles import Role
 from wtb.core.documents.administration import ProjectRetention
+from wtb.store.rows.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectRow:
+class ProjectRow(Record):
     """A project. retention: of its finished sweeps, where the policy does not hold; sessions, sweeps: how many."""
 
     name: str
@@ -21,8 +20,7 @@ class ProjectRow:
     sweeps: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
+class TokenRow(Record):
     """A token, by its digest.
 
     Attributes:
@@ -45,8 +43,7 @@ class TokenRow:
     user: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class UserRow:
+class UserRow(Record):
     """Somebody who may be given roles. teams: the names of those that they are in."""
 
     name: str
@@ -55,8 +52,7 @@ class UserRow:
     teams: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class TeamRow:
+class TeamRow(Record):
     """Users that may be given roles together. members: their names."""
 
     name: str
@@ -65,8 +61,7 @@ class TeamRow:
     members: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRow:
+class AccessRow(Record):
     """A role of a user or of a team in a project; None stands for all projects."""
 
     project: str | None
@@ -77,8 +72,7 @@ class AccessRow:
     created_by: str
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotencyKeyRow:
+class IdempotencyKeyRow(Record):
     """A key of a request that changed something.
 
     Attributes:
@@ -98,8 +92,7 @@ class IdempotencyKeyRow:
     projects: str
 
 
-@dataclass(frozen=True, slots=True)
-class OperationRow:
+class OperationRow(Record):
     """An operation that takes longer than a request.
 
     Attributes:
@@ -125,8 +118,7 @@ class OperationRow:
     body: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SignInRow:
+class SignInRow(Record):
     """A browser that somebody signed in from, by the digest of what it sends.
 
     Attributes:
@@ -150,8 +142,7 @@ class SignInRow:
     expires_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Record):
     """A row of the audit log.
 
     Attributes:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict
 
 from wtb.core.documents.costs import BudgetKind, BudgetScope
 from wtb.core.questions import Kind
 from wtb.core.values import Json
+from wtb.store.rows.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackRow:
+class RollbackRow(Record):
     """A rollback of an execution: from which head to which checkpoint, what it left, and who wanted it."""
 
     id: str
@@ -30,8 +29,7 @@ class RollbackRow:
     redone_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class InvocationRow:
+class InvocationRow(Record):
     """A call of a declared tool. arguments, result: typed JSON."""
 
     node_run_id: str
@@ -69,8 +67,7 @@ class StoredDefault(TypedDict):
     choice: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionRow:
+class QuestionRow(Record):
     """A question to a person. context: typed JSON."""
 
     id: str
@@ -93,7 +90,6 @@ class QuestionRow:
     answered_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class ListedQuestion(QuestionRow):
     """A question of a list.
 
@@ -112,8 +108,7 @@ class ListedQuestion(QuestionRow):
     executions: int
 
 
-@dataclass(frozen=True, slots=True)
-class SameQuestion:
+class SameQuestion(Record):
     """An open question among those that ask the same. executions: how many wait for its answer."""
 
     id: str
@@ -126,8 +121,7 @@ class SameQuestion:
     executions: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedQuestions:
+class GroupedQuestions(Record):
     """Open questions that ask the same at the same node of a sweep.
 
     Attributes:
@@ -156,8 +150,7 @@ class GroupedQuestions:
     case: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRow:
+class AlertRow(Record):
     """An alert that is being sent, with its event. tries: how often that was tried, this time included."""
 
     event_id: int
@@ -170,8 +163,7 @@ class AlertRow:
     tries: int
 
 
-@dataclass(frozen=True, slots=True)
-class UndeliveredAlert:
+class UndeliveredAlert(Record):
     """An alert that could not be sent so far, and why."""
 
     event_id: int
@@ -180,8 +172,7 @@ class UndeliveredAlert:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterRow:
+class ExporterRow(Record):
     """A collector that is sent traces.
 
     Attributes:
@@ -204,8 +195,7 @@ class ExporterRow:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetRow:
+class BudgetRow(Record):
     """A budget: of a session, project, token or sweep (`scope`, `key`), or of a node of a sweep.
 
     Attributes:
@@ -222,7 +212,6 @@ class BudgetRow:
     warned: float
 
 
-@dataclass(frozen=True, slots=True)
 class ListedBudget(BudgetRow):
     """A budget of a list. reserved: by node runs under way. name: that of its session or sweep."""
 

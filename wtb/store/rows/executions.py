@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 from wtb.core.documents.executions import Asked
 from wtb.core.failures import StoredFailure
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
+from wtb.store.rows.record import Record
 
 
 class StoredProcess(TypedDict):
@@ -42,8 +42,7 @@ class AskedRow(Asked):
     rollback: NotRequired[UnfinishedRollback]
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionRow:
+class ExecutionRow(Record):
     """An execution as it stands in the database. Times are seconds since the epoch.
 
     Attributes:
@@ -82,7 +81,6 @@ class ExecutionRow:
     ended_event: int | None
 
 
-@dataclass(frozen=True, slots=True)
 class OpenHead(ExecutionRow):
     """An execution that has begun and that nobody works on.
 
@@ -121,8 +119,7 @@ class CellsOfExecution(NamedTuple):
     combinations: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class LostExecution:
+class LostExecution(Record):
     """An execution that was taken back from a runner whose lease ran out.
 
     Attributes:
@@ -140,8 +137,7 @@ class LostExecution:
     combinations: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRow:
+class CheckpointRow(Record):
     """A checkpoint.
 
     Attributes:
@@ -169,8 +165,7 @@ class CheckpointRow:
     created_event: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Record):
     """A checkpoint without its state, as trees and rollbacks are made from."""
 
     id: str
@@ -184,8 +179,7 @@ class Mark:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRow:
+class DecisionRow(Record):
     """Why an execution went from a node to another one."""
 
     checkpoint_id: str
@@ -196,8 +190,7 @@ class DecisionRow:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRunRow:
+class NodeRunRow(Record):
     """A node run: a task under a variant, from a checkpoint.
 
     Attributes:
@@ -232,22 +225,19 @@ class NodeRunRow:
     ended_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class AskingNodeRun(NodeRunRow):
     """A node run with how its last attempt ended."""
 
     failure: StoredFailure | None
 
 
-@dataclass(frozen=True, slots=True)
 class NodeRunUnderWay(NodeRunRow):
     """A node run that has not ended. for_s: seconds since it began."""
 
     for_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(Record):
     """An attempt of a node run."""
 
     node_run_id: str
@@ -264,8 +254,7 @@ class AttemptRow:
     stderr: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CallRow:
+class CallRow(Record):
     """A call of a model or tool that an attempt recorded. prompt, response: typed JSON."""
 
     id: str
@@ -282,8 +271,7 @@ class CallRow:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class StalledRow:
+class StalledRow(Record):
     """An execution in which a running node has reported nothing for too long; since: seconds since the epoch."""
 
     id: str

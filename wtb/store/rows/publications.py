@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wtb.core.documents.workflows.publications import PublicationKind
+from wtb.store.rows.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class PublicationRow:
+class PublicationRow(Record):
     """What workers publish of a workflow or an evaluator.
 
     Attributes:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.failures import StoredFailure
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.measure import Better
+from wtb.store.rows.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class CellRow:
+class CellRow(Record):
     """A cell as it stands: what its execution has spent and how it failed is known at its end."""
 
     sweep_id: str
@@ -31,7 +29,6 @@ class CellRow:
     finished_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class ListedCell(CellRow):
     """A cell of a list: with its case's id, and the checkpoint at which its execution stands."""
 
@@ -39,8 +36,7 @@ class ListedCell(CellRow):
     head_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCell:
+class FoundCell(Record):
     """A cell that somebody looked for."""
 
     combination: int
@@ -50,8 +46,7 @@ class FoundCell:
     case: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreRow:
+class ScoreRow(Record):
     """A score of a cell, or why it has none."""
 
     sweep_id: str
@@ -65,8 +60,7 @@ class ScoreRow:
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRow:
+class LabelRow(Record):
     """What a person says of a cell.
 
     Attributes:
@@ -86,8 +80,7 @@ class LabelRow:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRow:
+class MetricRow(Record):
     """A metric of a sweep, as its evaluator declared it."""
 
     sweep_id: str
@@ -102,8 +95,7 @@ class MetricRow:
     figure: Figure | None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedBaseline:
+class ListedBaseline(Record):
     """A baseline with its sweep, whose name, status and end it has."""
 
     name: str
@@ -116,8 +108,7 @@ class ListedBaseline:
     finished_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class TallyRow:
+class TallyRow(Record):
     """The scores of a combination by a metric.
 
     Attributes:

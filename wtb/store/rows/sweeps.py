@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from wtb.core.documents.common import SweepStatus
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Json
+from wtb.store.rows.record import Record
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRow:
+class SweepRow(Record):
     """A sweep as it stands in the database. Times are seconds since the epoch.
 
     Attributes:
@@ -52,7 +51,6 @@ class SweepRow:
     session: str
 
 
-@dataclass(frozen=True, slots=True)
 class ListedSweep(SweepRow):
     """A sweep of a list.
 
@@ -66,7 +64,6 @@ class ListedSweep(SweepRow):
     counts: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
 class EarlierSweep(SweepRow):
     """A sweep of a series.
 
@@ -81,7 +78,6 @@ class EarlierSweep(SweepRow):
     case_count: int
 
 
-@dataclass(frozen=True, slots=True)
 class OpenSweep(SweepRow):
     """A sweep that workers run or will run.
 
@@ -94,7 +90,6 @@ class OpenSweep(SweepRow):
     running_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class BehindSweep(SweepRow):
     """A sweep of which something is still to be sent.
 
@@ -130,8 +125,7 @@ class EventRow(NewEvent):
     transaction: int
 
 
-@dataclass(frozen=True, slots=True)
-class CaseRow:
+class CaseRow(Record):
     """A case of a sweep.
 
     Attributes:
@@ -155,8 +149,7 @@ class CaseRow:
     erased_by: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Record):
     """A session. deleted_usd: what sweeps have spent that were deleted since."""
 
     id: str
@@ -168,8 +161,7 @@ class SessionRow:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class ListeningSweep:
+class ListeningSweep(Record):
     """A sweep that tells somebody of its events: notify, where to send which."""
 
     id: str
@@ -177,8 +169,7 @@ class ListeningSweep:
     notify: Sequence[Target]
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerRow:
+class RunnerRow(Record):
     """A process that runs sweeps, with its heartbeat.
 
     Attributes:
@@ -204,7 +195,6 @@ class RunnerRow:
     clock_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
 class OwnerRow(RunnerRow):
     """A runner that runs a sweep or has claimed executions of it.
 
@@ -217,7 +207,6 @@ class OwnerRow(RunnerRow):
     sweep: str
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerRow(RunnerRow):
     """A worker that was seen lately. busy: how many of its slots are; seen_s: seconds since its heartbeat."""
 
@@ -228,8 +217,7 @@ class WorkerRow(RunnerRow):
     seen_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SlotHolder:
+class SlotHolder(Record):
     """A runner that holds slots of a session."""
 
     id: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from wtb.store.rows.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class UploadRow:
+class UploadRow(Record):
     """A file that is sent before the sweep that takes its cases from it.
 
     Attributes:
