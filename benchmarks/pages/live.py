@@ -1,8 +1,8 @@
 """A sweep of 64 combinations x 1,000 cases that gives 1,000 outcomes a second: how long each takes to the screen.
 
-It runs in a process of its own, through the journal of any run, on SQLite. From the first scores on, the page is asked
-at every frame how many there are in what was drawn last; the n-th outcome is drawn once there are n. When it was
-committed is what its cell says, which is up to one group of the journal too early. Who of them has how much of a
+A script in a process of its own writes them through the journal of any run, on SQLite. From the first scores on, the
+page is asked at every frame how many there are in what was drawn last; the n-th outcome is drawn once there are n. When
+it was committed is what its cell says, which is up to one group of the journal too early. Who of them has how much of a
 processor is measured, too: all three share what the machine has.
 """
 
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,11 +20,25 @@ from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.pages.site import Site, processor_s, site
 from benchmarks.workloads.chain import workflow
-from wtb import Sweep, evaluator
+from wtb.core.scoring.measure import Measure, Score
+from wtb.execution import rows
+from wtb.execution.journal import Journal
+from wtb.execution.load import load_executions
+from wtb.execution.state import SweepIds
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
+from wtb.store.files.locations import workspaces_of
+from wtb.store.process_identity import identity
+from wtb.store.read.queries import find_sweep
+from wtb.store.runs import leases
+from wtb.store.runs.flush import flush
+from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.schema import cells
 
 COMBINATIONS, CASES, RATE = 64, 1_000, 1_000
+DURABILITY_S = 0.02  # that of a run by default
+BEHIND_S = 0.5  # that are caught up with, such as those of a claim
 LOOKED_AT_S = 20
 # How many cells have a score in what was drawn, whenever that changes, with the time.
 DRAWN = """
@@ -48,7 +60,7 @@ async (seconds) => {
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     late, rates = [], []
-    shares: dict[str, list[float]] = {"sweep": [], "server": [], "browser": []}
+    shares: dict[str, list[float]] = {"script": [], "server": [], "browser": []}
     for number in range(runs):
         url = environment.fresh("sqlite")
         folder = environment.folder / f"live-{number}"
@@ -75,9 +87,9 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         yield of_rounds(f"processors that the {who} takes meanwhile", share, "")
 
 
-def _spent(sweep: int, seen: Site) -> dict[str, float]:
-    """Processor seconds so far of the sweep, the server and the browser; of this process, which waits, none."""
-    return {"sweep": processor_s(sweep), "server": processor_s(seen.server), "browser": seen.browser_s(sweep)}
+def _spent(script: int, seen: Site) -> dict[str, float]:
+    """Processor seconds so far of the script, the server and the browser; of this process, which waits, none."""
+    return {"script": processor_s(script), "server": processor_s(seen.server), "browser": seen.browser_s(script)}
 
 
 def _began(database: Database) -> str:
@@ -98,33 +110,41 @@ def _latencies(drawn: list[tuple[float, int]], committed: list[float]) -> list[f
     return took
 
 
-class _Pace:
-    """Lets pass so many a second."""
-
-    def __init__(self, rate: int) -> None:
-        self.step, self.due, self.lock = 1 / rate, time.monotonic(), threading.Lock()
-
-    def wait(self) -> None:
-        with self.lock:
-            self.due = max(self.due + self.step, time.monotonic() - 0.1)
-            due = self.due
-        time.sleep(max(0.0, due - time.monotonic()))
-
-
-def run(url: str, folder: Path) -> None:
-    """Run the sweep."""
-    pace = _Pace(RATE)
-
-    @evaluator(better="higher")
-    def quality(case: Any, result: Any) -> float:
-        pace.wait()
-        return float(len(result.state["c"]) + result.state["b"] % 7)
-
+def write(url: str, folder: Path) -> None:
+    """Give each cell an outcome with a score, so many a second, through a journal: no code of nodes runs."""
     database = Database(url)
-    cases = [{"id": str(number), "input": {"x": number}} for number in range(CASES)]
+    keys = {
+        "workflow": "bench:wf",
+        "cases": [{"id": str(number), "input": {"x": number}} for number in range(CASES)],
+        "vary": {"C": "all"},
+        "evaluate": ["bench:quality"],
+        "run": {"share": False},
+    }
     varied = workflow(variants=COMBINATIONS)
-    Sweep(workflow=varied, cases=cases, vary={"C": "all"}, evaluate=[quality]).run(database, files=folder)
+    prepared = prepare(parse_spec(keys), workflow=varied, evaluators={"bench:quality": lambda case, result: 0.0})
+    sweep = find_sweep(database, prepared.submit(database, workspaces_of(database, folder)))
+    runner = identity()
+    leases.register(database, runner)
+    leases.move_sweep(database, sweep.id, "running")
+    ids, known = SweepIds(sweep.session_id, sweep.id, runner.id), set[str]()
+    journal = Journal(lambda batch: flush(database, batch, LEASE_S, journal.reopen), DURABILITY_S)
+    due = time.monotonic()
+    while claimed := leases.claim(database, sweep.id, runner.id, RATE, LEASE_S):
+        for execution in load_executions(database, sweep.id, claimed):
+            (combination,) = execution.combinations
+            score = [Score("quality", float(execution.case.number % 10 + combination % 7), Measure())]
+            due = max(due + 1 / RATE, time.monotonic() - BEHIND_S)
+            time.sleep(max(0.0, due - time.monotonic()))
+            journal.record(
+                execution.id,
+                execution.token,
+                change=rows.ended("completed", cells=1),
+                outcomes=rows.outcomes(ids, execution, "succeeded"),
+                metrics=rows.metrics(ids, score, known),
+                appended={"scores": rows.scores(ids, execution, score)},
+            )
+    journal.close()
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], Path(sys.argv[2]))
+    write(sys.argv[1], Path(sys.argv[2]))
