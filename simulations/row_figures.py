@@ -175,7 +175,7 @@ def _seen(figure: Figure, cases: int, kind: str, words: str) -> Promise:
         return hits, of
 
     claim = "a difference is seen between equal figures over all cells of a row"
-    return Promise(claim, figure + words, f"{cases} cases", seen, at_most=0.06 if cases >= 100 else None, runs=5_500)
+    return Promise(claim, figure + words, f"{cases} cases", seen, at_most=0.06 if cases >= 100 else None, runs=1_000)
 
 
 def _starred(figure: Figure, cases: int) -> Promise:
@@ -187,4 +187,4 @@ def _starred(figure: Figure, cases: int) -> Promise:
         return hits, runs
 
     claim = "a best by a figure over all cells of a row is clear, and is not"
-    return Promise(claim, figure, f"{cases} cases", starred, at_most=0.06, runs=400)
+    return Promise(claim, figure, f"{cases} cases", starred, at_most=0.06, runs=100)
