@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import again
 from tests.support import forkserver
@@ -41,6 +42,10 @@ from wtb.config.garbage import start_collecting
 
 # What is imported and collected stays until the end: looking through it for garbage took a fifth of the collection.
 gc.disable()
+
+# On a machine that does other things too, examples are slow to make.
+settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 DATABASES = ("sqlite", "postgresql")
 
