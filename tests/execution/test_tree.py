@@ -306,6 +306,18 @@ def test_the_last_failed_attempt_fails_the_cell(run_sweep: Make) -> None:
     assert [(row.number, row.status) for row in tried] == [(1, "failed"), (2, "failed"), (3, "failed")]
 
 
+def test_attempts_of_any_number_of_node_runs_are_read_at_once(run_sweep: Make) -> None:
+    wf = Workflow("one", state=State)
+    wf.node(writer("b", "x"), name="b")
+    wf.entry("b")
+
+    sweep = run_sweep(wf)
+
+    (run,) = sweep.node_runs
+    others = [f"other-{number}" for number in range(300_000)]  # a statement has a bound to its parameters
+    assert [row.number for row in queries.attempt_rows(sweep.database, [*others, run["id"]])] == [1]
+
+
 @pytest.mark.parametrize("how", ["declared", "raised"])
 def test_a_final_error_is_not_tried_again(how: str, run_sweep: Make) -> None:
     wf = Workflow("final", state=State)

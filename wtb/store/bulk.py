@@ -69,6 +69,13 @@ def fetch_among(
         yield from connection.execute(query.where(column.in_(part)))
 
 
+def among(column: sa.ColumnElement[Any], wanted: Iterable[str], *, on_sqlite: bool) -> sa.ColumnElement[bool]:
+    """Return the condition that a column has one of any number of texts, which travel as one parameter."""
+    each = "value FROM json_each(:wanted)" if on_sqlite else "json_array_elements_text(CAST(:wanted AS json))"
+    given = sa.text(f"SELECT {each}").bindparams(wanted=orjson.dumps(list(wanted)).decode())
+    return column.in_(given.columns(sa.column("one", sa.Text)))
+
+
 def equal(wanted: Mapping[sa.ColumnElement[Any], str | int | float | None]) -> list[sa.ColumnElement[bool]]:
     """Return conditions that columns have these values; one whose value is None is left out."""
     return [column == value for column, value in wanted.items() if value is not None]

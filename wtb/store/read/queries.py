@@ -16,7 +16,7 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, StoredPosition, Totals, Writer
 from wtb.core.values import Value
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import equal, fetch_among, fetch_record, fetch_records
+from wtb.store.bulk import among, equal, fetch_among, fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.read import tallies
@@ -409,7 +409,8 @@ def _records_with(
     database: Database, kind: type[R], column: sa.Column[Any], wanted: Sequence[str], *order: sa.ColumnElement[Any]
 ) -> list[R]:
     """Return the rows of a column's table in which it has one of these values."""
-    return database.records(kind, sa.select(column.table).where(column.in_(list(wanted))).order_by(*order))
+    chosen = among(column, wanted, on_sqlite=database.is_sqlite)
+    return database.records(kind, sa.select(column.table).where(chosen).order_by(*order))
 
 
 def event_rows(

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
-import orjson
 import sqlalchemy as sa
 
+from wtb.store.bulk import among
 from wtb.store.database import Database
 from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
 
@@ -103,14 +103,18 @@ def delete_threads(database: Database, session_id: str, thread_ids: Collection[s
     with database.write() as connection:
         for table in (thread_checkpoints, thread_writes):
             mine = table.c.session_id == session_id
-            connection.execute(table.delete().where(mine, _among(database, table.c.thread_id, thread_ids)))
+            connection.execute(
+                table.delete().where(mine, among(table.c.thread_id, thread_ids, on_sqlite=database.is_sqlite))
+            )
 
 
 def delete_runs(database: Database, session_id: str, run_ids: Collection[str]) -> None:
     """Delete the checkpoints that runs made, in any thread, with the writes made from them."""
     c = _CHECKPOINTS
     place = (c.thread_id, c.namespace)
-    theirs = sa.select(*place, c.id).where(c.session_id == session_id, _among(database, c.run_id, run_ids))
+    theirs = sa.select(*place, c.id).where(
+        c.session_id == session_id, among(c.run_id, run_ids, on_sqlite=database.is_sqlite)
+    )
     with database.write() as connection:
         ids: dict[tuple[str, str], list[str]] = {}
         for thread_id, namespace, id in connection.execute(theirs.order_by(*place, c.id)):
@@ -138,16 +142,9 @@ def _remove(database: Database, connection: sa.Connection, place: tuple[str, str
         return [table.c[name] == value for name, value in zip(_PLACE, place, strict=True)]
 
     def gone(column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-        return _among(database, column, ids)
+        return among(column, ids, on_sqlite=database.is_sqlite)
 
     connection.execute(thread_writes.delete().where(*here(thread_writes), gone(_WRITES.checkpoint_id)))
     connection.execute(thread_checkpoints.delete().where(*here(thread_checkpoints), gone(_CHECKPOINTS.id)))
     orphans = thread_checkpoints.update().where(*here(thread_checkpoints), gone(_CHECKPOINTS.parent_id))
     connection.execute(orphans.values(parent_id=None))
-
-
-def _among(database: Database, column: sa.ColumnElement[Any], ids: Collection[str]) -> sa.ColumnElement[bool]:
-    """However many: a statement has a bound to its parameters."""
-    each = "value FROM json_each(:ids)" if database.is_sqlite else "json_array_elements_text(CAST(:ids AS json))"
-    given = sa.text(f"SELECT {each}").bindparams(ids=orjson.dumps(list(ids)).decode())
-    return column.in_(given.columns(sa.column("id", sa.Text)))
