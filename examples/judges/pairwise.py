@@ -1,4 +1,4 @@
-"""Ranks the six rows by which of two answers is nearer to the text that asked, two at a time and in both orders.
+"""Ranks the six rows by which of two answers is nearer to the text that asked, two at a time.
 
     python -m examples.judges.pairwise [--output FOLDER] [options of `wtb run`]
 
@@ -7,77 +7,58 @@ Nobody is asked and no model: `embedded` prefers the answer whose embedding is n
 """
 
 import argparse
+import csv
 import json
 import re
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, permutations
 from pathlib import Path
 from typing import Any
 
-import wtb
-from examples.judges.compared import similarity
-from examples.judges.demo import SWEEP_FILE
-from examples.judges.demo import wtb as run_wtb
-from examples.langgraph.retrieval.graph import library
-from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
-from wtb.authoring.evaluation.library.meanings import embedding_similarity
-from wtb.core.scoring.judgement import Judgement
-from wtb.display.text import judges
-from wtb.operations.results.asking import Asking
+from examples.judges.demo import SWEEP_FILE, wtb
 
-_WIDTH = 100  # of the tables
-Asked = dict[str, Any]  # what the text that asked is, in `input`, and the answer
+NODES = ("retrieve", "grade")  # by which rows differ
+RATERS = {"embedded": "embedded", "mean-of-people": "people"}  # by the metric that each goes by
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the sweep without its judges, and rank its rows by both; comparisons go to the folder."""
+    """Run the sweep without the small model, and rank its rows by comparisons, which go to the folder."""
     parser = argparse.ArgumentParser(prog="python -m examples.judges.pairwise", allow_abbrev=False)
     parser.add_argument("--output", type=Path, default=Path("out/judges"), help="folder for the files")
     options, for_run = parser.parse_known_args(arguments)
     folder: Path = options.output
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "pairwise.yaml"
-    file.write_text(without_judges(SWEEP_FILE.read_text("utf-8")), "utf-8")
-    sweep = json.loads(run_wtb("run", str(file), "--quiet", "--format", "json", *for_run))["sweep"]["id"]
-    for rater, close in (("embedded", by_embedding), ("mean-of-people", by_people)):
-        comparisons = folder / f"{rater}.jsonl"
-        with wtb.open() as bench:
-            found = bench.sweep(sweep).rank(comparisons, asking=Asking(prefers(close), "answer", rater))
-        print(judges.ranking(found, _WIDTH, False))
+    sweep_file, pairs = folder / "pairwise.yaml", folder / "pairs.csv"
+    sweep_file.write_text(without_model(SWEEP_FILE.read_text("utf-8")), "utf-8")
+    sweep = json.loads(wtb("run", str(sweep_file), "--quiet", "--format", "json", *for_run))["sweep"]["id"]
+    cells = json.loads(wtb("show", sweep, "--cells", "--format", "json"))["cells"]
+    with pairs.open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.DictWriter(stream, ("case", "first", "second", "preferred", "rater"))
+        rows.writeheader()
+        rows.writerows(comparisons(cells))
+    for rater in RATERS:
+        print(wtb("judge", "rank", sweep, "--comparisons", str(pairs), "--rater", rater))
 
 
-def without_judges(text: str) -> str:
-    """The sweep file with another name, whose only evaluator is what people said."""
+def without_model(text: str) -> str:
+    """The sweep file with another name, and without the judge that is a model."""
     text = text.replace("sweep: judged", "sweep: compared")
-    return re.sub(r"evaluate:\n.*(?=  - examples\.judges\.compared:people)", "evaluate:\n", text, flags=re.DOTALL)
+    return re.sub(r"  - judge:\n.*(?=  - embedding_similarity)", "", text, flags=re.DOTALL)
 
 
-def prefers(close: Callable[[Asked, str], float]) -> Callable[[str], Judgement]:
-    """What prefers the closer one of two answers."""
-
-    def prefer(data: str) -> Judgement:
-        shown = json.loads(data)
-        first, second = (close(shown["input"], shown[which]) for which in ("first", "second"))
-        return Judgement(float(first > second) - float(first < second))
-
-    return prefer
-
-
-def by_embedding(asked: Asked, answer: str) -> float:
-    """The cosine of the embeddings of the text that asked and of an answer."""
-    case, result = ScoredCase("", asked, {"answer": asked["text"]}), CellResult({"answer": answer})
-    return float(embedding_similarity(case, result, field="answer"))
+def comparisons(cells: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, str]]:
+    """Each two rows in each case, in both orders, as each rater would see them."""
+    for case, of_case in groupby(sorted(cells, key=lambda cell: str(cell["case"])), lambda cell: cell["case"]):
+        for first, second in permutations(of_case, 2):
+            for rater, metric in RATERS.items():
+                one, other = first["scores"][metric], second["scores"][metric]
+                preferred = "tie" if one == other else "first" if one > other else "second"
+                names = {"first": _row(first), "second": _row(second)}
+                yield {"case": case, **names, "preferred": preferred, "rater": rater}
 
 
-def by_people(asked: Asked, answer: str) -> float:
-    """How similar people found the two, on average."""
-    return similarity(asked["document"], documents()[answer])
-
-
-@cache
-def documents() -> dict[str, str]:
-    """The id of each text."""
-    return {text: document for document, text in library().corpus.documents.items()}
+def _row(cell: Mapping[str, Any]) -> str:
+    return ", ".join(f"{node}={cell['combination'][node]}" for node in NODES)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import json
 import os
 import socket
 import subprocess
@@ -85,11 +84,13 @@ def test_rows_are_compared_two_at_a_time_as_the_docs_show(
     page = (ROOT / "docs" / "judges.md").read_text("utf-8")
     shown = page.partition("`python -m examples.judges.pairwise`")[2].partition("```text\n")[2].partition("```")[0]
     assert said == [line.rstrip() for line in shown.strip().splitlines()]
-    replies = [json.loads(line) for line in (tmp_path / "out" / "embedded.jsonl").read_text("utf-8").splitlines()]
-    assert {reply["rater"] for reply in replies} == {"embedded"}
-    assert {(one["case"], one["first"], one["second"]) for one in replies} == {
-        (one["case"], one["second"], one["first"]) for one in replies
-    }, "both orders of each"
+    with (tmp_path / "out" / "pairs.csv").open(encoding="utf-8", newline="") as stream:
+        pairs = {
+            (one["rater"], one["case"], one["first"], one["second"]): one["preferred"] for one in csv.DictReader(stream)
+        }
+    other = {"first": "second", "second": "first", "tie": "tie"}
+    assert len(pairs) == 2 * 37 * 6 * 5
+    assert all(pairs[rater, case, second, first] == other[said] for (rater, case, first, second), said in pairs.items())
 
 
 def test_a_small_model_judges_and_is_held_against_people(tmp_path: Path) -> None:

@@ -95,8 +95,7 @@ POLICIES: Final[Mapping[str, str]] = {
     ),
     "operations": _within_projects("projects"),
     "workflows": (
-        "EXISTS (SELECT FROM sweeps AS sweep"
-        f" WHERE sweep.workflow_id = workflows.id AND {_of_project('sweep.project')})"
+        f"EXISTS (SELECT FROM sweeps AS one WHERE one.workflow_id = workflows.id AND {_of_project('one.project')})"
     ),
 }
 # Why other tables have no walls.
