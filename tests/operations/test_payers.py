@@ -33,6 +33,7 @@ UNCHARGED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "rollback": ("execution", {"to": "a"}),
     "rollback --undo": ("execution", {}),
     "score": ("sweep", {"evaluate": ["exact_match"]}),
+    "score --published": ("sweep", {"evaluate": ["exact_match"]}),
     "schedule run-now": ("schedule", {}),
     "schedule resume": ("schedule", {}),
     "token create": ("", {"name": "another", "scopes": ["submit"]}),

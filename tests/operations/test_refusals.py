@@ -93,6 +93,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "start --published": {"published": True},
     "submit --published": {"published": True},
     "baseline set --repeat": {"repeat": 1},
+    "score --published": {"published": True},
     "session change": {"usd": 1},
     "cancel": {"ref": "asking", "yes": True},
     "compare": {"after": "first"},
@@ -104,6 +105,7 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("answer --all", "action"): "the first argument of the command, where others have the question",
     ("costs", "by"): "names in one text, which the command reads",
     ("score", "evaluate"): "YAML, which the command reads",
+    ("score --published", "evaluate"): "YAML, which the command reads",
     ("import", "max_bytes"): "a size such as 4GB, which the command reads",
     ("token create", "expires_s"): "a time such as 30d, which the command reads",
 }

@@ -172,6 +172,8 @@ DIFFERENCES = {
     ("plan", "keys"): "those of the file",
     ("submit", "published"): "asks for another operation",
     ("submit", "keys"): "those of the file",
+    ("score", "published"): "asks for another operation",
+    ("score", "scoring"): "what was just asked for",
     ("workflow show", "published"): "asks for another operation",
     ("workflow show", "workflow"): "is `name`, or what it is imported by",
     ("workflow show", "name"): "is `workflow`",

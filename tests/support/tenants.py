@@ -24,6 +24,7 @@ from wtb.operations.identity import Identity, Method
 from wtb.operations.registry import OPERATIONS, Operation, Permission
 from wtb.operations.results.baselines import set_baseline
 from wtb.store import schedules
+from wtb.store.control.rescore import ask_to_score
 from wtb.store.database import Database
 from wtb.store.tables.schema import approvals, checkpoints, executions
 
@@ -44,6 +45,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "token": ("token",),
     "baseline": ("baseline",),
     "at": ("checkpoint",),
+    "scoring": ("scoring",),
     "questions": ("approval", "sweep"),
 }
 _SEVERAL = {"questions"}  # arguments that are lists
@@ -125,10 +127,11 @@ class Tenant:
             context.database, self.folder, plain(), sweep=self.called("done"), session=self.called("session")
         )
         done.run()
+        self.names["scoring"] = ask_to_score(context.database, self.bench.sweep_id, [{"regex": {}}], queue="", by="ann")
         set_baseline(context, self.called("baseline"), done.sweep_id)
         file = self.folder / f"{self.project}.yaml"
         schedules.add_schedule(context.database, nightly(self.called("schedule"), self.called("session"), file))
-        self.names = {kind: self.called(kind) for kind in ("session", "baseline", "schedule", "token")}
+        self.names |= {kind: self.called(kind) for kind in ("session", "baseline", "schedule", "token")}
         self.names |= {"project": name, "sweep_name": self.called("sweep"), "sweep": self.bench.sweep_id}
         for kind, table in {"execution": executions, "approval": approvals, "checkpoint": checkpoints}.items():
             self.names[kind] = str(self.bench.rows(table)[0]["id"])

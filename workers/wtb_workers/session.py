@@ -33,6 +33,7 @@ from wtb_workers.assignment import SweepAssignment
 from wtb_workers.code.warm import Codes
 from wtb_workers.notifications import Notifier
 from wtb_workers.refusals import Refusals
+from wtb_workers.scorings import Scorings
 from wtb_workers.slots import Slots, WaitingWork, Work, Worker
 
 DEMAND_INTERVAL_S = 0.01  # at least, between two queries for free slots elsewhere
@@ -76,6 +77,7 @@ class WorkerSession:
         self._polling = threading.Lock()
         self._assignments: list[SweepAssignment] = []
         self._refusals = Refusals(database, self.runner, self._home)
+        self._scorings = Scorings(database, self.runner, self.queues, self._home, slots, self.wake_slot)
         self._waiting = WaitingWork()
         self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
         self._wake = wake
@@ -314,6 +316,7 @@ class WorkerSession:
         with self._polling:
             if not self.ended:
                 self._poll_sweeps()
+                self._scorings.look()
         self.release_to_free_slots()  # also while all slots of this process are busy, with what may take hours
         if time.monotonic() > self._kill_nodes_at:
             self.end_nodes()
@@ -375,6 +378,7 @@ class WorkerSession:
         if self.stopping is not None:
             return
         self.stopping = reason
+        self._scorings.stop(reason)
         with self._lock:
             assignments = list(self._assignments)
         for assignment in assignments:

@@ -423,6 +423,18 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         long=True,
     ),
+    "score --published": Operation(
+        "running.published_scoring:score_published",
+        "Have workers score finished cells again, by built-in evaluators and those that they publish.",
+        ("SweepHandle.score_published",),
+        needs=Permission.submit,
+        effect=Effect.changes,
+    ),
+    "score --status": Operation(
+        "running.published_scoring:show_scoring",
+        "Say how far workers are with what they were asked to score.",
+        ("SweepHandle.scoring",),
+    ),
     "label": Operation(
         "results.labelling:draw_labels",
         "Label answers, drawn at random and shown without their rows.",

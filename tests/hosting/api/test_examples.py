@@ -19,11 +19,12 @@ from tests.support.tenants import asking, nightly
 from wtb import END, Workflow
 from wtb.authoring.code.describing import describe_workflow
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.examples import ANSWER, EXECUTION, OTHER_EXECUTION, QUESTION
+from wtb.hosting.api.examples import ANSWER, EXECUTION, OTHER_EXECUTION, QUESTION, SCORING
 from wtb.hosting.api.routes import PREFIX, ROUTES, Route
 from wtb.operations.context import Context
 from wtb.operations.results.labelling import draw_labels, give_label
 from wtb.store import schedules
+from wtb.store.control.rescore import ask_to_score
 from wtb.store.database import Database
 from wtb.store.publications import Publication, publish
 from wtb.store.tables.schema import approvals, executions
@@ -74,6 +75,7 @@ class World:
         self.ids = {EXECUTION: one, OTHER_EXECUTION: other, QUESTION: str(waiting.rows(approvals)[0]["id"])}
         context = Context(database, by="bob", files=folder)
         self.ids[ANSWER] = draw_labels(context, "triage").items[0].id
+        self.ids[SCORING] = ask_to_score(database, done.sweep_id, [{"exact": {}}], queue="", by="bob")
         give_label(context, "triage", "invoice", self.ids[ANSWER], 1.0)
         text = orjson.dumps(describe_workflow(triage()))
         digest = hashlib.sha256(text).hexdigest()

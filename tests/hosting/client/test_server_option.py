@@ -105,7 +105,13 @@ READING = [
 REFUSED = [
     *("list --limit 0", "list --status gone", "list --session nobody", "status nothing", "show {sweep} --calls"),
     *("show {execution} --cells", "show {sweep} --cells --case nobody", "log {sweep} --severity loud", "log nothing"),
-    *("log nothing --follow", "log {sweep} --follow --severity loud", "history {sweep}", "tree {execution} --case c1"),
+    *(
+        "score nothing --evaluate exact_match",
+        "log nothing --follow",
+        "log {sweep} --follow --severity loud",
+        "history {sweep}",
+        "tree {execution} --case c1",
+    ),
     *(
         "diff {sweep} {execution}",
         "matrix nothing",
@@ -187,7 +193,7 @@ def test_what_is_refused_is_refused_with_the_same_words(served: Served, command:
 @pytest.mark.parametrize(
     "command",
     [
-        *("gc", "run sweep.yaml", "score first", "baseline set main first --repeat 1"),
+        *("gc", "run sweep.yaml", "baseline set main first --repeat 1"),
         *("schedule add nightly sweep.yaml --cron @daily", "schedule run-now nightly", "backup copy"),
     ],
 )
@@ -203,7 +209,6 @@ def test_what_works_beside_the_database_says_so_in_a_line(served: Served, comman
     ("command", "instead"),
     [
         ("gc", "; the scheduler does it every hour, by the policy of the system and by what `wtb project change` says"),
-        ("score first", "; it runs code of users, and the server imports none; evaluators that a sweep is submitted"),
         ("plan sweep.yaml --pilot 2", "`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they"),
     ],
 )

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, read_limits, render_matrix, say
+from wtb.cli.console import (
+    backend_elsewhere,
+    open_backend,
+    open_context,
+    prints_to_stderr,
+    put,
+    read_limits,
+    render_matrix,
+    say,
+)
 from wtb.cli.pages import open_page
+from wtb.cli.progress import EVERY_S
 from wtb.config import yaml_reader
+from wtb.core.errors import ConflictError
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
+
+if TYPE_CHECKING:
+    from wtb.operations.context import Backend
+    from wtb.operations.running.published_scoring import Scoring
+
+LOOK_S = 0.5  # between two looks at what workers score
 
 
 def matrix(
@@ -75,34 +93,65 @@ def score(
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Take the evaluators of this sweep file.")] = None,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", help="Cells that judges are asked about at a time.")
+        int,
+        typer.Option("--at-once", metavar="N", help="Cells that judges are asked about at a time, not by workers."),
     ] = CALLS_AT_ONCE,
     limits: Annotated[
         list[str] | None,
         typer.Option("--limits", metavar="KEY=VALUE", help="What judges may cost: judging.usd=5, judging.usd=none."),
     ] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Of workers: also where none is there to do it.")] = False,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
+    published: options.Published = False,
 ) -> None:
     """Score finished cells again, without running a node.
 
     The evaluators are those of the sweep, or more. Where judges have cost what they may, the rest keeps its scores, and
     it exits with 1: with a higher limit, what was judged costs nothing again.
 
+    Through a server, and with --published, workers do it, by built-in evaluators and those that they publish.
+
     See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
-    context = open_context(db)
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
-    with prints_to_stderr():
-        scored = scoring.score(
-            context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=read_limits(limits) or None
-        )
+    most = read_limits(limits) or None
+    backend = backend_elsewhere(published, db)
+    scored: scoring.Scored | Scoring
+    if backend is None:
+        backend = context = open_context(db)
+        with prints_to_stderr():
+            scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=most)
+    else:
+        from wtb.operations.running.published_scoring import score_published
+        from wtb.planning.sweep_spec import load_spec
+
+        given = [*evaluators, *(one.model_dump() for one in load_spec(file).evaluate)] if file else evaluators
+        asked = backend.call(score_published, ref, evaluate=given, limits=most, anyway=anyway)
+        scored = _end_of(backend, asked)
     say(f"{scored.scores:,} scores written")
-    put(render_matrix(operations.matrix(context, scored.sweep), format, output), output)
+    put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
     if scored.reason is not None:
         say(f"{scored.reason}: {plural(scored.left, 'execution')} not judged; --limits judging.usd=MORE goes on")
         raise typer.Exit(1)
+
+
+def _end_of(backend: Backend, scoring: Scoring) -> Scoring:
+    """Wait until workers have scored, and say how far they are now and then. Raises ConflictError if they do not."""
+    from wtb.operations.running.published_scoring import show_scoring
+
+    say(f"{plural(scoring.workers, 'worker')} to do it" if scoring.workers else "it starts when there is a worker")
+    said_at, said = time.monotonic(), scoring.scores
+    while scoring.goes_on:
+        time.sleep(LOOK_S)
+        scoring = backend.call(show_scoring, scoring.sweep, scoring.id)
+        if scoring.scores != said and time.monotonic() - said_at > EVERY_S:
+            said_at, said = time.monotonic(), scoring.scores
+            say(f"{said:,} scores written so far")
+    if scoring.status != "succeeded":
+        raise ConflictError(f"scoring {scoring.id} of sweep {scoring.sweep} is {scoring.status}: {scoring.reason}")
+    return scoring

@@ -12,6 +12,7 @@ EXECUTION = "1ngb2g20kqy7"
 OTHER_EXECUTION = "1ngb2g3x8d0c"
 QUESTION = "1ngb2g41m5vz"
 ANSWER = "5f2c0a61"
+SCORING = "1ngb2g5q7d3k"
 
 _KEYS = {
     "sweep": "triage-again",
@@ -48,6 +49,8 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("sweeps", "other"): 1,
     ("sweeps", "statuses"): ["failed"],
     ("sweeps", "anyway"): True,
+    ("sweeps", "evaluate"): [{"exact_match": {"field": "answer"}}],
+    ("sweeps", "scoring"): SCORING,
     ("sweeps", "answer"): ANSWER,
     ("executions", "case"): None,  # it has one
     ("executions", "variants"): {"classify": "other"},

@@ -13,7 +13,7 @@ from wtb.display.json_text import as_json, cells_as_json
 from wtb.display.views.progress import Watch
 from wtb.operations.control.questions import Questions
 from wtb.operations.inspection.sweeps import Cells
-from wtb.operations.registry import OPERATIONS, Operation, Permission
+from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission
 from wtb.operations.running.submitting import Submitted
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Route:
 
     @property
     def starts(self) -> bool:
-        """Whether it starts something, whose end one may wait for."""
-        return self.location is not None and not self.is_long
+        """Whether it starts something that runs nodes, whose end one may wait for."""
+        return self.operation.effect is Effect.spends and self.location is not None and not self.is_long
 
     @property
     def summary(self) -> str:
@@ -224,6 +224,14 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/matrix", "matrix"),
     Route("GET", "/sweeps/{ref}/report", "report"),
     Route("GET", "/sweeps/{ref}/compare", "compare --row"),
+    Route(
+        "POST",
+        "/sweeps/{ref}/score",
+        "score --published",
+        asdict,
+        location="/sweeps/{sweep}/scorings/{id}",
+    ),
+    Route("GET", "/sweeps/{ref}/scorings/{scoring}", "score --status", asdict),
     Route("GET", "/sweeps/{ref}/labelling", "label", _drawn, _RATER),
     Route("POST", "/sweeps/{ref}/labelling", "label ANSWER", asdict, _RATER),
     Route("GET", "/sweeps/{ref}/labels", "label --export", _under("labels")),
@@ -322,7 +330,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
         _RUNS,
     ),
     "plan --pilot": f"{_RUNS}; submit a part of the sweep (`--limit`), and `wtb costs` says what it took",
-    "score": f"{_RUNS}; evaluators that a sweep is submitted with run on workers",
+    "score": f"{_RUNS}; workers score by those that they publish",
     **dict.fromkeys(("submit --wait",), _WAITS),
     **dict.fromkeys(("telemetry export",), _SENDS),
     **dict.fromkeys(

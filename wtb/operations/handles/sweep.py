@@ -47,6 +47,7 @@ from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.ranking import rank
 from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
+from wtb.operations.running.published_scoring import Scoring, score_published, show_scoring
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
@@ -266,6 +267,22 @@ class SweepHandle(TargetHandle):
         """Score every succeeded cell again, without running a node. Scores of the same name are replaced."""
         path = None if file is None else as_path("file", file)
         return score(self._context, self.id, evaluate=evaluate, file=path, at_once=at_once, limits=limits)
+
+    @documented_by(score_published)
+    def score_published(
+        self,
+        evaluate: Sequence[str | Mapping[str, Any]] = (),
+        *,
+        limits: Limits | None = None,
+        anyway: bool = False,
+    ) -> Scoring:
+        """Have workers score every succeeded cell again, without running a node."""
+        return score_published(self._context, self.id, evaluate=evaluate, limits=limits, anyway=anyway)
+
+    @documented_by(show_scoring)
+    def scoring(self, scoring: str) -> Scoring:
+        """Say how far workers are with what they were asked to score."""
+        return show_scoring(self._context, self.id, scoring)
 
     @documented_by(check_judge)
     def check_judge(

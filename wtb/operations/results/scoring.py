@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wtb.authoring.code.recipe import NamedEvaluator, Recipe, named
-from wtb.authoring.evaluation.declarations import BY_PATH
+from wtb.authoring.code.import_paths import load
+from wtb.authoring.code.recipe import NamedEvaluator, Recipe
+from wtb.authoring.evaluation.declarations import BY_PATH, make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator
 from wtb.authoring.evaluation.evaluators import evaluate as evaluate_cell
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
+from wtb.core.ids import new_id
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stop, Stopped
@@ -32,8 +35,8 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.payers import check_payer
 from wtb.planning.prepare import stored_spec
-from wtb.planning.sweep_spec import load_spec, read_evaluators, read_limits
-from wtb.store.control.rescore import scored_executions, write_scores
+from wtb.planning.sweep_spec import EvaluatorRef, load_spec, read_evaluators, read_limits
+from wtb.store.control.rescore import Also, scored_executions, write_scores
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
@@ -106,78 +109,130 @@ def score(
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
     refs = [*read_evaluators(evaluate), *(load_spec(file).evaluate if file is not None else ())]
-    if not refs:
-        raise InputError("nothing to score by: name an evaluator, or a sweep file that has some")
+    made = evaluators_of(sweep, refs, load)
     if at_once < 1:
         raise InputError(f"at_once is {at_once}; expected at least 1")
-    declared = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
-    made = [(one, named(one)) for one in declared]
-    for _, one in made:
-        one.check_failure_scores(sweep.spec.get("on_failure"))
-    # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
-    judges: list[Evaluator] = []
-    own_code: list[tuple[NamedEvaluator, Evaluator]] = []
-    for by, one in made:
-        if by.name in BY_PATH or one.may_ask_judges:
-            judges.append(one)
-        else:
-            own_code.append((by, one))
-    open_budgets(database, sweep, {}, _of_judging(limits))
+    open_budgets(database, sweep, {}, limits_of_judging(limits))
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use
-    workspaces = context.workspaces
-    root = workspaces.root / sweep.session / sweep.id / runner.id
-    own = Workspaces(workspaces.files.owned(f"{runner.id}."), root)
-    run, processors = stored_spec(sweep).run, os.cpu_count() or 1
+    try:
+        return score_by(database, context.workspaces, sweep, made, at_once=at_once, runner_id=runner.id)
+    finally:
+        end_runner(database, runner.id)
+
+
+Named = tuple[NamedEvaluator, Evaluator]
+
+
+def evaluators_of(sweep: SweepRow, refs: Sequence[EvaluatorRef], resolve: Callable[[str], Any]) -> list[Named]:
+    """Make what a sweep is to be scored by.
+
+    Args:
+        sweep: The sweep.
+        refs: What was asked for.
+        resolve: Returns what stands at an import path.
+
+    Raises:
+        InputError: If there is nothing to score by, or something of it cannot be used.
+    """
+    if not refs:
+        raise InputError("nothing to score by: name an evaluator, or a sweep file that has some")
+    made = [(NamedEvaluator(ref.name, ref.options, ""), make_evaluator(ref.name, ref.options, resolve)) for ref in refs]
+    for _, one in made:
+        one.check_failure_scores(sweep.spec.get("on_failure"))
+    return made
+
+
+def score_by(
+    database: Database,
+    workspaces: Workspaces,
+    sweep: SweepRow,
+    made: Sequence[Named],
+    *,
+    at_once: int | None,
+    runner_id: str,
+    stop: Stop | None = None,
+    also: Also | None = None,
+) -> Scored:
+    """Score a sweep, as `score` does once everything is checked.
+
+    Args:
+        database: Where.
+        workspaces: Where files are kept.
+        sweep: The sweep.
+        made: From `evaluators_of`.
+        at_once: How many cells judges are asked about at a time, by threads of this process; None to have one node
+            process do all, judges included, as a slot of a worker does.
+        runner_id: The runner that does it, which the database knows.
+        stop: No further cell is scored once it is requested.
+        also: Is called within each transaction that writes scores, first and with how many; what it raises ends all.
+
+    Raises:
+        Stopped: Once the stop is requested.
+    """
+    # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
+    asking = [(by, one) for by, one in made if by.name in BY_PATH or one.may_ask_judges]
+    judges = [] if at_once is None else asking
+    own_code = [one for one in made if one not in judges]
+    folder = workspaces.root / sweep.session / sweep.id / runner_id  # where a worker may run nodes of it, too
+    own = Workspaces(workspaces.files.owned(f"{runner_id}."), folder / new_id())
+    run, processors = stored_spec(sweep).run, 1 if at_once is None else os.cpu_count() or 1
     recipe = Recipe(None, (), [by for by, _ in own_code])
-    code = InProcesses(UserCode(None, [one for _, one in own_code], recipe, NO_CODE), run, own, runner.id, processors)
+    code = InProcesses(UserCode(None, [one for _, one in own_code], recipe, NO_CODE), run, own, runner_id, processors)
     here = Surroundings(_Direct(), None, own)
-    judging = _Judging(database, sweep, runner.id, judges, here)
-    scorers: dict[_Scorer, ThreadPoolExecutor] = {
-        lambda row, task: code.score(task): ThreadPoolExecutor(processors),
-        judging.score: ThreadPoolExecutor(at_once),
-    }
+    judging = _Judging(database, sweep, runner_id)
+    in_processes = judging.by(code.score) if asking and not judges else _unlimited(code.score)
+    scorers = {in_processes: ThreadPoolExecutor(processors)}
+    if judges:
+        ask = judging.by(lambda task: _all_scores(task, [one for _, one in judges], here))
+        scorers[ask] = ThreadPoolExecutor(at_once)
     written = left = 0
     try:
-        for chunk in _scored(scorers, _tasks(database, sweep.id)):
+        for chunk in _scored(scorers, _tasks(database, sweep.id), stop or Stop()):
             found = [(row, [one for one in made if one is not None]) for row, made in chunk]
             left += sum(None in made for _, made in chunk)
-            written += write_scores(database, sweep, [(row, list(chain(*made))) for row, made in found if any(made)])
+            scored = [(row, list(chain(*made))) for row, made in found if any(made)]
+            written += write_scores(database, sweep, scored, also)
     finally:
         for threads in scorers.values():
             threads.shutdown(cancel_futures=True)
         code.close()
         remove_tree(own.root)
-        end_runner(database, runner.id)
+        with suppress(OSError):  # its worker runs nodes of the sweep
+            folder.rmdir()
     return Scored(sweep.id, written, left, judging.stop.reason if left else None)
 
 
-class _Judging:
-    """The judges of a sweep, under its limits of what they may cost."""
+def _unlimited(score: Callable[[EvaluationTask], list[Score]]) -> _Scorer:
+    return lambda row, task: score(task)
 
-    def __init__(
-        self, database: Database, sweep: SweepRow, runner_id: str, judges: Sequence[Evaluator], here: Surroundings
-    ) -> None:
+
+class _Judging:
+    """What judges of a sweep may cost, by its limits."""
+
+    def __init__(self, database: Database, sweep: SweepRow, runner_id: str) -> None:
         self.stop = Stop()
-        self._database, self._judges, self._here = database, judges, here
+        self._database = database
         self._budgets = Budgets(database, sweep, runner_id, Workflow("scored"), self.stop)
 
-    def score(self, row: ExecutionRow, task: EvaluationTask) -> list[Score] | None:
-        """The scores of an execution; None where a limit was reached."""
-        if not self._judges:
-            return []
-        try:
-            with self._budgets.judging(row.id) as settled:
-                found = _all_scores(task, self._judges, self._here)
-                if rows := settled(found):
-                    with self._database.write() as connection:
-                        settle(connection, rows)
-        except Stopped:
-            return None
-        return found
+    def by(self, ask: Callable[[EvaluationTask], list[Score]]) -> _Scorer:
+        """What scores an execution by asking judges; None where a limit was reached."""
+
+        def score(row: ExecutionRow, task: EvaluationTask) -> list[Score] | None:
+            try:
+                with self._budgets.judging(row.id) as settled:
+                    found = ask(task)
+                    if rows := settled(found):
+                        with self._database.write() as connection:
+                            settle(connection, rows)
+            except Stopped:
+                return None
+            return found
+
+        return score
 
 
-def _of_judging(limits: Limits | None) -> Limits:
+def limits_of_judging(limits: Limits | None) -> Limits:
     """Limits as they are given, which may be of judges only. Raises InputError."""
     read = read_limits(limits or {})
     if other := sorted(set(read) - {"judging"}):
@@ -203,13 +258,21 @@ _Made = list[tuple[ExecutionRow, list[list[Score] | None]]]
 
 
 def _scored(
-    scorers: Mapping[_Scorer, ThreadPoolExecutor], chunks: Iterable[list[tuple[ExecutionRow, EvaluationTask]]]
+    scorers: Mapping[_Scorer, ThreadPoolExecutor],
+    chunks: Iterable[list[tuple[ExecutionRow, EvaluationTask]]],
+    stop: Stop,
 ) -> Iterator[_Made]:
     """What each scorer makes of each chunk, while the next one is scored: who waits for the slowest of one idles."""
+
+    def unless_stopped(scorer: _Scorer, row: ExecutionRow, task: EvaluationTask) -> list[Score] | None:
+        stop.check()
+        return scorer(row, task)
+
     before: list[tuple[ExecutionRow, list[Future[list[Score] | None]]]] = []
     for chunk in chunks:
         begun = [
-            (row, [threads.submit(scorer, row, task) for scorer, threads in scorers.items()]) for row, task in chunk
+            (row, [threads.submit(unless_stopped, scorer, row, task) for scorer, threads in scorers.items()])
+            for row, task in chunk
         ]
         if before:
             yield _results(before)

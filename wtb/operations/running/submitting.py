@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -88,7 +88,7 @@ def submit(
     notifier = context.notifier  # imports Celery meanwhile
     places = stops(prepared.bound.workflow, breakpoints, until)
     check_gates(database, spec)
-    workers = _check_workers(database, prepared, anyway)
+    workers = check_workers(database, prepared.queues, anyway)
     check_files(database, context.workspaces)
     _check_broker(notifier, anyway)
     chosen = spec.run.priority if priority is None else priority
@@ -99,20 +99,25 @@ def submit(
     return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
 
 
-def _check_workers(database: Database, prepared: Prepared, anyway: bool) -> int:
-    """Count the workers that take from the queues of a sweep. Raises BrokerError if one of the queues has none."""
+def check_workers(
+    database: Database, queues: Collection[str | None], anyway: bool, do: str = "submit", done: str = "submitted"
+) -> int:
+    """Count the workers that take from some queues. Raises BrokerError if one of these has none.
+
+    do, done: what is asked of them, in words.
+    """
     crew = progress.crew(database)
-    missing = progress.without_worker(prepared.queues, crew)
+    missing = progress.without_worker(queues, crew)
     if missing and not anyway:
         names = ", ".join(map(repr, missing))
         commands = ", ".join(f"`{progress.worker_command(queue)}`" for queue in missing)
         raise BrokerError(
-            f"no worker takes from the queue{'s'[: len(missing) > 1]} {names}, so nothing was submitted: start one "
-            f"with {commands}, or submit it anyway, and it waits for one",
+            f"no worker takes from the queue{'s'[: len(missing) > 1]} {names}, so nothing was {done}: start one "
+            f"with {commands}, or {do} it anyway, and it waits for one",
             argument="anyway",
         )
-    queues = set(map(progress.shown_queue, prepared.queues))
-    return sum(not queues.isdisjoint(worker["queues"]) for worker in crew)
+    shown = set(map(progress.shown_queue, queues))
+    return sum(not shown.isdisjoint(worker["queues"]) for worker in crew)
 
 
 def _check_broker(notifier: Notifier, anyway: bool) -> None:

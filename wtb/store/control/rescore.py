@@ -1,24 +1,36 @@
-"""Finished executions to score again, and their new scores."""
+"""Finished executions to score again, their new scores, and what workers are asked to score.
+
+What they are asked is a row that a worker claims under a lease with a fencing token, as it claims executions. One whose
+worker died is claimed by another: scores that are written twice are the same, and judgements are kept by content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import insert_missing, insert_rows, update_rows
+from wtb.core.errors import NotFound
+from wtb.core.ids import short_id
+from wtb.core.stop import Stopped
+from wtb.core.values import Json
+from wtb.store.bulk import fetch_record, insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
 from wtb.store.log import insert_events, keep_events
+from wtb.store.rows.control import ScoringRow
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.tables.schema import cells, executions, metrics, scores
+from wtb.store.tables.schema import cells, executions, is_visible, metrics, now, scores, scorings, sweeps
 
 if TYPE_CHECKING:
     from wtb.core.scoring.measure import Score
 
 CHUNK = 500
+MOST_CLAIMS = 8  # of a scoring: it may be what ends its workers
+
+Also = Callable[[sa.Connection, int], None]
 
 
 def scored_executions(database: Database, sweep_id: str) -> Iterator[list[ExecutionRow]]:
@@ -40,8 +52,13 @@ def scored_executions(database: Database, sweep_id: str) -> Iterator[list[Execut
         after = rows[-1].id
 
 
-def write_scores(database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]]) -> int:
-    """Replace the scores of these metrics for the cells of each execution. Returns how many were written."""
+def write_scores(
+    database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]], also: Also | None = None
+) -> int:
+    """Replace the scores of these metrics for the cells of each execution. Returns how many were written.
+
+    also: is called first within the transaction, with how many it writes; what it raises ends it.
+    """
     rows, event_rows, names, ids = [], [], {}, []
     for execution, found in made:
         ids.append(execution.id)
@@ -56,6 +73,8 @@ def write_scores(database: Database, sweep: SweepRow, made: Iterable[tuple[Execu
     columns = ("sweep_id", "metric", "case_number", "repeat", "combination")
     same = sa.and_(*(scores.c[name] == sa.bindparam(f"{name}_") for name in columns))
     with database.write() as connection:
+        if also is not None:
+            also(connection, len(rows))
         keep_events(connection, executions, ids)
         if rows:
             connection.execute(
@@ -70,3 +89,129 @@ def write_scores(database: Database, sweep: SweepRow, made: Iterable[tuple[Execu
         update_rows(connection, metrics, measures, ("sweep_id", "name"))  # its direction may have been declared since
         insert_events(connection, event_rows)
     return len(rows)
+
+
+def queue_of(database: Database, sweep_id: str) -> str:
+    """Return a queue whose workers have the code of a sweep."""
+    some = sa.select(executions.c.queue).where(executions.c.sweep_id == sweep_id).order_by(executions.c.id).limit(1)
+    return database.scalar(some) or ""
+
+
+def ask_to_score(
+    database: Database, sweep_id: str, evaluators: Sequence[dict[str, Json]], *, queue: str, by: str
+) -> str:
+    """Ask workers to score a sweep again.
+
+    Args:
+        database: Where.
+        sweep_id: The sweep.
+        evaluators: As in a sweep file.
+        queue: Whose workers may do it, as `queue_of` says.
+        by: Who asks.
+
+    Returns:
+        The id of what is to be done.
+    """
+    id = short_id()
+    row = {"id": id, "sweep_id": sweep_id, "evaluators": list(evaluators), "queue": queue, "by": by}
+    database.execute(scorings.insert().values(row))
+    return id
+
+
+def find_scoring(database: Database, sweep_id: str, id: str) -> ScoringRow:
+    """Return what workers were asked to score of a sweep. Raises NotFound."""
+    query = sa.select(scorings).where(scorings.c.sweep_id == sweep_id, scorings.c.id == id)
+    found = database.record(ScoringRow, query)
+    if found is None:
+        raise NotFound(f"there is no scoring {id!r} of sweep {sweep_id}; `wtb score` asks for one")
+    return found
+
+
+def claimable_scorings(database: Database, queues: Collection[str]) -> list[ScoringRow]:
+    """Return what workers of some queues may score now, what was asked first first."""
+    query = sa.select(scorings).where(_is_claimable(), scorings.c.queue.in_(list(queues)))
+    return database.records(ScoringRow, query.order_by(scorings.c.asked_at, scorings.c.id).limit(CHUNK))
+
+
+def claim_scoring(database: Database, row: ScoringRow, runner_id: str, lease_s: float) -> ScoringRow | None:
+    """Claim what is to be scored for a runner.
+
+    One that was claimed too often, and never ended, fails.
+
+    Args:
+        database: Where.
+        row: What is to be scored.
+        runner_id: The runner.
+        lease_s: Seconds until others may claim it, unless the lease is renewed.
+
+    Returns:
+        It with its new token; None if another runner has it, or another one of its sweep, or it has ended.
+    """
+    # Those of one sweep take turns: two that write the same scores at a time would be in each other's way.
+    turn = sa.select(sweeps.c.id).where(sweeps.c.id == row.sweep_id).with_for_update(key_share=True, skip_locked=True)
+    this = sa.select(scorings.c.token).where(scorings.c.id == row.id, _is_claimable())
+    with database.write() as connection:
+        if connection.scalar(turn) is None:
+            return None
+        token = connection.scalar(this.with_for_update(skip_locked=True, of=scorings))
+        if token is None:
+            return None
+        changed = scorings.update().where(scorings.c.id == row.id)
+        if token >= MOST_CLAIMS:
+            reason = f"workers began it {token} times, and none came to its end"
+            connection.execute(changed.values(_NOBODYS | {"status": "failed", "reason": reason, "ended_at": now()}))
+            return None
+        mine = {"status": "running", "owner_id": runner_id, "lease_until": now() + lease_s, "token": token + 1}
+        return fetch_record(connection, ScoringRow, changed.values(mine | {"scores": 0}).returning(scorings))
+
+
+def renew_scoring(database: Database, held: ScoringRow, lease_s: float) -> bool:
+    """Renew the lease of a claim. Returns False if it is lost: cancelled, deleted with its sweep, or another's."""
+    return database.execute(_of_claim(held).values(lease_until=now() + lease_s)) > 0
+
+
+def count_scores(connection: sa.Connection, held: ScoringRow, written: int) -> None:
+    """Count scores that are written under a claim, within their transaction. Raises Stopped if it is lost."""
+    if not connection.execute(_of_claim(held).values(scores=scorings.c.scores + written)).rowcount:
+        raise Stopped("it is another's now, or was cancelled")
+
+
+def release_scoring(database: Database, held: ScoringRow) -> None:
+    """Let another worker have what this one claimed; nothing happens if the claim is lost."""
+    database.execute(_of_claim(held).values(_NOBODYS | {"status": "pending"}))
+
+
+def end_scoring(
+    database: Database, held: ScoringRow, status: str, *, unjudged: int = 0, reason: str | None = None
+) -> None:
+    """Say how it ended; nothing happens if the claim is lost."""
+    ended = {"status": status, "unjudged": unjudged, "reason": reason, "ended_at": now()}
+    database.execute(_of_claim(held).values(_NOBODYS | ended))
+
+
+def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str) -> int:
+    """End all that workers are asked to score of a sweep, whoever does it. Returns how many there were."""
+    ended = {"status": "cancelled", "reason": reason, "ended_at": now()}
+    these = scorings.update().where(scorings.c.sweep_id == sweep_id, scorings.c.status.in_(("pending", "running")))
+    return connection.execute(these.values(_NOBODYS | ended)).rowcount
+
+
+_NOBODYS: dict[str, Any] = {"owner_id": None, "lease_until": None}
+
+
+def _of_sweeps() -> sa.ColumnElement[bool]:
+    return sa.select(sa.literal(1)).where(sweeps.c.id == scorings.c.sweep_id, is_visible).exists()
+
+
+def _is_claimable() -> sa.ColumnElement[bool]:
+    is_lost = sa.and_(scorings.c.status == "running", scorings.c.lease_until < now())
+    others = scorings.alias("others")
+    another = sa.select(sa.literal(1)).where(
+        others.c.sweep_id == scorings.c.sweep_id, others.c.status == "running", others.c.lease_until >= now()
+    )
+    return sa.and_(sa.or_(scorings.c.status == "pending", is_lost), sa.not_(another.exists()), _of_sweeps())
+
+
+def _of_claim(held: ScoringRow) -> sa.Update:
+    mine = (scorings.c.id == held.id, scorings.c.token == held.token, scorings.c.status == "running")
+    return scorings.update().where(*mine, _of_sweeps())

@@ -13,6 +13,7 @@ from wtb.core.status import CELL, EXECUTION, sources
 from wtb.core.tree.stored_spec import Limits
 from wtb.store.bulk import parts
 from wtb.store.control.approvals import withdraw
+from wtb.store.control.rescore import cancel_scorings
 from wtb.store.database import Database
 from wtb.store.limits.budgets import set_limits
 from wtb.store.runs.leases import move, releasing, stop_nodes, sweep_status, try_move
@@ -79,6 +80,8 @@ def _end(database: Database, sweep_id: str, to: str, cell: str, *, reason: str, 
                     break
                 sweep.rollback()  # somebody rolled one back, or forked one: its row comes before the sweep's
         ended += connection.execute(end_cells).rowcount
+        if to == "cancelled":
+            cancel_scorings(connection, sweep_id, reason)
         move(connection, sweep_id, to, reason=reason, by=by)
         return ended
 

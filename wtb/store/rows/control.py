@@ -29,6 +29,25 @@ class RollbackRow(Record):
     redone_at: float | None
 
 
+class ScoringRow(Record):
+    """What workers are asked to score again. evaluators: as in a sweep file. token: of the claim that it is under."""
+
+    id: str
+    sweep_id: str
+    evaluators: list[dict[str, Json]]
+    queue: str
+    by: str
+    asked_at: float
+    status: str
+    owner_id: str | None
+    lease_until: float | None
+    token: int
+    scores: int
+    unjudged: int
+    reason: str | None
+    ended_at: float | None
+
+
 class InvocationRow(Record):
     """A call of a declared tool. arguments, result: typed JSON."""
 

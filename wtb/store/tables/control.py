@@ -114,6 +114,30 @@ reservations = sa.Table(
     comment="what node runs that are under way may still spend of a budget",
 )
 
+scorings = sa.Table(
+    "scorings",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False, index=True),
+    sa.Column("evaluators", Json, nullable=False, comment="as in a sweep file"),
+    sa.Column("queue", sa.String(200), nullable=False, comment="of the workers that may do it; empty: the default one"),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("asked_at", Seconds, nullable=False, server_default=now()),
+    sa.Column("status", sa.String(10), nullable=False, server_default="pending"),
+    sa.Column("owner_id", Id, comment="the runner that does it"),
+    sa.Column("lease_until", Seconds),
+    sa.Column("token", sa.Integer, nullable=False, server_default="0", comment="grows with each claim"),
+    sa.Column("scores", Count, nullable=False, server_default="0", comment="that were written since it was claimed"),
+    sa.Column("unjudged", Count, nullable=False, server_default="0", comment="executions that judges may cost no more"),
+    sa.Column("reason", sa.Text, comment="why some are left, or why it failed or was cancelled"),
+    sa.Column("ended_at", Seconds),
+    sa.CheckConstraint("status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled')", name="status"),
+    sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
+    sa.CheckConstraint("(owner_id IS NULL) = (lease_until IS NULL)", name="lease"),
+    sa.Index("ix_scorings_open", "queue", **where("status IN ('pending', 'running')")),
+    comment="what workers are asked to score again",
+)
+
 alerts = sa.Table(
     "alerts",
     metadata,

@@ -28,6 +28,7 @@ from wtb.store.tables.control import exports as exports
 from wtb.store.tables.control import invocations as invocations
 from wtb.store.tables.control import reservations as reservations
 from wtb.store.tables.control import rollbacks as rollbacks
+from wtb.store.tables.control import scorings as scorings
 from wtb.store.tables.executions import attempts as attempts
 from wtb.store.tables.executions import calls as calls
 from wtb.store.tables.executions import checkpoints as checkpoints
@@ -68,4 +69,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1038"
+REVISION = "1039"

@@ -66,7 +66,7 @@ def _below(table: str, column: str, owner: str) -> str:
 
 _OF_SWEEPS = (
     *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "exports", "labels"),
-    *("matrices", "metrics", "node_runs", "rollbacks", "scores", "tallies", "working"),
+    *("matrices", "metrics", "node_runs", "rollbacks", "scores", "scorings", "tallies", "working"),
 )
 _OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
 
