@@ -21,6 +21,7 @@ from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.runs import leases, queue
 from wtb.store.runs.queue import DEFAULT_QUEUE, claim_for, demand
+from wtb_workers import session as session_module
 from wtb_workers.process import WorkerProcess
 from wtb_workers.session import WorkerSession
 from wtb_workers.slots import Slots, WaitingWork
@@ -53,6 +54,30 @@ def test_a_worker_outlives_a_cancelled_sweep_whose_executions_wait_in_it() -> No
     session._apply_decision(assignment, "cancelled", "no longer wanted")  # type: ignore[arg-type]
     assert assignment.uses == 0
     assert not session._waiting
+
+
+def test_what_is_above_suspicion_does_not_run_as_suspects_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that begins with what was left by one that was killed commits each step of that, and of that only."""
+
+    class Opened(TakenAway):
+        sweep_id = "s"
+
+        def __init__(self, *_: Any, apart: bool) -> None:
+            super().__init__()
+            self.apart = apart
+
+        def knows(self, rows: Any) -> bool:
+            return True
+
+    monkeypatch.setattr(session_module, "SweepAssignment", Opened)
+    monkeypatch.setattr(session_module, "find_sweep", MagicMock())
+    session = WorkerSession.__new__(WorkerSession)
+    session._opening, session._lock = threading.Lock(), threading.RLock()
+    session.database = session.codes = MagicMock()
+    session._assignments = []
+    used = [session._use_assignment("s", [], apart=apart) for apart in (True, False, True, False)]
+    assert [one.apart for one in used] == [True, False, True, False]
+    assert len(session._assignments) == 2
 
 
 def test_a_slot_is_lent_without_asking_the_database_where_the_job_is_taken_already() -> None:

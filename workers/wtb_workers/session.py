@@ -262,12 +262,13 @@ class WorkerSession:
     def _use_assignment(self, sweep_id: str, rows: Sequence[ExecutionRow], *, apart: bool) -> SweepAssignment:
         """The assignment for a sweep, created if there is none, and kept open until these executions have ended.
 
-        rows: theirs. apart: they need node processes of their own. Raises Refused, StoreError.
+        rows: theirs. apart: they need node processes of their own, and each of their steps is committed at once, which
+        what is above suspicion does not wait for. Raises Refused, StoreError.
         """
         with self._opening:
-            fit = [one for one in self._assignments if one.sweep_id == sweep_id and (one.apart or not apart)]
-            fit = [one for one in fit if one.knows(rows)]
-            assignment = min((one for one in fit if not one.stop.requested), key=lambda one: one.apart, default=None)
+            alike = [one for one in self._assignments if one.sweep_id == sweep_id and one.apart == apart]
+            fit = (one for one in alike if one.knows(rows) and not one.stop.requested)
+            assignment = next(fit, None)
             if assignment is None:
                 assignment = SweepAssignment(self, self.codes, find_sweep(self.database, sweep_id), apart=apart)
                 with self._lock:
