@@ -35,6 +35,8 @@ def _many(variants: int) -> Workflow:
     return made
 
 
+# Transactions of other tests, in whatever database, put off what PostgreSQL lets a reader forget.
+@pytest.mark.slow
 def test_what_was_removed_is_not_read_again_where_all_followers_would_wait(
     prepared_postgres_url: str, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ TABLES: dict[type[Record], sa.Table] = {
     uploads.UploadRow: schema.uploads,
     access.AuditRow: schema.audit,
     control.ExporterRow: schema.exporters,
+    control.ScoringRow: schema.scorings,
     results.TallyRow: schema.tallies,
     publications.PublicationRow: schema.publications,
 }
