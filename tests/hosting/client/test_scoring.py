@@ -92,6 +92,9 @@ def test_workers_score_by_what_is_built_in_and_by_what_they_publish(sending: Sen
     said = sending.wtb("score", sweep, "-e", "exact_match: {field: x}", "-e", "grading:double", "-f", "json")
     assert said.json == sending.wtb("matrix", sweep, "-f", "json").json
     assert f"{2 * CELLS} scores written" in said.said
+    asked = sending.cluster.one("SELECT id FROM scorings ORDER BY asked_at DESC LIMIT 1")
+    assert f"scoring {asked}: 1 worker to do it" in said.said
+    assert f"{2 * CELLS} scores written" in sending.wtb("score", sweep, "--status", asked).said
     after = scores(sending, sweep)
     assert after["total"] == before["total"]
     assert after["double"] == (CELLS, 2 * before["total"][1])

@@ -101,6 +101,9 @@ def score(
         typer.Option("--limits", metavar="KEY=VALUE", help="What judges may cost: judging.usd=5, judging.usd=none."),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Of workers: also where none is there to do it.")] = False,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="SCORING", help="Wait for what workers were asked before.")
+    ] = None,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
@@ -120,18 +123,21 @@ def score(
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     most = read_limits(limits) or None
-    backend = backend_elsewhere(published, db)
+    backend = backend_elsewhere(published or status is not None, db)
     scored: scoring.Scored | Scoring
     if backend is None:
         backend = context = open_context(db)
         with prints_to_stderr():
             scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=most)
     else:
-        from wtb.operations.running.published_scoring import score_published
+        from wtb.operations.running.published_scoring import score_published, show_scoring
         from wtb.planning.sweep_spec import load_spec
 
         given = [*evaluators, *(one.model_dump() for one in load_spec(file).evaluate)] if file else evaluators
-        asked = backend.call(score_published, ref, evaluate=given, limits=most, anyway=anyway)
+        if status is None:
+            asked = backend.call(score_published, ref, evaluate=given, limits=most, anyway=anyway)
+        else:
+            asked = backend.call(show_scoring, ref, status)
         scored = _end_of(backend, asked)
     say(f"{scored.scores:,} scores written")
     put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
@@ -144,7 +150,8 @@ def _end_of(backend: Backend, scoring: Scoring) -> Scoring:
     """Wait until workers have scored, and say how far they are now and then. Raises ConflictError if they do not."""
     from wtb.operations.running.published_scoring import show_scoring
 
-    say(f"{plural(scoring.workers, 'worker')} to do it" if scoring.workers else "it starts when there is a worker")
+    there = f"{plural(scoring.workers, 'worker')} to do it" if scoring.workers else "it starts when there is a worker"
+    say(f"scoring {scoring.id}: {there}")
     said_at, said = time.monotonic(), scoring.scores
     while scoring.goes_on:
         time.sleep(LOOK_S)
