@@ -13,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import tenants
-from tests.support.databases import postgres_database
 from tests.support.tenants import Tenant, limited_to
 from wtb.core.errors import WTBError
 from wtb.hosting.servers.databases import connect
@@ -64,12 +63,6 @@ COPIED: Mapping[tuple[str, str], str] = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plans")
-
-
-@pytest.fixture(scope="module")
-def url(postgres_url: str, postgres_admin: object, postgres_template: str) -> Iterator[str]:
-    with postgres_database(postgres_url, postgres_admin, postgres_template) as url:  # type: ignore[arg-type]
-        yield url
 
 
 def keep(connection: psycopg.Connection) -> None:

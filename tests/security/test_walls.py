@@ -22,7 +22,6 @@ from sqlalchemy import make_url
 
 from tests.support import tenants
 from tests.support.bench import make_bench
-from tests.support.databases import postgres_database
 from tests.support.tenants import NOTHING, Call, Tenant, limited_to
 from wtb.core.errors import AccessDenied, NotFound, WTBError
 from wtb.hosting.servers.binaries import find_binaries
@@ -45,12 +44,6 @@ CALLS = tenants.calls()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("walls")
-
-
-@pytest.fixture(scope="module")
-def url(postgres_url: str, postgres_admin: object, postgres_template: str) -> Iterator[str]:
-    with postgres_database(postgres_url, postgres_admin, postgres_template) as url:  # type: ignore[arg-type]
-        yield url
 
 
 @pytest.fixture(scope="module")

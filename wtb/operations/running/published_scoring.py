@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wtb.authoring.evaluation.library.combining import assertions
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.stored_spec import Limits
@@ -21,7 +22,7 @@ from wtb.store.control import rescore
 from wtb.store.limits.budgets import open_budgets
 from wtb.store.read import queries
 
-_ASSERTIONS = "assertions"  # whose parts are written with the cases
+_ASSERTIONS = assertions.__name__  # whose parts are written with the cases
 
 
 @dataclass(frozen=True)
