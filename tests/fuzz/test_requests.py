@@ -156,7 +156,7 @@ def _asked(session: requests.Session, url: str, case: Any, names: Mapping[str, s
     try:
         with session.request(**given, timeout=HANGS_S, stream=True) as response:
             is_stream = response.headers.get("Content-Type", "").startswith(STREAMS)
-            body = b"".join(islice(response.iter_content(100), 1)) if is_stream else response.content
+            body = b"".join(islice(response.iter_content(1), 1)) if is_stream else response.content
     except requests.RequestException as error:
         return [f"{shown}: {error}"]
     wrong = _wrong(response, body, case.operation.definition.raw["responses"])

@@ -20,7 +20,7 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
-from wtb_workers.code.warm import Codes, Warm, bind_as_recorded
+from wtb_workers.code.warm import Codes, Refused, Warm, bind_as_recorded
 from wtb_workers.notifications import Notifier
 
 IDLE_S = 30.0  # that an assignment is kept without work
@@ -37,6 +37,8 @@ class Host(Protocol):
 
     def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None: ...
 
+    def wait_with_others(self, sweep_id: str, execution: Execution) -> None: ...
+
     def lend(self, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None: ...
 
     def suspend_for_disk(self, assignment: SweepAssignment, reason: str) -> None: ...
@@ -52,6 +54,8 @@ class SweepAssignment:
         bound = bind_as_recorded(row)
         self._session = session
         self.apart = apart
+        # What runs on threads of this process may kill it before it is known where it was: it stays apart to its end.
+        self._passes_on = apart and bound.pool != "thread"
         self.stop = Stop()
         self.sweep_id: str = row.id
         self.grace_s = bound.spec.run.grace
@@ -74,7 +78,7 @@ class SweepAssignment:
             self._users += count
             self._used_at = time.monotonic()
 
-    def knows(self, rows: Iterable[ExecutionRow]) -> bool:
+    def knows(self, rows: Iterable[ExecutionRow | Execution]) -> bool:
         """Return whether executions are only of combinations and variants that the sweep had when this was opened."""
         combinations = self.sweep.combinations
         return all(
@@ -103,6 +107,19 @@ class SweepAssignment:
         if self.stop.decided is None and self.stop.limit is None:
             row = self.sweep.combinations.describe(execution)
             self.journal.after_commit(lambda: self._session.notifier.notify([row]))
+
+    def passes_on(self, execution: Execution) -> bool:
+        """Give what has got past where it was lost to the assignment of those above suspicion, if that can be opened.
+
+        Each of its steps was committed here at once, so that the other journal finds it.
+        """
+        if not (self._passes_on and execution.is_past_its_loss):
+            return False
+        try:
+            self._session.wait_with_others(self.sweep_id, execution)
+        except Refused:
+            return False
+        return True
 
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs on free slots of this process, and the rest one after the other on this slot."""

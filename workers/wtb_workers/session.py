@@ -149,6 +149,14 @@ class WorkerSession:
         self._wake()
         self.release_to_free_slots()
 
+    def wait_with_others(self, sweep_id: str, execution: Execution) -> None:
+        """Queue an execution that ran apart as one of those that do not. Raises Refused, StoreError."""
+        assignment = self._use_assignment(sweep_id, [execution], apart=False)
+        assignment.journal.adopt_claim(execution.id, execution.token)
+        execution.lost_at = None
+        self._waiting.add(assignment, [execution])
+        self._wake()
+
     def take_waiting(self, numbers: Sequence[int]) -> dict[int, Work]:
         """Take waiting work for slots that no message woke; they count as busy from then on. Returns that of each.
 
@@ -259,11 +267,13 @@ class WorkerSession:
             self._wake()
         return assignment, loaded[0]
 
-    def _use_assignment(self, sweep_id: str, rows: Sequence[ExecutionRow], *, apart: bool) -> SweepAssignment:
+    def _use_assignment(
+        self, sweep_id: str, rows: Sequence[ExecutionRow | Execution], *, apart: bool
+    ) -> SweepAssignment:
         """The assignment for a sweep, created if there is none, and kept open until these executions have ended.
 
-        rows: theirs. apart: they need node processes of their own, and each of their steps is committed at once, which
-        what is above suspicion does not wait for. Raises Refused, StoreError.
+        rows: theirs, or they themselves. apart: they need node processes of their own, and each of their steps is
+        committed at once, which what is above suspicion does not wait for. Raises Refused, StoreError.
         """
         with self._opening:
             alike = [one for one in self._assignments if one.sweep_id == sweep_id and one.apart == apart]

@@ -52,6 +52,9 @@ class Dispatcher(Protocol):
     def requeued(self, execution: Execution) -> None:
         """Called after an execution was released: whoever claims it goes on from its head."""
 
+    def passes_on(self, execution: Execution) -> bool:
+        """Give an execution to another runner of this process, if one is to go on with it. Returns whether it did."""
+
     def run_parallel(self, execution: Execution, jobs: Sequence[Callable[[], NodeRun]]) -> list[NodeRun]:
         """Run jobs of an execution in parallel, as far as slots are free. Returns their results in order."""
 
@@ -103,6 +106,8 @@ class Runner:
 
     def _step(self, execution: Execution) -> Execution | None:
         """Pause, end or fork the execution, or run its next nodes. Returns the one to continue with. Raises Stopped."""
+        if self.dispatcher.passes_on(execution):
+            return None
         if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None

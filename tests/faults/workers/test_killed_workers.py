@@ -21,6 +21,43 @@ from wtb.core.fault_points import POINTS
 
 SLOTS = 2
 HOLD = "{hold: [b c0, c c0, b c1, c c1]}"
+WIDE = """
+from wtb import END, Workflow
+
+wf = Workflow("wide")
+
+
+@wf.node
+def first(state, *, by: int = 0):
+    return {"first": by}
+
+
+@wf.node
+def second(state, *, by: int = 0):
+    return {"second": by}
+
+
+@wf.node
+def third(state, *, by: int = 0):
+    return {"third": by}
+
+
+for node in (first, second, third):
+    for by in range(1, VARIANTS):
+        node.variant(f"v{by}", by=by)
+wf.entry(first)
+wf.edge(first, second)
+wf.edge(second, third)
+wf.edge(third, END)
+"""
+WIDE_SWEEP = """
+sweep: wide
+workflow: wide:wf
+cases: cases.jsonl
+vary: {first: all, second: all, third: all}
+run: {durability: 300ms}
+"""
+VARIANTS, WIDE_CASES = 6, 8
 
 
 def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: Cluster) -> None:
@@ -44,6 +81,24 @@ def test_a_killed_worker_takes_its_nodes_along_and_another_one_goes_on(cluster: 
     trail_ends_well(cluster, 2)
     nothing_committed_ran_again(cluster.project, before)
     files_are_whole(cluster.project)
+
+
+def test_what_was_lost_with_a_worker_is_a_suspect_for_one_node_run_only(cluster: Cluster) -> None:
+    """It would be, with all that forks from it, to the end of its case, and each step of it a commit of its own."""
+    project = cluster.project
+    code = WIDE.replace("VARIANTS", str(VARIANTS))
+    project.write({"wide.py": code, "sweep.yaml": WIDE_SWEEP, "cases.jsonl": project.cases(WIDE_CASES)})
+    cluster.start_scheduler()
+    cluster.submit("sweep.yaml", "--anyway")
+    first = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:1"}, ready=False)
+    cluster.until(lambda: not first.lives, "it to be killed with what it has claimed")
+    lost = cluster.one("SELECT count(*) FROM executions WHERE status = 'running'")
+    assert lost > 1
+    cluster.start_worker(concurrency=SLOTS)
+    cluster.wait_completed()
+    assert cluster.one("SELECT count(*) FROM executions WHERE losses > 0") == lost
+    commits = dict(cluster.query("SELECT node, count(DISTINCT started_transaction) FROM node_runs GROUP BY node"))
+    assert commits["third"] < WIDE_CASES * VARIANTS**3 / 10
 
 
 # Every point that a worker passes, at a passing that leaves something to do. A sweep goes through several of them, so

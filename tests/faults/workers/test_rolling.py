@@ -25,6 +25,7 @@ from tests.support.invariants import (
 from wtb.core.errors import ConflictError
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
+from wtb.store.read.queries import event_rows
 
 HOLD = "{hold: [b c0, c c0]}"
 QUICK_S = 2.0  # which a second signal takes at most on a quiet machine
@@ -143,17 +144,17 @@ def test_a_sweep_that_is_cancelled_as_it_ends_has_one_end(cluster: Cluster) -> N
         with suppress(ConflictError):
             control.cancel(database, sweep, reason="a race", by="the test")
         sweeps.append(sweep)
-    database.close()
     assert worker.lives
     cluster.until(lambda: not cluster.executions("running", "pending"), "all to end", 20)
     cluster.until(lambda: set(cluster.sweeps().values()) <= {"cancelled", "completed"}, "sweeps to end")
     cluster.stop()
     for sweep in sweeps:
-        has_one_end(cluster, sweep)
+        has_one_end(cluster, database, sweep)
+    database.close()
     nothing_is_left(cluster.project)
 
 
-def has_one_end(cluster: Cluster, sweep: str) -> None:
+def has_one_end(cluster: Cluster, database: Database, sweep: str) -> None:
     """Its cells, its events and its status say the same."""
     status = cluster.sweeps()[sweep]
     ends = [kind for kind in ("completed", "cancelled") for _ in cluster.events(f"sweep.{kind}", sweep)]
@@ -161,7 +162,8 @@ def has_one_end(cluster: Cluster, sweep: str) -> None:
     cells = cluster.cells(sweep)
     assert cells.total() == CELLS
     assert set(cells) <= ({"succeeded"} if status == "completed" else {"succeeded", "cancelled"})
-    said = [(data["case"], data["combination"]) for data in cluster.events("cell.succeeded", sweep)]
+    rows = event_rows(database, sweep, kinds=["cell.succeeded"])
+    said = [(row["data"]["case"], row["data"]["combination"]) for row in rows]
     assert len(said) == len(set(said)) == cells["succeeded"]
     scored = "SELECT count(*) FROM scores WHERE sweep_id = :id"
     assert cluster.one(scored, id=sweep) == cells["succeeded"]

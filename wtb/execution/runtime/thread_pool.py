@@ -74,6 +74,9 @@ class LocalPool:
         if not self._stop.requested:
             self.look_again()
 
+    def passes_on(self, execution: Execution) -> bool:
+        return False
+
     def dispatch(self, executions: Sequence[Execution]) -> None:
         with self._lock:
             self._stack.extend(reversed(executions))
