@@ -22,7 +22,7 @@ from wtb.cli.console import (
 from wtb.cli.pages import open_page
 from wtb.cli.progress import EVERY_S
 from wtb.config import yaml_reader
-from wtb.core.errors import ConflictError
+from wtb.core.errors import ConflictError, InputError
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
@@ -120,6 +120,8 @@ def score(
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
+    if status is not None and (evaluate or file or limits):
+        raise InputError("--status waits for what was asked before; expected no --evaluate, --file or --limits with it")
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     most = read_limits(limits) or None
