@@ -48,17 +48,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="rounds; a figure is their median (default 5)")
     parser.add_argument("--cells", type=int, default=1_000_000, help="of `million`, a multiple of 1000 (a million)")
     parser.add_argument("--beside", type=int, default=100_000, help="cells of sweeps beside `streams` (100,000)")
-    parser.add_argument("--only", action="append", default=[], metavar="PART", help="of `pages`; may be repeated")
+    parser.add_argument("--streaming", type=float, default=20.0, metavar="SECONDS", help="of `streams`, at least (20)")
+    parser.add_argument("--only", action="append", default=[], metavar="PART", help="of `pages`, `streams`; repeatable")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    if args.streaming < 20:
+        parser.error("--streaming is at least 20")
     if args.runs < 1 or args.cells < 1000 or args.cells % 1000 or args.beside < 1000 or args.beside % 1000:
         parser.error("--runs is at least 1, --cells and --beside multiples of 1,000")
     start_collecting()  # as `wtb` does; what is held against it runs here, too
     figures: list[Figure] = []
-    with environment(args.cells, args.only, args.beside) as place:
+    with environment(cells=args.cells, only=args.only, beside=args.beside, streaming=args.streaming) as place:
         for name in args.names or [name for name in BENCHMARKS if name not in LONG]:
             print(f"{name} ...", file=sys.stderr, flush=True)
             found: list[Figure] = []

@@ -6,7 +6,8 @@ half of them on streams that carry a second sweep, too. Each notes when a messag
 for all of them, afterwards, so that reading it takes nothing from the server.
 
 All of it is measured a second time beside a third process, which submits sweeps of so many cells (`--beside`) and
-deletes others: events are written until one submission and one deletion have come to their end.
+deletes others: events are written until one submission and one deletion have come to their end. With `--streaming 3600`
+it is an hour of each, and what the server holds at its end is held against what it held after the first seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from wtb.store.rows.sweeps import Subject
 FOLLOWERS = 200
 QUIET_S = 10.0
 AT_A_TIME, TIMES_A_SECOND = 20, 50
-WRITING_S = 20.0  # at least
+EARLY_S, LATER_S = 5.0, 3.0  # that are not measured
 LATEST_S = 30.0  # after the last event was written
 
 
@@ -54,10 +55,12 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     other = submit(database, "other", 1000)
     url = database.url.render_as_string(hide_password=False)
     for beside in (False, True):
+        if environment.only and ("beside" if beside else "alone") not in environment.only:
+            continue
         rounds = []
         for _ in range(runs):
             with serving(url) as server, _submitting(url, environment.beside) if beside else nullcontext() as done:
-                rounds.append(asyncio.run(_followed(server, url, (sweep.id, other), done)))
+                rounds.append(asyncio.run(_followed(server, url, (sweep.id, other), environment.streaming, done)))
         name = f"streams, {AT_A_TIME * TIMES_A_SECOND:,} events a second, {FOLLOWERS} followers"
         if beside:
             name += f", beside sweeps of {environment.beside:,} cells submitted and deleted"
@@ -126,7 +129,10 @@ class _Round:
     seconds: float
 
 
-async def _followed(served: Served, url: str, sweeps: tuple[str, str], done: list[str] | None) -> _Round:
+async def _followed(
+    served: Served, url: str, sweeps: tuple[str, str], least_s: float, done: list[str] | None
+) -> _Round:
+    """Have events written for at least so many seconds, until another one has been `done`, and follow them."""
     server = psutil.Process(served.pid)
     came: list[list[tuple[float, str]]] = [[] for _ in range(FOLLOWERS)]
     contents: dict[str, bytes] = {}
@@ -143,10 +149,10 @@ async def _followed(served: Served, url: str, sweeps: tuple[str, str], done: lis
     pipe = asyncio.subprocess.PIPE
     writer, begun = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe), time.monotonic()
     before = len(done or ())
-    await asyncio.sleep(5)
+    await asyncio.sleep(EARLY_S)
     early = server.memory_info().rss
-    share = await _share(server, WRITING_S - 8)
-    await asyncio.sleep(3)
+    share = await _share(server, least_s - EARLY_S - LATER_S)
+    await asyncio.sleep(LATER_S)
     while done is not None and len(done) == before:
         await asyncio.sleep(0.2)
     out, _ = await writer.communicate(b"")  # which closes what it reads: it stops

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from wtb.hosting.servers.postgres import PostgresServer
 
@@ -21,8 +21,9 @@ class Environment:
     folder: Path
     server: PostgresServer
     cells: int = 1_000_000  # of the benchmark `million`
-    only: Sequence[str] = ()  # parts of the benchmark `pages`; all where there are none
+    only: Sequence[str] = ()  # parts of the benchmarks `pages` and `streams`; all where there are none
     beside: int = 100_000  # cells of each sweep that is submitted and deleted meanwhile, of the benchmark `streams`
+    streaming: float = 20.0  # seconds that events are written there, at least
 
     def fresh(self, kind: Kind) -> str:
         """The URL of an empty database."""
@@ -31,10 +32,13 @@ class Environment:
 
 
 @contextmanager
-def environment(cells: int = 1_000_000, only: Sequence[str] = (), beside: int = 100_000) -> Iterator[Environment]:
-    """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards."""
+def environment(**chosen: Any) -> Iterator[Environment]:
+    """A PostgreSQL with its own settings (fsync on) below the folder for temporary files, gone afterwards.
+
+    chosen: fields of the environment.
+    """
     with tempfile.TemporaryDirectory(prefix="wtb-bench-") as name:
         folder = Path(name)
         folder.chmod(0o711)  # for root the server runs as another user
         with PostgresServer(folder / "postgres", create_databases=True) as server:
-            yield Environment(folder, server, cells, only, beside)
+            yield Environment(folder, server, **chosen)
