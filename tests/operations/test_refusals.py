@@ -94,6 +94,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "submit --published": {"published": True},
     "baseline set --repeat": {"repeat": 1},
     "score --published": {"published": True},
+    "score --cancel": {"cancel": "0123456789ab", "scoring": "0123456789ab"},
     "session change": {"usd": 1},
     "cancel": {"ref": "asking", "yes": True},
     "compare": {"after": "first"},

@@ -175,6 +175,7 @@ DIFFERENCES = {
     ("score", "published"): "asks for another operation",
     ("score", "scoring"): "is `status`, or what was just asked for",
     ("score", "status"): "asks for another operation",
+    ("score", "cancel"): "asks for another operation",
     ("workflow show", "published"): "asks for another operation",
     ("workflow show", "workflow"): "is `name`, or what it is imported by",
     ("workflow show", "name"): "is `workflow`",

@@ -68,6 +68,48 @@ def test_what_was_removed_is_not_read_again_where_all_followers_would_wait(
         assert blocks <= again + 2, table  # those of the index, and not those of its rows
 
 
+def test_who_removes_what_another_is_removing_neither_waits_nor_fails_for_a_look_at_it(
+    prepared_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wtb gc` and a scheduler go on with the same deletion, each in transactions of its own."""
+    monkeypatch.setattr("wtb.store.database._SETTINGS", "-c lock_timeout=50ms")
+    database, other = Database(prepared_postgres_url), Database(prepared_postgres_url)
+    submit(database, new_sweep(), (NewCase(str(number), {"x": Value.of(number)}, None) for number in range(40)))
+    assert deletion.begin_deletion(database, "large")
+    with other.write() as connection:
+        connection.execute(cells.delete().where(cells.c.sweep_id == "large"))
+        deletion._pass_what_was_removed(database, "large")
+    assert deletion.remove_hidden(database) == 1
+    for one in (database, other):
+        one.close()
+
+
+SLOW = """
+CREATE SEQUENCE tries;
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF nextval('tries') < 3 THEN PERFORM pg_sleep(10); END IF;
+        RETURN OLD;
+    END
+$$;
+CREATE TRIGGER slow BEFORE DELETE ON sweeps FOR EACH ROW EXECUTE FUNCTION slow();
+"""
+
+
+def test_a_sweep_that_would_take_long_to_go_is_tried_again_so_that_no_follower_waits(
+    prepared_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "ITSELF_S", 0.05)
+    database = Database(prepared_postgres_url)
+    with database.write() as connection:
+        connection.exec_driver_sql(SLOW)
+    submit(database, new_sweep(), [NewCase("a", {"x": Value.of(1)}, None)])
+    assert deletion.delete_sweep(database, "large")
+    assert database.scalar(sa.text("SELECT last_value FROM tries")) == 3
+    assert not database.rows(sa.select(sweeps))
+    database.close()
+
+
 def _json(found: Any) -> Any:
     return json.loads(found) if isinstance(found, str) else found
 

@@ -435,6 +435,13 @@ OPERATIONS: Mapping[str, Operation] = {
         "Say how far workers are with what they were asked to score.",
         ("SweepHandle.scoring",),
     ),
+    "score --cancel": Operation(
+        "running.published_scoring:cancel_scoring",
+        "End what workers were asked to score; the scores that were written stay.",
+        ("SweepHandle.cancel_scoring",),
+        needs=Permission.submit,
+        effect=Effect.changes,
+    ),
     "label": Operation(
         "results.labelling:draw_labels",
         "Label answers, drawn at random and shown without their rows.",

@@ -35,6 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_SESSION = "default"
+QUERY_CANCELED = "57014"  # a statement took longer than it may
 LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL gave up waiting for a row that another transaction has locked
 DEFAULT_URL = "sqlite:///.wtb/wtb.db"
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -468,7 +468,7 @@ class TestWithADatabase:
             ),
             (["retry", "sweep", "--limits", "usd=-3"], ["--limits", "'limits.usd' is -3; expected more than 0"]),
             (["score", "sweep"], ["nothing to score by"]),
-            (["score", "sweep", "--status", "abc", "-e", "latency"], ["expected no --evaluate, --file or --limits"]),
+            (["score", "sweep", "--status", "abc", "-e", "latency"], ["expected no --evaluate, --file, --limits"]),
             (["score", "sweep", "--evaluate", "latencyy"], ["no evaluator 'latencyy'; did you mean 'latency'?"]),
             (["run", "sweep.yaml", "--case", "c99"], ["there is no case 'c99'"]),
         ],

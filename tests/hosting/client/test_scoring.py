@@ -13,6 +13,7 @@ from tests.hosting.api.serving import TOKEN
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
 from tests.support.cluster import Cluster, Worker
 from wtb.client import AsyncClient, Client
+from wtb.core.errors import ConflictError
 from wtb.hosting.api.routes import PREFIX
 from wtb.operations.running.published_scoring import Scoring
 
@@ -222,3 +223,23 @@ def test_a_sweep_that_is_deleted_takes_it_along(sending: Sending) -> None:
     assert sending.cluster.query("SELECT id FROM scorings WHERE id = :id", id=id) == []
     assert scores(sending, sweep) == {}
     assert the_worker(sending).lives
+
+
+def test_what_was_asked_can_be_cancelled_and_what_it_has_written_stays(sending: Sending) -> None:
+    sweep = finished(sending, "cancelled")
+    id, waiting = begun(sending, sweep), ask(sending, sweep, "grading:double")[1]["id"]
+    for asked in (id, waiting, waiting):
+        assert f"scoring {asked} is cancelled; 0 scores" in sending.wtb("score", sweep, "--cancel", asked).said
+    (sending.cluster.project.folder / "gate").touch()
+    sending.cluster.until(lambda: not sending.cluster.query("SELECT * FROM working"), "its slot to be free")
+    assert scores(sending, sweep).keys() == {"total"}
+    status, _, problem = sending.post(f"/sweeps/{sweep}/scorings/{waiting}/cancel", {})
+    assert (status, problem["status"]) == (200, "cancelled")
+    done = ask(sending, sweep, "grading:double")[1]["id"]
+    assert until_scored(sending, done)[0] == "succeeded"
+    with (
+        Client(f"http://127.0.0.1:{sending.server.port}", token=TOKEN) as client,
+        pytest.raises(ConflictError) as found,
+    ):
+        client.cancel_scoring(sweep, done)
+    assert "is succeeded: there is nothing to cancel" in str(found.value)

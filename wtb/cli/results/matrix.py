@@ -104,6 +104,10 @@ def score(
     status: Annotated[
         str | None, typer.Option("--status", metavar="SCORING", help="Wait for what workers were asked before.")
     ] = None,
+    cancel: Annotated[
+        str | None, typer.Option("--cancel", metavar="SCORING", help="End what workers were asked before.")
+    ] = None,
+    reason: options.Reason = None,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
@@ -120,21 +124,31 @@ def score(
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
-    if status is not None and (evaluate or file or limits):
-        raise InputError("--status waits for what was asked before; expected no --evaluate, --file or --limits with it")
+    before = status or cancel
+    if before is not None and (evaluate or file or limits or (status and cancel)):
+        name = "--status" if status else "--cancel"
+        raise InputError(
+            f"{name} is of what was asked before; expected no --evaluate, --file, --limits or --cancel too"
+        )
+    if reason is not None and cancel is None:
+        raise InputError("--reason is of --cancel; expected that with it")
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     most = read_limits(limits) or None
-    backend = backend_elsewhere(published or status is not None, db)
+    backend = backend_elsewhere(published or before is not None, db)
     scored: scoring.Scored | Scoring
     if backend is None:
         backend = context = open_context(db)
         with prints_to_stderr():
             scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=most)
     else:
-        from wtb.operations.running.published_scoring import score_published, show_scoring
+        from wtb.operations.running.published_scoring import cancel_scoring, score_published, show_scoring
         from wtb.planning.sweep_spec import load_spec
 
+        if cancel is not None:
+            ended = backend.call(cancel_scoring, ref, cancel, reason=reason)
+            say(f"scoring {ended.id} is cancelled; {ended.scores:,} scores that it has written stay")
+            return
         given = [*evaluators, *(one.model_dump() for one in load_spec(file).evaluate)] if file else evaluators
         if status is None:
             asked = backend.call(score_published, ref, evaluate=given, limits=most, anyway=anyway)

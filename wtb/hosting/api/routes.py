@@ -232,6 +232,7 @@ ROUTES: tuple[Route, ...] = (
         location="/sweeps/{sweep}/scorings/{id}",
     ),
     Route("GET", "/sweeps/{ref}/scorings/{scoring}", "score --status", asdict),
+    Route("POST", "/sweeps/{ref}/scorings/{scoring}/cancel", "score --cancel", asdict),
     Route("GET", "/sweeps/{ref}/labelling", "label", _drawn, _RATER),
     Route("POST", "/sweeps/{ref}/labelling", "label ANSWER", asdict, _RATER),
     Route("GET", "/sweeps/{ref}/labels", "label --export", _under("labels")),

@@ -49,7 +49,7 @@ from wtb.operations.results.matrix import matrix, report
 from wtb.operations.results.series import series
 from wtb.operations.running.continuing import resume, retry
 from wtb.operations.running.published import plan_published, start_published, submit_published
-from wtb.operations.running.published_scoring import score_published, show_scoring
+from wtb.operations.running.published_scoring import cancel_scoring, score_published, show_scoring
 from wtb.operations.schedules.history import check_schedule
 from wtb.operations.schedules.history import history as schedule_history
 from wtb.operations.schedules.schedules import (
@@ -88,6 +88,7 @@ class Operations:
     compare_rows = method(compare_rows)
     score_published = method(score_published)
     scoring = method(show_scoring)
+    cancel_scoring = method(cancel_scoring)
     draw_labels = method(draw_labels)
     give_label = method(give_label)
     labels = method(list_labels)
@@ -180,6 +181,7 @@ class AsyncOperations:
     compare_rows = async_method(compare_rows)
     score_published = async_method(score_published)
     scoring = async_method(show_scoring)
+    cancel_scoring = async_method(cancel_scoring)
     draw_labels = async_method(draw_labels)
     give_label = async_method(give_label)
     labels = async_method(list_labels)

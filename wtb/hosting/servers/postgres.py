@@ -116,7 +116,7 @@ class PostgresServer(Server):
     @contextmanager
     def command(self, port: int) -> Iterator[Command]:
         assert self._binaries is not None, "they were found by `prepare`"
-        settings = {"timezone": "UTC", "log_timezone": "UTC", **self.settings}
+        settings = {"timezone": "UTC", "log_timezone": "UTC", "wal_compression": "on", **self.settings}
         settings |= {"listen_addresses": HOST, "unix_socket_directories": "", "port": str(port)}
         with reachable(self._data) as (path, descriptors):
             options = [f"--{name}={value}" for name, value in settings.items()]

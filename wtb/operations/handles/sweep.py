@@ -47,7 +47,7 @@ from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.ranking import rank
 from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
-from wtb.operations.running.published_scoring import Scoring, score_published, show_scoring
+from wtb.operations.running.published_scoring import Scoring, cancel_scoring, score_published, show_scoring
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
@@ -283,6 +283,11 @@ class SweepHandle(TargetHandle):
     def scoring(self, scoring: str) -> Scoring:
         """Say how far workers are with what they were asked to score."""
         return show_scoring(self._context, self.id, scoring)
+
+    @documented_by(cancel_scoring)
+    def cancel_scoring(self, scoring: str, *, reason: str | None = None) -> Scoring:
+        """End what workers were asked to score. The scores that were written stay."""
+        return cancel_scoring(self._context, self.id, scoring, reason=reason)
 
     @documented_by(check_judge)
     def check_judge(

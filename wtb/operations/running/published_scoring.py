@@ -8,6 +8,7 @@ from typing import Any
 
 from wtb.authoring.evaluation.library.combining import assertions
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Reason
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.views import progress
@@ -127,3 +128,30 @@ def show_scoring(context: Context, ref: str, scoring: str) -> Scoring:
     row = rescore.find_scoring(database, queries.find_sweep(database, ref).id, scoring)
     workers = sum(progress.shown_queue(row.queue) in worker["queues"] for worker in progress.crew(database))
     return Scoring(row.id, row.sweep_id, row.status, row.scores, workers, row.unjudged, row.reason)
+
+
+@checked
+@audited
+def cancel_scoring(context: Context, ref: str, scoring: str, *, reason: Reason | None = None) -> Scoring:
+    """End what workers were asked to score, wherever it runs. The scores that were written stay.
+
+    Args:
+        context: Where, and who cancels it.
+        ref: A sweep: its id, the beginning of it, or its name.
+        scoring: The id of what they were asked.
+        reason: A reason for people.
+
+    Returns:
+        How it stands.
+
+    Raises:
+        InputError: If there is none.
+        ConflictError: If it has ended.
+    """
+    before = show_scoring(context, ref, scoring)
+    with context.database.write() as connection:
+        ended = rescore.cancel_scorings(connection, before.sweep, context.because(reason), before.id)
+    found = show_scoring(context, before.sweep, before.id)
+    if not ended and found.status != "cancelled":
+        raise ConflictError(f"scoring {found.id} is {found.status}: there is nothing to cancel")
+    return found

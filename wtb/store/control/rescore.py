@@ -189,10 +189,12 @@ def end_scoring(
     database.execute(_of_claim(held).values(_NOBODYS | ended))
 
 
-def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str) -> int:
-    """End all that workers are asked to score of a sweep, whoever does it. Returns how many there were."""
+def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str, id: str | None = None) -> int:
+    """End what workers are asked to score of a sweep, whoever does it: all, or that one. Returns how many."""
     ended = {"status": "cancelled", "reason": reason, "ended_at": now()}
     these = scorings.update().where(scorings.c.sweep_id == sweep_id, scorings.c.status.in_(("pending", "running")))
+    if id is not None:
+        these = these.where(scorings.c.id == id)
     return connection.execute(these.values(_NOBODYS | ended)).rowcount
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
-from wtb.store.database import Database, gave_way
+from wtb.store.database import QUERY_CANCELED, Database, gave_way, sqlstate
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.sessions import check_not_default, locked_session
@@ -50,6 +50,8 @@ from wtb.store.tables.schema import (
 SUBMISSION_S = 600.0  # after its last batch a submission counts as given up
 PART_S = 0.02  # that a transaction which deletes is to take
 _LEAST, _MOST = 50, 5_000  # rows of one
+ITSELF_S = 0.3  # that a statement of the one may take by which a sweep itself goes
+_TRIES = 20
 
 # What belongs to a sweep, what refers to other rows before those, each with an index in whose order its rows go: else
 # every part would read again what those before it have deleted. Node runs take their attempts and calls with them.
@@ -154,31 +156,45 @@ def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = l
     for table, order in _OWNED:
         if not _remove_parts(database, table, table.c.sweep_id == sweep_id, order, until):
             return False
-    _pass_what_was_removed(database, sweep_id)
+    for _ in range(0 if database.is_sqlite else _TRIES):
+        _pass_what_was_removed(database, sweep_id)
+        try:
+            _remove_itself(database, sweep_id, most_s=ITSELF_S)
+        except StoreError as error:
+            if sqlstate(error) != QUERY_CANCELED:
+                raise
+        else:
+            return True
+    _remove_itself(database, sweep_id)
+    return True
+
+
+def _remove_itself(database: Database, sweep_id: str, most_s: float | None = None) -> None:
+    """Remove a sweep, and what came late of it. most_s: seconds that a statement may take, else what any may."""
     with database.write() as connection:
         _by_index(connection)
+        if most_s is not None:
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(1000 * most_s)}")
         connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
         connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
         connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id, sweeps.c.status == "deleting"))
-    return True
 
 
 def _pass_what_was_removed(database: Database, sweep_id: str) -> None:
     """Look for rows of a sweep as PostgreSQL will when the sweep itself goes, and have its indexes forget those before.
 
     It looks into each table that refers to sweeps. A million rows that were just removed are still in its indexes
-    then; who passes them first marks them. In the transaction by which the sweep goes, all followers of the log would
-    wait for that.
+    then; who passes them first marks them, unless a transaction is open that may still see them. In the transaction by
+    which the sweep goes, all followers of the log would wait for that. What somebody else is removing is theirs.
     """
-    if database.is_sqlite:
-        return
     for table in metadata.sorted_tables:
         for key in table.foreign_keys:
             if key.column is sweeps.c.id:
                 left = sa.select(sa.literal(1)).where(key.parent == sweep_id)
-                with database.read(long=True) as connection:
+                with database.write(long=True) as connection:
                     _by_index(connection)
-                    connection.execute(left.with_for_update(read=True, key_share=True))
+                    # With the lock that PostgreSQL takes then, so that it goes by the same index.
+                    connection.execute(left.with_for_update(read=True, key_share=True, skip_locked=True))
 
 
 def _by_index(connection: sa.Connection) -> None:

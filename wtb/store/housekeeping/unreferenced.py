@@ -20,7 +20,7 @@ from wtb.store.housekeeping.references import still_there, values_named
 from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
 from wtb.store.tables.schema import attempts, node_runs, sweeps, values
 
-PART = 2_000  # values that are removed at a time: everybody who writes waits for as long
+PART = 500  # values that are removed at a time: everybody who writes waits for as long
 _PART_SQLITE = 20_000  # finding some costs as much as finding all there
 _LOCK_WAIT_MS = 50  # while we wait, so does everybody who comes after us
 _LOCK_TRIES = 60
