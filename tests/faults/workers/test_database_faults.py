@@ -112,6 +112,7 @@ def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cl
             further_along(cluster, 2)
             time.sleep(dice.random() * 0.05)  # any moment
             victims = "pid <> pg_backend_pid() AND datname = current_database() AND usename = current_user"
+            cluster.project.close()  # the connections of this test, which asks anew
             ended += len(
                 admin.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {victims}").fetchall()
             )
