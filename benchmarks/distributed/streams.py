@@ -167,10 +167,10 @@ async def _followed(
     events = {id: _written(text) for id, text in contents.items()}
     delays, lost = [], 0
     for one in came:
-        delays += [arrived - events[id][1] for arrived, id in one]
+        delays += [(arrived - events[id][1]).astype(np.float32) for arrived, id in one]
         seen = np.bincount(np.concatenate([events[id][0] for _, id in one]), minlength=count + 1)[1 : count + 1]
         lost += int(np.abs(seen - 1).sum())
-    return _Round(np.concatenate(delays).astype(np.float32), lost, grown, share, idle, seconds)
+    return _Round(np.concatenate(delays), lost, grown, share, idle, seconds)
 
 
 def _written(text: bytes) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float64]]]:
