@@ -88,7 +88,7 @@ SLOW = """
 CREATE SEQUENCE tries;
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        IF nextval('tries') < 3 THEN PERFORM pg_sleep(10); END IF;
+        IF nextval('tries') NOT IN (3, 9) THEN PERFORM pg_sleep(10); END IF;
         RETURN OLD;
     END
 $$;
@@ -107,6 +107,10 @@ def test_a_sweep_that_would_take_long_to_go_is_tried_again_so_that_no_follower_w
     assert deletion.delete_sweep(database, "large")
     assert database.scalar(sa.text("SELECT last_value FROM tries")) == 3
     assert not database.rows(sa.select(sweeps))
+    submit(database, new_sweep(), [NewCase("a", {"x": Value.of(1)}, None)])
+    assert not deletion.delete_sweep(database, "large"), "what takes too long each time is left for a later round"
+    assert not database.rows(sa.select(cells))
+    assert deletion.remove_hidden(database) == 1, "at its first try, the ninth of all"
     database.close()
 
 

@@ -51,7 +51,7 @@ SUBMISSION_S = 600.0  # after its last batch a submission counts as given up
 PART_S = 0.02  # that a transaction which deletes is to take
 _LEAST, _MOST = 50, 5_000  # rows of one
 ITSELF_S = 0.3  # that a statement of the one may take by which a sweep itself goes
-_TRIES = 20
+_TRIES = 5
 
 # What belongs to a sweep, what refers to other rows before those, each with an index in whose order its rows go: else
 # every part would read again what those before it have deleted. Node runs take their attempts and calls with them.
@@ -156,25 +156,24 @@ def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = l
     for table, order in _OWNED:
         if not _remove_parts(database, table, table.c.sweep_id == sweep_id, order, until):
             return False
-    for _ in range(0 if database.is_sqlite else _TRIES):
+    for _ in range(1 if database.is_sqlite else _TRIES):
         _pass_what_was_removed(database, sweep_id)
         try:
-            _remove_itself(database, sweep_id, most_s=ITSELF_S)
+            _remove_itself(database, sweep_id)
         except StoreError as error:
             if sqlstate(error) != QUERY_CANCELED:
                 raise
         else:
             return True
-    _remove_itself(database, sweep_id)
-    return True
+    return False  # its own row, which nobody sees, stays for a later round
 
 
-def _remove_itself(database: Database, sweep_id: str, most_s: float | None = None) -> None:
-    """Remove a sweep, and what came late of it. most_s: seconds that a statement may take, else what any may."""
+def _remove_itself(database: Database, sweep_id: str) -> None:
+    """Remove a sweep, and what came late of it, or nothing where a statement takes longer than `ITSELF_S`."""
     with database.write() as connection:
         _by_index(connection)
-        if most_s is not None:
-            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(1000 * most_s)}")
+        if not database.is_sqlite:
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(1000 * ITSELF_S)}")
         connection.execute(budgets.delete().where(budgets.c.scope == "sweep", budgets.c.key == sweep_id))
         connection.execute(events.delete().where(events.c.sweep_id == sweep_id))
         connection.execute(sweeps.delete().where(sweeps.c.id == sweep_id, sweeps.c.status == "deleting"))
@@ -187,6 +186,8 @@ def _pass_what_was_removed(database: Database, sweep_id: str) -> None:
     then; who passes them first marks them, unless a transaction is open that may still see them. In the transaction by
     which the sweep goes, all followers of the log would wait for that. What somebody else is removing is theirs.
     """
+    if database.is_sqlite:
+        return
     for table in metadata.sorted_tables:
         for key in table.foreign_keys:
             if key.column is sweeps.c.id:
