@@ -109,11 +109,11 @@ class SweepAssignment:
             self.journal.after_commit(lambda: self._session.notifier.notify([row]))
 
     def passes_on(self, execution: Execution) -> bool:
-        """Give what has got past where it was lost to the assignment of those above suspicion, if that can be opened.
+        """Give what is no suspect any more to the assignment of those that are none, if that can be opened.
 
         Each of its steps was committed here at once, so that the other journal finds it.
         """
-        if not (self._passes_on and execution.is_past_its_loss):
+        if execution.suspect or not self._passes_on:
             return False
         try:
             self._session.wait_with_others(self.sweep_id, execution)

@@ -153,7 +153,6 @@ class WorkerSession:
         """Queue an execution that ran apart as one of those that do not. Raises Refused, StoreError."""
         assignment = self._use_assignment(sweep_id, [execution], apart=False)
         assignment.journal.adopt_claim(execution.id, execution.token)
-        execution.lost_at = None
         self._waiting.add(assignment, [execution])
         self._wake()
 

@@ -86,7 +86,7 @@ class Execution:
     edited: whether a person changed its state.
     asked: what a person requested of it before this claim.
     ahead: node runs of its next step that were begun together with others, and how to end each.
-    lost_at: how many nodes led to its head when it was lost with its worker, if it was.
+    suspect: whether it was lost with its worker, and no node of it has ended since.
     passed: the checkpoint at which breakpoints no longer apply.
     status, children: how it ended, once it has.
     failures: in words, and line: ids; of this execution and of those that went on in its place.
@@ -106,7 +106,7 @@ class Execution:
     choices: Mapping[str, str] | None = None
     edited: bool = False
     asked: AskedRow | None = None
-    lost_at: int | None = None
+    suspect: bool = False
     passed: str | None = None
     ahead: dict[NodeRunKey, Callable[[], NodeRun]] = field(default_factory=dict)
     status: str = "running"
@@ -118,11 +118,6 @@ class Execution:
         """A fork of this execution with some of its cells: the same head, the same values."""
         new: dict[str, Any] = {"id": id, "token": 1, "status": "running", "children": 0, "line": [], "ahead": {}}
         return replace(self, combinations=combinations, kills=0, asked=None, **new)
-
-    @property
-    def is_past_its_loss(self) -> bool:
-        """Whether it was lost with its worker, and a node has ended since that may have been to blame."""
-        return self.lost_at is not None and len(self.path) > self.lost_at
 
     @property
     def at(self) -> Checkpoint:

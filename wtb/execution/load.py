@@ -56,7 +56,7 @@ def _execution(database: Database, row: ExecutionRow, case: Case) -> Execution:
         edited=row.edited,
         asked=row.asked,
         passed=row.passed_id,
-        lost_at=0 if row.losses else None,
+        suspect=row.losses > 0,
     )
     if row.head_id is None:
         return execution
@@ -69,8 +69,6 @@ def _execution(database: Database, row: ExecutionRow, case: Case) -> Execution:
     wanted += saved.values()
     stored = load_values(database, wanted)
     execution.head, execution.path = head, history.path
-    if row.losses:
-        execution.lost_at = len(execution.path)
     execution.state = {name: stored[key] for name, key in head.state.items()}
     execution.loaded = Loaded(
         {(run.task, run.variant): run for run in earlier},

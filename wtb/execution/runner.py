@@ -271,6 +271,7 @@ class Runner:
         execution.head = made
         execution.state = joined.after(execution.state, joined.changed)
         execution.path += tuple([writer.node for writer in made.writers])
+        execution.suspect = execution.suspect and not made.writers
         execution.loaded, execution.passed = NOTHING, None
         self._record(
             execution,
