@@ -165,6 +165,8 @@ def remove_rows(database: Database, sweep_id: str, until: Callable[[], bool] = l
                 raise
         else:
             return True
+        if until():
+            break
     return False  # its own row, which nobody sees, stays for a later round
 
 
