@@ -78,6 +78,12 @@ def without_worker(queues: Iterable[str | None], found: Iterable[WorkerDocument]
     return sorted({shown_queue(queue) for queue in queues} - taken)
 
 
+def takers(queues: Iterable[str | None], found: Iterable[WorkerDocument]) -> int:
+    """How many of the workers take from one of some queues."""
+    named = {shown_queue(queue) for queue in queues}
+    return sum(not named.isdisjoint(worker["queues"]) for worker in found)
+
+
 class Watch:
     """Looks at one sweep, or at all open ones, now and then; what happens in a second is counted between two looks."""
 
@@ -194,7 +200,7 @@ class Standing:
                 "name": shown_queue(name),
                 "pending": pending.get(name, 0),
                 "messages": depths.get(name),
-                "workers": sum(shown_queue(name) in worker["queues"] for worker in crew_rows),
+                "workers": takers([name], crew_rows),
             }
             for name in names
         ]

@@ -126,7 +126,7 @@ def show_scoring(context: Context, ref: str, scoring: str) -> Scoring:
     """
     database = context.database
     row = rescore.find_scoring(database, queries.find_sweep(database, ref).id, scoring)
-    workers = sum(progress.shown_queue(row.queue) in worker["queues"] for worker in progress.crew(database))
+    workers = progress.takers([row.queue], progress.crew(database))
     return Scoring(row.id, row.sweep_id, row.status, row.scores, workers, row.unjudged, row.reason)
 
 
@@ -148,10 +148,11 @@ def cancel_scoring(context: Context, ref: str, scoring: str, *, reason: Reason |
         InputError: If there is none.
         ConflictError: If it has ended.
     """
-    before = show_scoring(context, ref, scoring)
-    with context.database.write() as connection:
-        ended = rescore.cancel_scorings(connection, before.sweep, context.because(reason), before.id)
-    found = show_scoring(context, before.sweep, before.id)
+    database = context.database
+    row = rescore.find_scoring(database, queries.find_sweep(database, ref).id, scoring)
+    with database.write() as connection:
+        ended = rescore.cancel_scorings(connection, row.sweep_id, context.because(reason), row.id)
+    found = show_scoring(context, row.sweep_id, row.id)
     if not ended and found.status != "cancelled":
         raise ConflictError(f"scoring {found.id} is {found.status}: there is nothing to cancel")
     return found

@@ -116,8 +116,7 @@ def check_workers(
             f"with {commands}, or {do} it anyway, and it waits for one",
             argument="anyway",
         )
-    shown = set(map(progress.shown_queue, queues))
-    return sum(not shown.isdisjoint(worker["queues"]) for worker in crew)
+    return progress.takers(queues, crew)
 
 
 def _check_broker(notifier: Notifier, anyway: bool) -> None:
