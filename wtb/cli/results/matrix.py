@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,42 +125,54 @@ def score(
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
-    before = status or cancel
-    if before is not None and (evaluate or file or limits or (status and cancel)):
+    if (status or cancel) and (evaluate or file or limits or (status and cancel)):
         name = "--status" if status else "--cancel"
         raise InputError(
             f"{name} is of what was asked before; expected no --evaluate, --file, --limits or --cancel too"
         )
     if reason is not None and cancel is None:
         raise InputError("--reason is of --cancel; expected that with it")
+    if cancel is not None:
+        _cancel(open_backend(db), ref, cancel, reason)
+        return
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     most = read_limits(limits) or None
-    backend = backend_elsewhere(published or before is not None, db)
+    backend = backend_elsewhere(published or status is not None, db)
     scored: scoring.Scored | Scoring
-    if backend is None:
+    if backend is not None:
+        from wtb.operations.running.published_scoring import show_scoring
+
+        if status is not None:
+            asked = backend.call(show_scoring, ref, status)
+        else:
+            asked = _asked(backend, ref, evaluators, file, limits=most, anyway=anyway)
+        scored = _end_of(backend, asked)
+    else:
         backend = context = open_context(db)
         with prints_to_stderr():
             scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=most)
-    else:
-        from wtb.operations.running.published_scoring import cancel_scoring, score_published, show_scoring
-        from wtb.planning.sweep_spec import load_spec
-
-        if cancel is not None:
-            ended = backend.call(cancel_scoring, ref, cancel, reason=reason)
-            say(f"scoring {ended.id} is cancelled; {ended.scores:,} scores that it has written stay")
-            return
-        given = [*evaluators, *(one.model_dump() for one in load_spec(file).evaluate)] if file else evaluators
-        if status is None:
-            asked = backend.call(score_published, ref, evaluate=given, limits=most, anyway=anyway)
-        else:
-            asked = backend.call(show_scoring, ref, status)
-        scored = _end_of(backend, asked)
     say(f"{scored.scores:,} scores written")
     put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
     if scored.reason is not None:
         say(f"{scored.reason}: {plural(scored.left, 'execution')} not judged; --limits judging.usd=MORE goes on")
         raise typer.Exit(1)
+
+
+def _cancel(backend: Backend, ref: str, scoring: str, reason: str | None) -> None:
+    from wtb.operations.running.published_scoring import cancel_scoring
+
+    ended = backend.call(cancel_scoring, ref, scoring, reason=reason)
+    say(f"scoring {ended.id} is cancelled; {ended.scores:,} scores that it has written stay")
+
+
+def _asked(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:
+    """Ask workers to score. Returns what they are asked."""
+    from wtb.operations.running.published_scoring import score_published
+    from wtb.planning.sweep_spec import load_spec
+
+    given = [*evaluators, *(one.model_dump() for one in load_spec(file).evaluate)] if file else evaluators
+    return backend.call(score_published, ref, evaluate=given, **more)
 
 
 def _end_of(backend: Backend, scoring: Scoring) -> Scoring:
