@@ -122,8 +122,23 @@ STREAMS: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str | None, Any]]]]
 }
 
 
+ODD_USAGE: dict[str, Any] = {
+    "more-cached": {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 500}},
+    "bool": {"prompt_tokens": True, "completion_tokens": 10},
+    "huge": {"prompt_tokens": 100, "completion_tokens": 10**15},
+    "negative": {"prompt_tokens": -1, "completion_tokens": 10},
+    "zero": {"prompt_tokens": 0, "completion_tokens": 0},
+    "list": [1, 2],
+    "none": None,
+}
+
+
 class Answering(ModelHandler):
-    """Speaks enough of both protocols. A model called `broken-429` or `broken-500` answers so."""
+    """Speaks enough of both protocols.
+
+    A model called `broken-429` or `broken-500` answers so, `old` rejects `stream_options`, and `odd-KEY` reports the
+    usage of that key.
+    """
 
     def do_GET(self) -> None:
         self.send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "us"}]})
@@ -133,6 +148,10 @@ class Answering(ModelHandler):
         if body["model"].startswith("broken-"):
             error = {"type": "error", "error": {"type": "busy", "message": "come back later"}}
             self.send(int(body["model"].removeprefix("broken-")), error)
+        elif body["model"] == "old" and body.get("stream_options"):
+            self.send(400, {"error": {"message": "Unrecognized request argument supplied: stream_options"}})
+        elif body["model"].startswith("odd-"):
+            self.send(200, {**chat(body), "usage": ODD_USAGE[body["model"].removeprefix("odd-")]})
         elif body.get("stream"):
             self._stream(STREAMS[self.path](body))
         else:
@@ -347,21 +366,131 @@ def test_a_stream_is_recorded_at_its_end_with_the_usage_of_its_last_chunk(client
     assert not warnings(result)
 
 
-def test_a_stream_without_usage_counts_nothing_and_says_so_once(clients: Clients) -> None:
+def test_a_stream_that_is_to_have_no_usage_has_an_unknown_cost(clients: Clients) -> None:
     client = clients.openai()
 
     def ask(state: Any) -> None:
         for _ in range(2):
-            with client.chat.completions.create(model=MODEL, messages=[CHAT], stream=True) as chunks:
+            options = {"include_usage": False}
+            with client.chat.completions.create(
+                model=MODEL, messages=[CHAT], stream=True, stream_options=options
+            ) as chunks:
                 for _ in chunks:
                     pass
 
     result = ran(ask)
     assert [said(call["response"]) for call in result.record.calls] == ["four", "four"]
     assert result.record.tokens_in == result.record.usd == 0
-    (warning,) = warnings(result)
-    assert "did not say how many tokens" in warning
-    assert "include_usage" in warning
+    assert result.record.unknown_costs == [{"cause": "usage", "what": MODEL}]
+
+
+def test_a_stream_of_which_nobody_asked_the_usage_has_it_recorded_and_reads_as_before(clients: Clients) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        chunks = list(client.chat.completions.create(model=MODEL, messages=[CHAT], stream=True))
+        assert [len(chunk.choices) for chunk in chunks] == [1, 1, 1]
+        stream = client.chat.completions.create(model=MODEL, messages=[CHAT], stream=True)
+        assert next(stream).choices[0].delta.content == "fo"
+        assert [len(chunk.choices) for chunk in stream] == [1, 1]
+        with client.chat.completions.stream(model=MODEL, messages=[CHAT]) as helper:
+            assert helper.get_final_completion().choices[0].message.content == "four"
+
+    result = ran(ask)
+    assert result.failure is None, str(result.failure)
+    assert [(call["tokens_in"], call["tokens_out"]) for call in result.record.calls] == [(10, 2)] * 3
+    assert not result.record.unknown_costs
+
+
+def test_a_server_that_rejects_the_request_for_usage_is_asked_again_without_it(clients: Clients) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        for _ in range(2):
+            assert len(list(client.chat.completions.create(model="old", messages=[CHAT], stream=True))) == 3
+
+    result = ran(ask)
+    assert result.failure is None, str(result.failure)
+    assert [said(call["response"]) for call in result.record.calls] == ["four", "four"]
+    assert result.record.unknown_costs == [{"cause": "usage", "what": "old"}]
+
+
+def test_streams_of_raw_responses_are_counted_as_agents_of_openai_read_them(clients: Clients) -> None:
+    """openai-agents enters `responses.with_streaming_response.create`, parses it, and iterates over what it gets."""
+    client, later = clients.openai(), clients.async_openai()
+
+    def ask(state: Any) -> None:
+        with client.chat.completions.with_streaming_response.create(
+            model=MODEL, messages=[CHAT], stream=True
+        ) as response:
+            assert response.status_code == 200
+            assert [len(chunk.choices) for chunk in response.parse()] == [1, 1, 1]
+        with client.chat.completions.with_streaming_response.create(model=MODEL, messages=[CHAT]) as response:
+            assert response.json()["choices"][0]["message"]["content"] == "four"
+            assert response.parse().choices[0].message.content == "four"
+        raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=[CHAT], stream=True)
+        assert len(list(raw.parse())) == 3
+
+    async def ask_later(state: Any) -> None:
+        manager = later.responses.with_streaming_response.create(model=MODEL, input="2 + 2?", stream=True)
+        response = await manager.__aenter__()
+        kinds = [event.type async for event in await response.parse()]
+        await manager.__aexit__(None, None, None)
+        assert kinds == ["response.created", "response.completed"]
+        async with later.responses.with_streaming_response.create(model=MODEL, input="2 + 2?") as response:
+            assert (await response.parse()).output_text == "four"
+        await later.close()
+
+    result = ran(ask)
+    assert result.failure is None, str(result.failure)
+    assert [(call["tokens_in"], call["tokens_out"]) for call in result.record.calls] == [(10, 2), (1000, 100), (10, 2)]
+    assert not result.record.unknown_costs
+    result = ran(ask_later)
+    assert result.failure is None, str(result.failure)
+    assert [(call["tokens_in"], call["tokens_out"]) for call in result.record.calls] == [(20, 3), (20, 3)]
+    assert not result.record.unknown_costs
+
+
+def test_a_raw_response_that_nobody_reads_has_an_unknown_cost(clients: Clients) -> None:
+    client = clients.openai()
+
+    def ask(state: Any) -> None:
+        with client.chat.completions.with_streaming_response.create(model=MODEL, messages=[CHAT]):
+            pass
+
+    result = ran(ask)
+    assert len(result.record.calls) == 1
+    assert result.record.unknown_costs == [{"cause": "usage", "what": MODEL}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "is_known"),
+    [
+        ("more-cached", (100, 10), True),
+        ("bool", (1, 10), True),  # as the client reads it
+        ("huge", (100, 0), False),
+        ("negative", (0, 10), False),
+        ("zero", (0, 0), False),
+        ("list", (0, 0), False),
+        ("none", (0, 0), False),
+    ],
+)
+def test_no_usage_that_a_server_reports_fails_a_node(
+    clients: Clients, kind: str, tokens: tuple[int, int], is_known: bool
+) -> None:
+    client = clients.openai(prices={f"odd-{kind}": (1.0, 1.0)})
+    result = ran(lambda state: client.chat.completions.create(model=f"odd-{kind}", messages=[CHAT]) and None)
+
+    call = only_call(result)
+    assert (call["tokens_in"], call["tokens_out"]) == tokens
+    reasons = [reason["cause"] for reason in result.record.unknown_costs]
+    assert set(reasons) == (set() if is_known else {"usage"})
+
+
+@pytest.mark.parametrize("prices", [{"m": (1.0,)}, {"m": (1.0, -1.0)}, {"m": ("1", "2")}, {"m": (1.0, float("nan"))}])
+def test_prices_that_are_none_are_refused(clients: Clients, prices: Any) -> None:
+    with pytest.raises(InputError, match=r"expected \(usd_in, usd_out\)"):
+        clients.openai(prices=prices)
 
 
 @pytest.mark.slow
@@ -376,7 +505,7 @@ def test_a_stream_that_is_left_is_recorded_as_far_as_it_came(clients: Clients) -
     result = ran(ask)
     call = only_call(result)
     assert (call["response"], call["tokens_in"], call["tokens_out"]) == ("fo", 30, 0)
-    assert "did not say how many tokens" in warnings(result)[0]
+    assert result.record.unknown_costs == [{"cause": "usage", "what": CLAUDE}]
 
 
 def test_helpers_for_streams_are_recorded_too(clients: Clients) -> None:
@@ -468,10 +597,10 @@ def test_what_has_no_price_counts_nothing_and_says_so_unless_a_price_is_given(cl
 
     without = ran(asks(clients.openai()))
     assert only_call(without)["usd"] == 0
-    assert "no price is known for model 'our-own" in warnings(without)[0]
+    assert without.record.unknown_costs == [{"cause": "price", "what": "our-own-2024-07-18"}]
     given = ran(asks(clients.openai(prices={"our-own": (2.0, 10.0)})))
     assert only_call(given)["usd"] == pytest.approx(0.003)
-    assert not warnings(given)
+    assert not given.record.unknown_costs
 
 
 def test_a_recorded_client_is_what_it_stands_for(clients: Clients) -> None:

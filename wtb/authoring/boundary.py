@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, get_args
 
 import orjson
 
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
+from wtb.core.scoring.unknown_costs import Cause
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Trigger
 from wtb.store.files.manifest import DIGEST
@@ -25,6 +26,10 @@ TEXT: Final = 100_000  # characters of a text in what an attempt reports
 EVENT: Final = 4_000_000  # bytes of what an event says
 MOST_USD: Final = 1e9  # of a single cost: sums of many have to stay numbers
 MOST_TOKENS: Final = 10**12
+MALFORMED: Final = (
+    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError),
+    StateError,
+)
 EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.stream"})
 _DEEPEST: Final = 50
 _DIGITS: Final = 10_000  # bits; Python refuses to write out much longer numbers
@@ -43,6 +48,13 @@ class CallReport(TypedDict):
     usd: float
     duration_s: float | None
     at: float
+
+
+class CostReport(TypedDict):
+    """A reason why the cost of an attempt is not known; `wtb.core.scoring.unknown_costs` has what the keys mean."""
+
+    cause: Cause
+    what: str
 
 
 class CheckpointReport(TypedDict):
@@ -96,7 +108,7 @@ def shaped(read: Callable[[], T]) -> T:
         return read()
     except Malformed:
         raise
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, StateError) as error:
+    except MALFORMED as error:
         raise Malformed(f"{type(error).__name__}: {error}"[:500]) from None
 
 
@@ -231,6 +243,12 @@ def _call(reported: Any) -> CallReport:
     }
 
 
+def _unknown_cost(reported: Any) -> CostReport:
+    if reported["cause"] not in get_args(Cause):
+        raise Malformed(f"found the cause {reported['cause']!r:.50}, expected one of: {', '.join(get_args(Cause))}")
+    return {"cause": reported["cause"], "what": name(reported["what"])}
+
+
 def _tool(reported: Any) -> ToolReport:
     if reported["status"] not in ("done", "failed"):
         raise Malformed(f"a call of a tool that is {reported['status']!r:.20}")
@@ -270,6 +288,7 @@ _REPORTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "spent": _spent,
     "event": _event,
     "call": _call,
+    "unknown_cost": _unknown_cost,
     "tool": _tool,
     "checkpoint": _checkpoint,
     "suggestion": text,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.nodes import Rules
@@ -12,7 +13,10 @@ from wtb.planning.binding import Bound
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node under a variant. about: the two of them, as fields of events. limited: whether slots or rates bind it."""
+    """A node under a variant. about: the two of them, as fields of events. limited: whether slots or rates bind it.
+
+    unknown_costs: How often each reason was reported why its cost is not known.
+    """
 
     node: str
     variant: str
@@ -20,6 +24,7 @@ class NodePlan:
     fingerprint: str
     about: Mapping[str, str]
     limited: bool
+    unknown_costs: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
 
 
 class NodePlans:

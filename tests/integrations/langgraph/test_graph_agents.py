@@ -228,9 +228,7 @@ def test_a_model_without_a_price_counts_its_tokens_and_says_so_once(step: Step) 
 
     assert done.state["words"] == ["a", "a"]
     assert [(call["tokens_in"], call["usd"]) for call in done.calls] == [(1000, 0.0)] * 2
-    assert [data["message"] for kind, data in done.events if kind == "node.log"] == [
-        "no price is known for model 'unheard-of': its calls count as 0 US dollars"
-    ]
+    assert [result.record.unknown_costs for result in done.results] == [[{"cause": "price", "what": "unheard-of"}]]
 
 
 def test_what_a_provider_caches_costs_what_it_costs(step: Step) -> None:
@@ -260,9 +258,58 @@ def test_calls_of_models_that_fail_or_do_not_count_tokens_are_kept_and_said(step
         {"error": "ConnectionError: gone"},
         [{"role": "ai", "content": "said"}],
     ]
-    assert [data["message"] for kind, data in done.events if kind == "node.log"] == [
-        "model 'FakeListChatModel' did not say how many tokens a call took; they count as 0"
-    ]
+    (reason,) = [reason for result in done.results for reason in result.record.unknown_costs]
+    assert reason == {"cause": "usage", "what": "FakeListChatModel"}
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted", "is_known"),
+    [
+        ({"input_tokens": 100, "output_tokens": 10, "input_token_details": {"cache_read": 500}}, (100, 10), True),
+        ({"input_tokens": 100, "output_tokens": 10, "input_token_details": {"cache_creation": 500}}, (100, 10), True),
+        ({"input_tokens": True, "output_tokens": 10}, (0, 10), False),
+        ({"input_tokens": 100, "output_tokens": 10**15}, (100, 0), False),
+        ({"input_tokens": -5, "output_tokens": 10}, (0, 10), False),
+        ({"input_tokens": "100", "output_tokens": 10}, (0, 10), False),
+        ({"input_tokens": 100.0, "output_tokens": 10}, (100, 10), True),
+        ({"output_tokens": 10}, (0, 10), False),
+        ({"input_tokens": 100, "output_tokens": 10, "input_token_details": ["cache"]}, (100, 10), True),
+    ],
+    ids=["more read", "more written", "bool", "10^15", "negative", "text", "float", "missing", "no details"],
+)
+def test_no_usage_that_a_server_reports_fails_a_node(
+    step: Step, usage: dict[str, Any], counted: tuple[int, int], is_known: bool
+) -> None:
+    class Odd(Model):
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            result = super()._generate(*args, **kwargs)
+            result.generations[0].message.usage_metadata = usage
+            return result
+
+    model = Odd(says=[AIMessage("a")])
+    done = step(graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a")), {"x": 0})
+
+    assert done.failure is None, done.failure
+    (call,) = done.calls
+    assert (call["tokens_in"], call["tokens_out"]) == counted
+    assert call["usd"] >= 0
+    reasons = [reason["cause"] for result in done.results for reason in result.record.unknown_costs]
+    assert reasons == ([] if is_known else ["usage"])
+
+
+def test_a_response_whose_metadata_are_odd_fails_no_node(step: Step) -> None:
+    class Odd(Model):
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            result = super()._generate(*args, **kwargs)
+            result.generations[0].message.response_metadata = {"model_name": 5}
+            result.llm_output = {"token_usage": [1, 2], "model_name": ["x"]}
+            return result
+
+    model = Odd(says=[AIMessage("a")])
+    done = step(graph_of(State, {"a": lambda state: {"words": [model.invoke("x").text]}}, (START, "a")), {"x": 0})
+
+    assert done.failure is None, done.failure
+    assert [call["model"] for call in done.calls] == ["5"]
 
 
 def test_a_model_ends_the_attempt_that_may_spend_no_more(step: Step) -> None:

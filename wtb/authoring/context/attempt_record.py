@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from wtb.authoring.boundary import CallReport, report
+from wtb.authoring.boundary import CallReport, CostReport, report
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Json
 
@@ -44,6 +44,7 @@ class Previous:
 
 
 OnEvent = Callable[[str, Any], None]
+_MOST_REASONS = 20  # of an attempt whose cost is not known
 
 
 @dataclass
@@ -54,6 +55,8 @@ class Record:
     `on_event`. Without `on_event`, calls and events are kept here.
 
     output: typed JSON.
+    unknown_costs: Reasons why the cost of the attempt is not known, each once.
+    counts_calls: Whether it recorded what a call costs.
     """
 
     usd: float = 0.0
@@ -63,12 +66,19 @@ class Record:
     events: list[tuple[str, float, dict[str, Json]]] = field(default_factory=list)
     suggestions: list[str] = field(default_factory=list)
     output: str | None = None
+    unknown_costs: list[CostReport] = field(default_factory=list)
+    counts_calls: bool = False
     on_event: OnEvent | None = field(default=None, repr=False)
 
     def report(self, kind: str, data: Any) -> None:
         """Record what the attempt reports. Raises Malformed if it cannot be recorded as it is."""
         data = report(kind, data)
-        if kind == "spent":
+        if kind == "unknown_cost":
+            if data in self.unknown_costs or len(self.unknown_costs) >= _MOST_REASONS:
+                return
+            self.unknown_costs.append(data)
+        elif kind == "spent":
+            self.counts_calls = True
             usd, tokens_in, tokens_out = data
             self.usd += usd
             self.tokens_in += tokens_in

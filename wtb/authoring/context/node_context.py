@@ -21,9 +21,11 @@ from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.prices import load_prices, price
+from wtb.authoring.context.usage import normalized_usage
 from wtb.authoring.tools import ServerTools, Tool, ToolReport, Tools
-from wtb.core.errors import BudgetReached, StateError
+from wtb.core.errors import BudgetReached, InputError, StateError
 from wtb.core.questions import Answer
+from wtb.core.scoring.unknown_costs import Cause
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.serialization.plain_json import storable
 from wtb.core.values import Json
@@ -87,6 +89,7 @@ class Context:
     allowance: Allowance | None = field(default=None, repr=False)
     trace: str = field(default="", repr=False)
     unclocked_s: float = field(default=0.0, repr=False)  # that WTB took to load what is its own
+    warned: set[str] = field(default_factory=set, repr=False)
 
     @cached_property
     def workspace(self) -> Path:
@@ -259,6 +262,9 @@ class Context:
     ) -> float:
         """Add what was spent.
 
+        Accounting never fails a node. If the model has no known price, or an amount is impossible, that amount counts
+        as 0 and the cost of the node is unknown, with a warning.
+
         Args:
             usd: US dollars; without it, the price is that of the model's tokens in the price list.
             model: The model's name.
@@ -269,8 +275,6 @@ class Context:
             The US dollars that were added.
 
         Raises:
-            ValueError: For an impossible amount.
-            InputError: For a model without a known price.
             BudgetReached: If the attempt has now spent more than it may.
         """
         spent = self._count(usd, model, tokens_in, tokens_out)
@@ -278,16 +282,48 @@ class Context:
         return spent
 
     def _count(self, usd: float | None, model: str | None, tokens_in: int, tokens_out: int) -> float:
-        if usd is None and model is not None:
+        named = "ctx.cost" if model is None else storable(str(model), 200)
+        used = normalized_usage(tokens_in, tokens_out, most=MOST_TOKENS)
+        spent, problems, is_known = 0.0, list(used.problems), used.whole
+        if usd is not None:
+            amount = _amount(usd)
+            spent, is_known = amount or 0.0, amount is not None
+            if amount is None:
+                problems.append(f"{usd!r:.50} is no cost in US dollars")
+        elif model is not None and used.whole:
             self.load_prices()
-        spent = price(model, tokens_in, tokens_out) if usd is None else float(usd)
-        if not math.isfinite(spent) or not 0 <= spent <= MOST_USD:
-            raise ValueError(f"a cost of {spent} US dollars; expected a number from 0 to {MOST_USD:,.0f}")
-        for name, tokens in (("tokens_in", int(tokens_in)), ("tokens_out", int(tokens_out))):
-            if not 0 <= tokens <= MOST_TOKENS:
-                raise ValueError(f"{name} is {tokens:,}; expected a number from 0 to {MOST_TOKENS:,}")
-        self.record.report("spent", [spent, int(tokens_in), int(tokens_out)])
+            try:
+                spent = price(str(model), used.tokens_in, used.tokens_out)
+            except InputError:
+                self.unknown_cost("price", named)
+        if not is_known:
+            self.unknown_cost("usage", named)
+        if problems:
+            self.warn_once(f"{named}: {'; '.join(problems)}: it counts as 0")
+        self.record.report("spent", [spent, used.tokens_in, used.tokens_out])
         return spent
+
+    def unknown_cost(self, cause: Cause, what: str) -> None:
+        """Record that the cost of this attempt is not known.
+
+        The matrix then shows no cost for combinations with this variant, and does not rank them by cost.
+
+        Args:
+            cause: `price` (a model without a price), `usage` (a call without token counts) or `connection` (a
+                connection that no recorded call explains).
+            what: The model, or host and port.
+        """
+        self.record.report("unknown_cost", {"cause": cause, "what": storable(str(what), 200)})
+
+    def warn_once(self, text: str) -> None:
+        """Write a warning to the event log, once in each attempt.
+
+        Args:
+            text: The text.
+        """
+        if text not in self.warned:
+            self.warned.add(text)
+            self.log(text, level="warning")
 
     def load_prices(self) -> None:
         """Load the price list now. The time that this takes does not count as the node's."""
@@ -331,14 +367,15 @@ class Context:
             response: What came back: anything that can be stored.
             tokens_in: Tokens of the prompt.
             tokens_out: Tokens of the response.
-            usd: US dollars; without it, the price is that of the tokens.
+            usd: US dollars; without it, the price is that of the tokens. As with `cost`, amounts that cannot be
+                right count as 0 and make the cost unknown.
             duration_s: Seconds that it took.
 
         Raises:
             StateError: If prompt or response cannot be stored.
             BudgetReached: If the attempt has now spent more than it may.
         """
-        spent = 0.0
+        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, most=MOST_TOKENS)
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
             spent = self._count(usd, model, tokens_in, tokens_out)
         call = {
@@ -346,10 +383,10 @@ class Context:
             "tool": None if tool is None else str(tool),
             "prompt": None if prompt is None else encode(prompt).decode(),
             "response": None if response is None else encode(response).decode(),
-            "tokens_in": int(tokens_in),
-            "tokens_out": int(tokens_out),
+            "tokens_in": used.tokens_in,
+            "tokens_out": used.tokens_out,
             "usd": spent,
-            "duration_s": None if duration_s is None else _duration(duration_s),
+            "duration_s": _duration(duration_s),
             "at": time.time(),
         }
         self.record.report("call", call)
@@ -453,11 +490,22 @@ def current_context() -> Context | None:
     return context
 
 
-def _duration(seconds: float) -> float:
-    duration = float(seconds)
-    if not math.isfinite(duration) or duration < 0:
-        raise ValueError(f"duration_s is {seconds!r:.50}; expected seconds from 0 on")
-    return duration
+def _amount(usd: object) -> float | None:
+    """Return US dollars; None for what cannot be an amount."""
+    try:
+        amount = float(usd)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return amount if 0 <= amount <= MOST_USD and not isinstance(usd, bool) else None
+
+
+def _duration(seconds: object) -> float | None:
+    """Return seconds; None for what cannot be a duration."""
+    try:
+        duration = float(seconds)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return duration if math.isfinite(duration) and duration >= 0 else None
 
 
 def _words(fields: Mapping[str, object]) -> dict[str, str | float | bool | None]:

@@ -51,11 +51,11 @@ def price(
         cache_write_tokens=written or None,
     )
     if url is not None:
-        with suppress(LookupError):
+        with suppress(LookupError, ValueError):
             return float(_calculate(usage, model, provider_api_url=url).total_price)
     try:
         return float(_calculate(usage, name, provider_id=provider or None).total_price)
-    except LookupError as error:
+    except (LookupError, ValueError, ArithmeticError) as error:  # of the price list, for counts that it cannot price
         raise InputError(
             f"no price is known for model {model!r}: pass usd= with the price, or name a model of the list"
         ) from error

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from wtb.authoring.boundary import CheckpointReport
+from wtb.authoring.boundary import CheckpointReport, CostReport
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
 from wtb.core.ids import new_id
@@ -123,6 +123,8 @@ class Attempt:
             self._checkpoint(data)
         elif kind == "spent":
             self._spent(data)
+        elif kind == "unknown_cost":
+            self._unknown_cost(data)
         elif kind == PRINTED:
             self._printed(data)
 
@@ -215,6 +217,19 @@ class Attempt:
         usd, tokens_in, tokens_out = amounts
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
         self._run.append(attempts=[self._row()], settled=settled)
+
+    def _unknown_cost(self, reason: CostReport) -> None:
+        """Record that the cost of this variant is not known, with the sweep, which outlives the executions of a case.
+
+        The reason is the same for all node runs of a variant, so that the 1st, 2nd, 4th, 8th ... report is recorded:
+        one may be lost with the claim of its execution.
+        """
+        plan = self._run.plan
+        reports = plan.unknown_costs[reason["cause"], reason["what"]] + 1
+        plan.unknown_costs[reason["cause"], reason["what"]] = reports
+        if reports & (reports - 1) == 0:
+            event = rows.event(self._run.ids, None, "cost.unknown", "warning", **plan.about, **reason)
+            self._run.append(events=[event])
 
     def _printed(self, output: Mapping[str, str | None]) -> None:
         """Write the row of the attempt with what it has printed so far; its end replaces that, too."""

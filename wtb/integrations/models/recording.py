@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.context.prices import price
+from wtb.authoring.context.usage import Usage
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import storable
-from wtb.integrations.models.responses import Reply, Usage, reply, request_of
-from wtb.integrations.models.streams import Watched, WatchedManager
+from wtb.integrations.models.responses import Reply, is_left_out, reply, request_of
+from wtb.integrations.models.streams import Watched, WatchedManager, WatchedResponse
 
 Client = TypeVar("Client")
 Path = tuple[str, ...]
@@ -35,6 +37,7 @@ _RESOURCES: frozenset[Path] = frozenset(
 _METHODS = ("create", "parse", "stream")
 _RAW = ("with_raw_response", "with_streaming_response")
 _ANOTHER_CLIENT = ("with_options", "copy")
+_WITHOUT_USAGE: set[tuple[str | None, str]] = set()  # servers and models that reject `stream_options`
 
 
 def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
@@ -49,7 +52,7 @@ def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
         A client like `client`. Everything but these calls passes through, and so do calls outside of nodes.
 
     Raises:
-        InputError: For a client that has none of these calls.
+        InputError: For a client that has none of these calls, and for prices that are no two amounts each.
 
     Example:
         >>> from types import SimpleNamespace
@@ -67,6 +70,11 @@ def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
             f"a {type(client).__name__} has no calls of a model that are known; expected a client of the shape of "
             f"openai.OpenAI or anthropic.Anthropic, or call ctx.call(...) yourself"
         )
+    for model, amounts in (prices or {}).items():
+        if len(amounts) != 2 or not all(isinstance(usd, int | float) and 0 <= usd < math.inf for usd in amounts):
+            raise InputError(
+                f"the price of {model!r} is {amounts!r:.50}; expected (usd_in, usd_out), for a million tokens each"
+            )
     return cast(Client, _Recorded(client, (), False, _Tariff(dict(prices or {}), _url(client))))
 
 
@@ -115,7 +123,7 @@ class _Recorded:
         if not path and name in _ANOTHER_CLIENT:
             return _record_copies(real, self._wtb_tariff.prices)
         if path in _RESOURCES:
-            return _record(real, self._wtb_raw, self._wtb_tariff) if name in _METHODS else real
+            return _record(real, self._wtb_raw, self._wtb_tariff, path) if name in _METHODS else real
         further = (*path, name)
         if any(known[: len(further)] == further for known in _RESOURCES):
             return _Recorded(real, further, self._wtb_raw, self._wtb_tariff)
@@ -150,82 +158,135 @@ def _record_copies(make: Callable[..., Any], prices: Prices) -> Callable[..., An
     return made
 
 
-def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff) -> Callable[..., Any]:
+def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff, path: Path) -> Callable[..., Any]:
     @wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
         context = current_context()
         if context is None:
             return method(*args, **kwargs)
         context.check_allowance()
-        call = _Call(context, kwargs, tariff)
+        call = _Call(context, kwargs, tariff, _can_add_usage(method, path, kwargs, tariff.url))
+
+        def start() -> Any:
+            return method(*args, **call.request())
+
         try:
-            answer = method(*args, **kwargs)
+            answer = start()
         except BaseException as error:
-            call.failed(error)
-            raise
+            if not call.drop_addition(error):
+                call.failed(error)
+                raise
+            answer = start()
         if inspect.isawaitable(answer):
-            return _await(answer, call, raw)
-        return _pass_on(answer, call, raw)
+            return _await(answer, start, call, raw)
+        return _pass_on(answer, start, call, raw)
 
     return called
 
 
-async def _await(answer: Any, call: _Call, raw: bool) -> Any:
+async def _await(answer: Any, start: Callable[[], Any], call: _Call, raw: bool) -> Any:
     try:
         found = await answer
     except BaseException as error:
-        call.failed(error)
-        raise
-    return _pass_on(found, call, raw)
+        if not call.drop_addition(error):
+            call.failed(error)
+            raise
+        return await _await(start(), start, call, raw)
+    return _pass_on(found, start, call, raw)
 
 
-def _pass_on(answer: Any, call: _Call, raw: bool) -> Any:
+def _pass_on(answer: Any, start: Callable[[], Any], call: _Call, raw: bool) -> Any:
     """An answer as the client gave it, once it is recorded; a stream is recorded at its end."""
+    is_manager = hasattr(answer, "__enter__") or hasattr(answer, "__aenter__")
     if raw:
-        call.ended(_raw_reply(answer, call))
+        if is_manager and not hasattr(answer, "parse"):
+            return WatchedManager(answer, start, call, raw=True)
+        if call.streamed:
+            return WatchedResponse(answer, call.watch)
+        call.ended(_raw_reply(answer))
         return answer
-    if call.streamed and (hasattr(answer, "__iter__") or hasattr(answer, "__aiter__")):
-        return Watched(answer, call.ended)
-    if hasattr(answer, "__enter__") or hasattr(answer, "__aenter__"):
-        return WatchedManager(answer, call.ended)
-    call.ended(reply(answer))
-    return answer
+    if is_manager and not call.streamed:
+        return WatchedManager(answer, start, call, raw=False)
+    return call.watch(answer)
 
 
-def _raw_reply(answer: Any, call: _Call) -> Reply:
+def _raw_reply(answer: Any) -> Reply:
     """What a raw response says, where its body is there and can be parsed without waiting for it."""
     parse = getattr(answer, "parse", None)
-    if call.streamed or parse is None or inspect.iscoroutinefunction(parse):
+    if parse is None or inspect.iscoroutinefunction(parse):
         return Reply(None, None, None)
     return reply(parse())
 
 
+def _can_add_usage(method: Callable[..., Any], path: Path, options: Mapping[str, Any], url: str | None) -> bool:
+    """Return whether a streamed completion of OpenAI has to be asked for its usage, and its server takes that."""
+    if path[-1] != "completions" or not (options.get("stream") is True or method.__name__ == "stream"):
+        return False
+    if (url, str(options.get("model"))) in _WITHOUT_USAGE or not is_left_out(options.get("stream_options")):
+        return False
+    try:
+        return "stream_options" in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False
+
+
 @dataclass
 class _Call:
-    """A call that has started."""
+    """A call that has started. adds_usage: WTB asks the server for the usage of a stream."""
 
     context: Context
     options: Mapping[str, Any]
     tariff: _Tariff
+    adds_usage: bool = False
     clock: float = field(default_factory=time.perf_counter)
+    is_recorded: bool = False
 
     @property
     def streamed(self) -> bool:
         return self.options.get("stream") is True
 
+    def request(self) -> dict[str, Any]:
+        """Return the options as they are sent."""
+        return {**self.options, "stream_options": {"include_usage": True}} if self.adds_usage else dict(self.options)
+
+    def drop_addition(self, error: BaseException) -> bool:
+        """Return whether the server rejected the request for usage; further streams go without it."""
+        if not self.adds_usage or getattr(error, "status_code", None) not in (400, 422):
+            return False
+        if "stream_options" not in str(error) and "include_usage" not in str(error):
+            return False
+        self.adds_usage = False
+        _WITHOUT_USAGE.add((self.tariff.url, str(self.options.get("model"))))
+        return True
+
+    def watch(self, content: Any) -> Any:
+        """Record a response and return it; a stream is watched."""
+        if self.streamed and (hasattr(content, "__iter__") or hasattr(content, "__aiter__")):
+            return self.watch_stream(content)
+        self.ended(reply(content))
+        return content
+
+    def watch_stream(self, stream: Any) -> Watched:
+        """Watch a stream, which is recorded at its end."""
+        return Watched(stream, self.ended, hides_usage=self.adds_usage)
+
     def failed(self, error: BaseException) -> None:
-        self.ended(Reply(None, None, Usage(0, 0)), error)
+        """Record that the call failed."""
+        self.ended(Reply(None, None, Usage()), error)
 
     def ended(self, answer: Reply, error: BaseException | None = None) -> None:
         """Keep it with the node run, with its tokens and what they cost, as far as the server reports them."""
+        if self.is_recorded:
+            return
+        self.is_recorded = True
         took = time.perf_counter() - self.clock
-        model, used = self._model(answer.model), answer.usage
-        if error is None and (used is None or not used.whole):
-            self._warn_once(
-                f"model {model!r}: the server did not say how many tokens a call took; they count as 0"
-                + (" (for streams of OpenAI: stream_options={'include_usage': True})" if self.streamed else "")
-            )
-        used = used or Usage(0, 0)
+        model, used = self._model(answer.model), answer.usage or Usage(whole=False)
+        if error is None and not used.tokens_in and not used.tokens_out:
+            used = replace(used, whole=False)
+        if not used.whole:
+            self.context.unknown_cost("usage", model)
+        if used.problems:
+            self.context.warn_once(f"model {model!r}: {'; '.join(used.problems)}")
         response = answer.content
         if error is not None:
             response = {"error": storable(f"{type(error).__name__}: {error}", 2000)}
@@ -252,15 +313,5 @@ class _Call:
         try:
             return self.tariff.usd(model, str(self.options.get("model")), used)
         except InputError:
-            self._warn_once(
-                f"no price is known for model {model!r}: its calls count as 0 US dollars; "
-                f"record_calls(client, prices={{{model!r}: (usd_in, usd_out)}}) gives one, for a million tokens"
-            )
+            self.context.unknown_cost("price", model)
             return 0.0
-
-    def _warn_once(self, text: str) -> None:
-        """Write a warning to the event log, once an attempt."""
-        warnings: set[str] = vars(self.context).setdefault("_warnings_of_calls", set())
-        if text not in warnings:
-            warnings.add(text)
-            self.context.log(text, level="warning")

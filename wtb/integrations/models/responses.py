@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from wtb.authoring.context.usage import Usage, reported_usage
 from wtb.core.serialization.plain_json import storable
 
 if TYPE_CHECKING:
@@ -15,20 +16,6 @@ _TRANSPORT = ("extra_headers", "extra_query", "extra_body", "timeout", "idempote
 _SECRET = ("headers", "authorization", "authorization_token", "api_key", "token", "password")
 _TALK = ("messages", "input", "prompt", "system", "instructions")
 _DEEPEST = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of a call. cached, written: how many of `tokens_in` came from the provider's cache, and went into it.
-
-    whole: False if a stream was closed before it said how many tokens went out.
-    """
-
-    tokens_in: int
-    tokens_out: int
-    cached: int = 0
-    written: int = 0
-    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ def request_of(options: Mapping[str, Any]) -> Any:
     """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
     request: dict[str, JsonValue] = {}
     for name, value in options.items():
-        if name == "model" or name in _TRANSPORT or _is_left_out(value):
+        if name == "model" or name in _TRANSPORT or is_left_out(value):
             continue
         request[name] = plain(value) if name in _TALK else _without_secrets(plain(value))
     if len(request) == 1 and (name := next(iter(request))) in _TALK:
@@ -83,7 +70,8 @@ def request_of(options: Mapping[str, Any]) -> Any:
     return request
 
 
-def _is_left_out(value: Any) -> bool:
+def is_left_out(value: Any) -> bool:
+    """Return whether an option of a call stands for none."""
     return value is None or type(value).__name__ in ("NotGiven", "Omit")
 
 
@@ -99,7 +87,14 @@ def _without_secrets(value: Any) -> Any:
 
 
 def reply(answer: Any) -> Reply:
-    """What a whole answer says; for one of no known shape, what can be read of it."""
+    """Read a complete response; of one of no known shape, what can be read of it. Never raises."""
+    try:
+        return _reply(answer)
+    except Exception:  # noqa: BLE001 - whatever a server sent and a client made of it
+        return Reply(None, None, None)
+
+
+def _reply(answer: Any) -> Reply:
     vectors = getattr(answer, "data", None)
     if isinstance(vectors, list):  # of embeddings: figures that nobody reads
         model, used = getattr(answer, "model", None), usage(getattr(answer, "usage", None))
@@ -112,37 +107,8 @@ def reply(answer: Any) -> Reply:
 
 
 def usage(reported: Any) -> Usage | None:
-    """The tokens that an answer says it took, as OpenAI or Anthropic count them."""
-    reported = reported if isinstance(reported, dict) else plain(reported)
-    if not isinstance(reported, dict):
-        return None
-    if "prompt_tokens" in reported:
-        details = reported.get("prompt_tokens_details") or {}
-        return _usage(reported["prompt_tokens"], reported.get("completion_tokens"), details)
-    if "input_tokens" not in reported:
-        return None
-    if "input_tokens_details" in reported or "total_tokens" in reported:
-        return _usage(
-            reported["input_tokens"], reported.get("output_tokens"), reported.get("input_tokens_details") or {}
-        )
-    # Anthropic counts what has to do with its cache apart from the rest of the input.
-    cached, written = (
-        _count(reported.get("cache_read_input_tokens")),
-        _count(reported.get("cache_creation_input_tokens")),
-    )
-    went_out = reported.get("output_tokens")
-    whole = _count(reported["input_tokens"]) + cached + written
-    return Usage(whole, _count(went_out), cached, written, went_out is not None)
-
-
-def _usage(tokens_in: Any, tokens_out: Any, details: Mapping[str, JsonValue]) -> Usage:
-    whole = _count(tokens_in)
-    cached = min(_count(details.get("cached_tokens")), whole)
-    return Usage(whole, _count(tokens_out), cached, min(_count(details.get("cache_write_tokens")), whole - cached))
-
-
-def _count(found: Any) -> int:
-    return found if isinstance(found, int) and found > 0 else 0
+    """Return the tokens that a response of OpenAI or Anthropic reports; None if it reports none."""
+    return reported_usage(reported if isinstance(reported, dict) else plain(reported))
 
 
 def _content(found: Mapping[str, JsonValue]) -> Any:

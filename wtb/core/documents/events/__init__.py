@@ -71,6 +71,7 @@ EventDocument = (
     | nodes.ApprovalAnswered
     | nodes.ApprovalExpired
     | nodes.ApprovalWithdrawn
+    | nodes.CostUnknown
     | nodes.NodeLog
 )
 

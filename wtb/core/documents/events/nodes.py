@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.events.common import Event
+from wtb.core.scoring.unknown_costs import UnknownCost
 
 
 class NodeRunEnd(TypedDict):
@@ -227,6 +228,13 @@ class ApprovalWithdrawn(Event):
 
     kind: Literal["approval.withdrawn"]
     data: ApprovalWithdrawnData
+
+
+class CostUnknown(Event):
+    """The cost of a variant of a node is not known, for a reason that is recorded at most a few times."""
+
+    kind: Literal["cost.unknown"]
+    data: UnknownCost
 
 
 class NodeLog(Event):

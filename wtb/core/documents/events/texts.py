@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from wtb.core.documents.events import executions, nodes, sweeps
 from wtb.core.documents.events.common import Scores
 from wtb.core.scoring.judgement import limit_name
+from wtb.core.scoring.unknown_costs import UnknownCost, in_sentence
 from wtb.core.texts import chosen, cut, money, plural, printable, score, short, took
 
 D = TypeVar("D")
@@ -211,6 +212,7 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         sweeps.BudgetReachedData,
         lambda d: f"reached: {_budget(d)}" + (f", {d['wanted']:g} wanted" if d["wanted"] else ""),
     ),
+    "cost.unknown": _of(UnknownCost, in_sentence),
     "node.log": _of(
         dict[str, Any],
         lambda d: f"{under(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'task', 'variant')}",

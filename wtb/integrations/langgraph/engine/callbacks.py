@@ -12,8 +12,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
+from wtb.authoring.boundary import MALFORMED
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.prices import price
+from wtb.authoring.context.usage import Usage, normalized_usage, reported_usage
 from wtb.core.errors import InputError, StateError
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable, storable
@@ -24,17 +26,6 @@ class _Started:
     at: float
     name: str | None
     prompt: Any
-
-
-@dataclass
-class _Used:
-    """Tokens of a call. cached, written: those of `tokens_in` with prices of their own. model: that answered."""
-
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cached: int = 0
-    written: int = 0
-    model: str | None = None
 
 
 class ShownMessage(TypedDict):
@@ -53,11 +44,9 @@ class Listener(BaseCallbackHandler):
     ignore_chain = True
     ignore_retriever = True
 
-    def __init__(self, context: Context, warnings: set[str]) -> None:
-        """warnings: those that were written in this process."""
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._started: dict[UUID | str, _Started] = {}
-        self._warnings = warnings
 
     def on_chat_model_start(
         self, serialized: Mapping[str, Any] | None, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -74,18 +63,21 @@ class Listener(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         started = self._started.pop(run_id, _Started(time.perf_counter(), None, None))
-        used = _usage(response)
-        model = used.model or started.name or "unknown"
-        if not used.tokens_in and not used.tokens_out:
-            self._warn_once(f"model {model!r} did not say how many tokens a call took; they count as 0")
+        duration = time.perf_counter() - started.at
+        used, answered = _usage(response)
+        model = answered or started.name or "unknown"
+        if not used.whole:
+            self._context.unknown_cost("usage", model)
+        if used.problems:
+            self._context.warn_once(f"model {model!r}: {'; '.join(used.problems)}")
         self._context.call(
             model=model,
             prompt=started.prompt,
-            response=[_generation(one) for batch in response.generations for one in batch],
+            response=_generations(response),
             tokens_in=used.tokens_in,
             tokens_out=used.tokens_out,
             usd=self._usd(model, started.name, used),
-            duration_s=time.perf_counter() - started.at,
+            duration_s=duration,
         )
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
@@ -93,7 +85,11 @@ class Listener(BaseCallbackHandler):
         text = storable(f"{type(error).__name__}: {error}", 2000)
         duration = time.perf_counter() - started.at
         self._context.call(
-            model=started.name or "unknown", prompt=started.prompt, response={"error": text}, duration_s=duration
+            model=started.name or "unknown",
+            prompt=started.prompt,
+            response={"error": text},
+            usd=0.0,
+            duration_s=duration,
         )
 
     def on_tool_start(
@@ -134,22 +130,18 @@ class Listener(BaseCallbackHandler):
         """What a node wrote to LangGraph's stream."""
         self._context.tell("stream", shown(chunk))
 
-    def _usd(self, model: str, requested: str | None, used: _Used) -> float:
+    def _usd(self, model: str, requested: str | None, used: Usage) -> float:
         """The price of a call by the model that answered, else by the name in the request."""
+        if not used.tokens_in and not used.tokens_out:
+            return 0.0
         self._context.load_prices()
         for name in (model, requested):
             try:
                 return price(name, used.tokens_in, used.tokens_out, cached=used.cached, written=used.written)
             except InputError:
                 continue
-        self._warn_once(f"no price is known for model {model!r}: its calls count as 0 US dollars")
+        self._context.unknown_cost("price", model)
         return 0.0
-
-    def _warn_once(self, text: str) -> None:
-        """Write a warning to the event log, once in each process of a sweep."""
-        if text not in self._warnings:
-            self._warnings.add(text)
-            self._context.log(text, level="warning")
 
     def _tool_ended(self, run_id: UUID | str, response: Any) -> None:
         started = self._started.pop(run_id, _Started(time.perf_counter(), None, None))
@@ -159,33 +151,51 @@ class Listener(BaseCallbackHandler):
 
 def _model_of(serialized: Mapping[str, Any] | None, options: Mapping[str, Any]) -> str | None:
     """The name of a model, as far as it is known before it answers."""
-    metadata, params = options.get("metadata") or {}, options.get("invocation_params") or {}
+    metadata, params = _mapping(options.get("metadata")), _mapping(options.get("invocation_params"))
     for name in (metadata.get("ls_model_name"), params.get("model"), params.get("model_name")):
         if isinstance(name, str) and name:
             return name
-    name = (serialized or {}).get("name")
+    name = _mapping(serialized).get("name")
     return name if isinstance(name, str) else None
 
 
-def _usage(response: LLMResult) -> _Used:
-    used = _Used()
-    for generation in (one for batch in response.generations for one in batch):
+def _usage(response: LLMResult) -> tuple[Usage, str | None]:
+    """Return the tokens of a response and the model that answered. Never raises: servers report what they like."""
+    try:
+        return _reported(response)
+    except MALFORMED as error:
+        return Usage(whole=False, problems=(f"its usage cannot be read: {type(error).__name__}",)), None
+
+
+def _reported(response: LLMResult) -> tuple[Usage, str | None]:
+    model: Any = None
+    used: Usage | None = None
+    for generation in (generation for batch in response.generations for generation in batch):
         message = generation.message if isinstance(generation, ChatGeneration) else None
-        metadata = getattr(message, "response_metadata", None) or {}
-        used.model = used.model or metadata.get("model_name") or metadata.get("model")
-        if usage := getattr(message, "usage_metadata", None):
-            details = usage.get("input_token_details") or {}
-            used.tokens_in += usage["input_tokens"]
-            used.tokens_out += usage["output_tokens"]
-            used.cached += details.get("cache_read") or 0
-            used.written += details.get("cache_creation") or 0
-    output = response.llm_output or {}
-    usage = output.get("token_usage") or output.get("usage")
-    if not used.tokens_in and not used.tokens_out and isinstance(usage, Mapping):
-        used.tokens_in = int(usage.get("prompt_tokens") or usage.get("input_tokens") or 0)
-        used.tokens_out = int(usage.get("completion_tokens") or usage.get("output_tokens") or 0)
-    used.model = used.model or output.get("model_name")
-    return used
+        metadata = _mapping(getattr(message, "response_metadata", None))
+        model = model or metadata.get("model_name") or metadata.get("model")
+        if usage := _mapping(getattr(message, "usage_metadata", None)):
+            details = _mapping(usage.get("input_token_details"))
+            counts = usage.get("input_tokens"), usage.get("output_tokens")
+            more = normalized_usage(*counts, details.get("cache_read"), details.get("cache_creation"))
+            used = more if used is None else used.plus(more)
+    output = _mapping(response.llm_output)
+    if used is None and (usage := _mapping(output.get("token_usage") or output.get("usage"))):
+        used = reported_usage(usage)
+    if used is None or not (used.tokens_in or used.tokens_out):
+        used = Usage(whole=False, problems=() if used is None else used.problems)
+    return used, str(model or output.get("model_name") or "") or None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _generations(response: LLMResult) -> Any:
+    try:
+        return [_generation(generation) for batch in response.generations for generation in batch]
+    except MALFORMED as error:
+        return f"(cannot be shown: {type(error).__name__})"
 
 
 def _message(message: BaseMessage) -> ShownMessage:

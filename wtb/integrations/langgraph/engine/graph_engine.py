@@ -69,7 +69,6 @@ class GraphEngine:
     def __init__(self, workflow: GraphWorkflow) -> None:
         self.workflow = workflow
         self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
-        self._warnings: set[str] = set()
 
     def is_async(self, node: str, variant: str) -> bool:
         found = self.workflow.nodes[node]
@@ -121,7 +120,7 @@ class GraphEngine:
         return replace(_join(top, state, known, after, kept), decisions=tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
-        listener, questioner = Listener(context, self._warnings), _questioner(context)
+        listener, questioner = Listener(context), _questioner(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
         resume = [_resume(questioner, question) for question in task.asked]
