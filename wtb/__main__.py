@@ -1,5 +1,11 @@
 """`python -m wtb` is `wtb`."""
 
+import os
+import sys
+
+if sys.path[:1] in ([""], [os.getcwd()]):  # as `-m` has it: see wtb/core/serialization/user_modules.py
+    del sys.path[0]
+
 from wtb.cli.main import main
 
 main()

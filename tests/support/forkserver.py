@@ -446,7 +446,8 @@ def _become(asked: Mapping[str, Any], files: Sequence[int]) -> None:
     sys.stdout = io.TextIOWrapper(open(1, "wb"), "utf-8", line_buffering=os.isatty(1))  # noqa: SIM115
     sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", line_buffering=True)  # noqa: SIM115
     sys.argv = list(asked["args"])
-    sys.path.insert(0, asked["cwd"])
+    if sys.argv[0] == "-c":
+        sys.path.insert(0, asked["cwd"])  # as Python does
 
 
 def _show_environment() -> None:

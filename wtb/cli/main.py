@@ -13,6 +13,7 @@ from wtb.cli.commands import CommandGroup
 from wtb.cli.console import begin, escape_unencodable
 from wtb.config import credentials
 from wtb.core.errors import InputError, WTBError
+from wtb.core.serialization.user_modules import find_modules_in
 from wtb.core.version import __version__
 
 app = typer.Typer(
@@ -70,7 +71,7 @@ def main() -> None:
     credentials.take()
     escape_unencodable(sys.stdout)
     try:
-        sys.path.insert(0, os.getcwd())  # where the user's own modules are
+        find_modules_in(os.getcwd())
     except OSError as error:
         print(f"error: the working directory is gone ({error.strerror}): change to one that exists", file=sys.stderr)
         sys.exit(2)

@@ -13,9 +13,11 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from wtb.authoring.code.exits import exits_as_errors
 from wtb.authoring.code.import_paths import own_frames
 from wtb.authoring.evaluation.library.combining import ASSERT
 from wtb.config.yaml_reader import Located
@@ -25,6 +27,7 @@ from wtb.core.serialization.storable import wrong_text
 from wtb.planning.case_files import READERS, Row, Wrong
 
 MAX_PROBLEMS = 10
+AT_ONCE = 100  # cases that user code makes before they are looked at
 KEYS = ("id", "input", "assert", "expected", "tags", "cluster", "files")
 
 
@@ -179,15 +182,27 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
             raise InputError(where.problem(("cases",), text)) from error
 
     def given() -> Iterator[Row]:
-        cases = made() if callable(made) else made
+        with exits_as_errors():
+            cases = made() if callable(made) else made
         once = isinstance(cases, Iterator) and cases is made
         if once or not isinstance(cases, Iterable) or isinstance(cases, str | bytes | Mapping):
             text = f"'{source}' gave {describe(cases)}; expected a callable that returns an iterable of cases"
             raise InputError(where.problem(("cases",), text))
-        for position, row in enumerate(cases, start=1):
+        for position, row in enumerate(_alive(cases), start=1):
             yield f"{source}: case {position}", row
 
     return rows
+
+
+def _alive(cases: Iterable[Any]) -> Iterator[Any]:
+    """Yield what user code makes, and raise where that would end the process."""
+    rows = iter(cases)
+    while True:
+        with exits_as_errors():
+            batch = list(islice(rows, AT_ONCE))
+        yield from batch
+        if len(batch) < AT_ONCE:
+            return
 
 
 def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:

@@ -56,6 +56,13 @@ wf.entry(a)
 """
 
 
+EXITING_THREAD = """
+import os, threading
+thread = threading.Thread(target=os._exit, args=(0,))
+threading.excepthook = lambda _: None
+thread.start()
+thread.join()
+"""
 BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else '1'}]\n" for n in range(9))
 TWO = '{"id": "one", "input": {"x": 1}}\n'
 
@@ -406,14 +413,22 @@ def test_a_hundred_problems_fit_on_one_screen(project: Project) -> None:
         ("def load(:\n", ["SyntaxError", 'other.py", line 1']),
         ("import flow, not_there_at_all\n", ["No module named 'not_there_at_all'", 'other.py", line 1']),
         ("import sys\nsys.exit(0)\n", ["SystemExit: 0", 'other.py", line 2']),
+        ("import os\nos._exit(0)\n", ["os._exit(0) would have ended the command", 'other.py", line 2']),
+        ("import os\ntry: os._exit(0)\nexcept BaseException: pass\n", ["os._exit(0) would have ended the command"]),
+        ("import os\nos.execlp('true', 'true')\n", ["would have ended the command", 'other.py", line 2']),
+        (EXITING_THREAD, ["os._exit(0) would have ended the command"]),
+        ("from wtb import Workflow\ndef wf():\n    import os\n    os._exit(0)\n", ["os._exit(0) would have ended"]),
         ("import helper\n", ["ZeroDivisionError", 'helper.py", line 2, in <module>']),
     ],
-    ids=["an error", "a syntax error", "a missing dependency", "an exit", "an error further down"],
+    ids=[
+        *("an error", "a syntax error", "a missing dependency", "an exit", "an exit at once", "a caught exit"),
+        *("another program", "a thread that exits", "a factory that exits", "an error further down"),
+    ],
 )
 def test_a_module_that_fails_to_import_shows_its_own_frames_only(project: Project, code: str, said: list[str]) -> None:
     project.write({"other.py": code, "helper.py": "\n1 / 0\n", "sweep.yaml": sweep(workflow="other:wf")})
     done = project.inside("run", "sweep.yaml")
-    refused(done, project, ["sweep.yaml:1: 'other:wf' cannot be imported: ", *said])
+    refused(done, project, ["sweep.yaml:1: 'other:wf' cannot be ", *said])
     frames = [line for line in done.stderr.splitlines() if line.startswith("  File")]
     assert all(f'File "{project.folder}{os.sep}' in line for line in frames)
 

@@ -50,3 +50,42 @@ def test_a_sweep_starts_without_what_its_first_node_does_not_wait_for(loaded: se
     assert "wtb.execution.runner" in loaded
     assert {name.partition(".")[0] for name in loaded}.isdisjoint(NEEDLESS)
     assert [name for name in loaded if name.startswith(NEEDLESS_PARTS)] == []
+
+
+LIBRARIES = ("orjson", "yaml", "sqlalchemy", "pydantic", "rich", "numpy", "jinja2", "secrets", "queue", "statistics")
+PLANTED = """
+import pathlib
+pathlib.Path({folder!r}, "ran").write_text({name!r})
+"""
+LOOKING = [
+    ("list",),
+    ("status", "flow"),
+    ("show", "flow", "--cells"),
+    ("log", "flow"),
+    ("matrix", "flow"),
+    ("costs",),
+    ("files", "flow"),
+    ("report", "flow"),
+    ("pin", "flow"),
+    ("gc", "--dry-run"),
+    ("--help",),
+]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A folder with a finished sweep, and with files named like libraries since."""
+    project = Project(tmp_path_factory.mktemp("hostile"))
+    project.write({"flow.py": FLOW, "sweep.yaml": f"sweep: flow\n{SWEEP}"})
+    project.wtb("run", "sweep.yaml", "--quiet", check=0)
+    project.write(
+        {f"{name}.py": PLANTED.format(folder=str(project.folder), name=name) for name in (*LIBRARIES, "flow")}
+    )
+    return project
+
+
+@pytest.mark.parametrize("command", LOOKING, ids=" ".join)
+def test_commands_that_only_look_import_nothing_from_the_folder(hostile: Project, command: tuple[str, ...]) -> None:
+    with hostile.start(*command, own=True) as running:
+        running.wait(check=0)
+    assert not (hostile.folder / "ran").exists(), (hostile.folder / "ran").read_text()

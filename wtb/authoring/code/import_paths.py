@@ -11,9 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wtb.authoring.code.exits import exits_as_errors
 from wtb.config.distribution import pip_install
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.serialization.user_modules import barred, open_folder
 
 MAX_PATH = 500
 
@@ -22,7 +24,7 @@ _HERE = (str(Path(__file__).parents[2]) + os.sep, os.path.dirname(importlib.__fi
 
 
 def load(path: str) -> Any:
-    """The object at `pkg.module:attr`; the command puts the folder it started in first on `sys.path`.
+    """The object at `pkg.module:attr`; the folder that a command started in comes first on `sys.path`.
 
     Raises InputError where it is not there, with the frames of the user's own code where importing it failed.
     """
@@ -42,8 +44,12 @@ def load(path: str) -> Any:
 
 
 def _import(path: str, module_name: str) -> Any:
+    if (process := barred()) is not None:
+        raise InputError(f"{path!r} is not imported here: {process} imports no user code")
+    open_folder()
     try:
-        return importlib.import_module(module_name)
+        with exits_as_errors():
+            return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InputError(

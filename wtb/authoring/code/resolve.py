@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
+from wtb.authoring.code.exits import exits_as_errors
 from wtb.authoring.code.import_paths import load, own_frames, workflow_path
 from wtb.authoring.workflow import Workflow
 from wtb.config.distribution import pip_install
@@ -60,7 +61,8 @@ def made_by(factory: Any, where: str) -> Any:
         what = f"takes {', '.join(needed)}" if needed else "is async"
         raise InputError(f"{where} {what}; expected {EXPECTED}")
     try:
-        made = factory()
+        with exits_as_errors():
+            made = factory()
     except (Exception, SystemExit) as error:
         raise InputError(f"{where} cannot be called: {own_frames(error)}") from error
     if not isinstance(made, Workflow) and not is_graph(made):

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 from wtb.core.serialization.type_tags import LISTED, Refused, Tag, found
+from wtb.core.serialization.user_modules import barred
 
 
 def _member(module: Any, qualname: str) -> Any:
@@ -37,6 +38,8 @@ def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
     """Import the class of a stored name. Raises Refused if it is gone or of another kind."""
     module, _, qualname = name.partition(":")
     found = _member(sys.modules.get(module), qualname)
+    if found is None and (process := barred()) is not None:
+        raise Refused(f"{name} is a class of user code, which {process} does not import")
     if found is None:  # not imported yet, or another thread is about to
         found = _member(importlib.import_module(module), qualname)
     if not (isinstance(found, type) and accepts(found)):

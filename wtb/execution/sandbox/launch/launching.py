@@ -21,6 +21,7 @@ from pathlib import Path
 from wtb.config.credentials import client_credentials, is_credential, is_guarded
 from wtb.config.stack_file import HOME, OPEN, SECRET
 from wtb.core.ids import new_id
+from wtb.core.serialization.user_modules import search_path
 from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
 from wtb.execution.sandbox.launch.walls import Hidden, hide
@@ -61,8 +62,7 @@ class Launch:
 def launch_of(environment: Mapping[str, str], limits: Mapping[str, int | None], folder: Path) -> Launch:
     """What a process of this environment and these limits is started with now."""
     given = {name: limit for name, limit in limits.items() if limit is not None}
-    path = tuple(entry or os.getcwd() for entry in sys.path)
-    return Launch(environment, given, folder, path, _secrets(os.getcwd()) if is_guarded() else None)
+    return Launch(environment, given, folder, tuple(search_path()), _secrets(os.getcwd()) if is_guarded() else None)
 
 
 @cache
