@@ -62,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from tests.support.databases import quick_disk  # here, since pytest rewrites it when it becomes a plugin
 
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", quick_disk())
+    os.environ.setdefault("WTB_WRITABLE", quick_disk())  # nodes of tests leave marks beside their code
 
 
 @pytest.hookimpl(tryfirst=True)

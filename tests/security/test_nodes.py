@@ -29,7 +29,7 @@ HIDDEN = {
     ".config/wtb/credentials.toml": "home",
 }
 FLOW = """
-import ctypes, glob, json, os, subprocess
+import ctypes, glob, json, os, subprocess, sys, tempfile
 from pathlib import Path
 
 from wtb import END, Workflow
@@ -44,6 +44,36 @@ def tried(path):
             return "read" if file.read(1) else "nothing"
     except OSError as error:
         return type(error).__name__
+
+
+def changed(act):
+    try:
+        act()
+    except OSError:
+        return False
+    return True
+
+
+def tried_to_write(project):
+    # The ways to change code that others run that were open.
+    packages = next(path for path in sys.path if path.endswith("site-packages"))
+    acts = {
+        "module": lambda: open(project / "spying.py", "a").close(),
+        "new module": lambda: (project / "orjson.py").write_text(""),
+        "new folder": lambda: (project / "wtb").mkdir(),
+        "link": lambda: (project / "yaml.py").symlink_to("/dev/null"),
+        "by /proc": lambda: open("/proc/self/root" + str(project / "orjson.py"), "w").close(),
+        "remove": lambda: (project / "sweep.yaml").unlink(),
+        "move": lambda: project.rename(str(project) + "-moved"),
+        "truncate": lambda: os.truncate(project / "spying.py", 0),
+        "package": lambda: open(os.path.join(packages, "sitecustomize.py"), "w").close(),
+        "wtb": lambda: open(sys.modules["wtb"].__file__, "a").close(),
+        "etc": lambda: open("/etc/wtb-planted", "w").close(),
+        "programs": lambda: open("/usr/local/bin/wtb-planted", "w").close(),
+        "kernel": lambda: open("/proc/sys/kernel/core_pattern", "w").close(),
+        "a program": lambda: shell(f"cd {project} && touch touched") or os.stat(project / "touched"),
+    }
+    return [name for name, act in acts.items() if changed(act)]
 
 
 def shell(command):
@@ -85,6 +115,8 @@ def spy(state):
                        "unshare -Urm sh -c 'umount -l .wtb/stack; cat .wtb/stack/* .wtb/postgres/password; "
                        "mkdir again; mount --bind . again; cat again/.wtb/stack/*'"),
         "own": [tried(one) for one in ("/proc/self/environ", "kept", project / "sweep.yaml", project / "more/file")],
+        "written": tried_to_write(project),
+        "open": [changed(lambda: open("new", "w").close()), changed(lambda: (project / "more" / "new").mkdir())],
         "user": [os.getuid(), os.stat(project / "sweep.yaml").st_uid],
         "powers": [line.split() for line in open("/proc/self/status") if line.startswith(("CapPrm", "NoNewPrivs"))],
     }
@@ -135,6 +167,7 @@ def _write(folder: Path, project: Path, home: Path) -> None:
         file.write_text('{"pid": 0, "mark": "of no process: SESAME"}' if name.endswith(".json") else "SESAME")
     (project / "more").mkdir()
     (project / "more" / "file").write_text("open")
+    (project / "wtb.toml").write_text('[nodes]\nwritable = ["more"]\n')
     (project / "spying.py").write_text(FLOW)
     case = {"id": "one", "input": {"project": str(project), "hidden": HIDDEN}}
     (project / "sweep.yaml").write_text(
@@ -178,6 +211,8 @@ def test_a_node_finds_no_way_to_the_database(folder: Path, fresh_postgres_url: s
     assert "read" not in found["around"]
     assert "SESAME" not in found["shell"]
     assert found["own"] == ["read"] * 4
+    assert found["written"] == []
+    assert found["open"] == [True, True]
     assert found["user"][0] == found["user"][1]
     assert found["powers"] == [["CapPrm:", "0" * 16], ["NoNewPrivs:", "1"]]
 

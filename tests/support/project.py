@@ -179,6 +179,7 @@ class Project:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "COLUMNS"))}
         # Python takes a source of the same size and second as its compiled one: tests change files faster than that.
         kept["PYTHONDONTWRITEBYTECODE"] = "1"
+        kept["WTB_WRITABLE"] = str(self.folder)  # nodes of tests leave marks beside their code
         return {**kept, **({"WTB_DATABASE_URL": self.url} if self.url else {}), **(given or {})}
 
     def wtb(

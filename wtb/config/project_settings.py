@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from wtb.core.errors import InputError, meant_or_known
+
+WRITABLE = "WTB_WRITABLE"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,21 @@ def table_of(setting: Setting, known: Collection[str]) -> Mapping[str, Any]:
         if key not in known:
             raise InputError(f"{where} has no setting {key!r}{meant_or_known(key, known)}")
     return setting.found
+
+
+def writable_folders() -> list[str]:
+    """Return the folders that nodes may write although the project contains them: `writable` of `[nodes]`.
+
+    WTB_WRITABLE, with the separator of PATH, overrides the setting. Raises InputError.
+    """
+    named = os.environ.get(WRITABLE)
+    if named is not None:
+        return [os.path.abspath(os.path.expanduser(folder)) for folder in named.split(os.pathsep) if folder]
+    setting = find_setting("nodes")
+    folders = [] if setting is None else table_of(setting, ("writable",)).get("writable", [])
+    if setting is not None and not (isinstance(folders, list) and all(isinstance(one, str) for one in folders)):
+        raise InputError(f"{setting.file}: 'writable' of {setting.title} must be a list of folders")
+    return [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(one)) for one in folders]
 
 
 def _at(file: Path, keys: tuple[str, ...]) -> Any:

@@ -29,6 +29,7 @@ from wtb.execution.sandbox.launch.launching import launch_of, start
 from wtb.execution.sandbox.launch.process_tags import kill_process
 from wtb.execution.sandbox.output import Output
 from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.store import FileStore
 
 NO_MESSAGE = "ended, since what it sent is not a message ({})"  # as user code that writes into its connection does
@@ -73,6 +74,12 @@ class Setup:
     directory: Path
     files: FileStore
 
+    @property
+    def places(self) -> list[Path]:
+        """Where it writes."""
+        cache = [self.files.cache.root] if isinstance(self.files, SharedFiles) else []
+        return [self.directory, self.files.root, *cache]
+
 
 def _ignore(what: str, data: Any) -> None:
     """Take a report that nobody listens to."""
@@ -111,7 +118,7 @@ class NodeProcess:
         self.spent = False
         self._mark = secrets.token_bytes(16)
         self.output = {name: Output(mark=self._mark) for name in ("stdout", "stderr")}
-        launched = self._launched = start(launch_of(setup.environment, setup.limits, setup.folder))
+        launched = self._launched = start(launch_of(setup.environment, setup.limits, setup.folder, setup.places))
         self._id, self._process = launched.id, launched.process
         self._leash, self._channel = launched.leash, launched.channel
         self.directory = setup.directory / self._id

@@ -79,16 +79,17 @@ def _system() -> CheckDocument:
 
 
 def _walls() -> CheckDocument:
-    """By what node processes are kept from the database's credentials: tried by a process that ends with it."""
+    """Check how node processes are kept from the database's credentials and from code, by a process that tries it."""
     tried = subprocess.run([sys.executable, "-I", walls.__file__], capture_output=True, text=True, check=False)
-    found = {
-        "namespaces": "by namespaces, nodes see no passwords of the database",
-        "landlock": "by Landlock, nodes see no passwords of the database",
-    }.get(tried.stdout.strip())
+    way, _, writing = tried.stdout.strip().partition(" ")
+    means = {"namespaces": "by namespaces", "landlock": "by Landlock"}.get(way)
     fix = "allow user namespaces, or use a kernel that has Landlock (5.13 or newer)"
-    return check(
-        "walls", found or "none: nodes may read files that have passwords of the database", fix, ok=found is not None
-    )
+    if means is None:
+        none = "none: nodes may read files that have passwords of the database, and change code"
+        return check("walls", none, fix, ok=False)
+    code = "change no code" if writing == "read-only" else "may change code (Linux 5.12 or newer prevents it)"
+    sqlite = "with a database that is a server, nodes"
+    return check("walls", f"{means}: {sqlite} see no passwords of it and {code}", fix, ok=True)
 
 
 def _database(url: str) -> Iterator[CheckDocument]:

@@ -19,11 +19,13 @@ from functools import cache
 from pathlib import Path
 
 from wtb.config.credentials import client_credentials, is_credential, is_guarded
+from wtb.config.project_settings import writable_folders
 from wtb.config.stack_file import HOME, OPEN, SECRET
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import search_path
 from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
+from wtb.execution.sandbox.launch.read_only import NOTHING_CLOSED, ReadOnly, is_below, read_only
 from wtb.execution.sandbox.launch.walls import Hidden, hide
 
 _OURS = ("WTB_", "FLOWER_")
@@ -49,7 +51,7 @@ class Launch:
     """What a process is started with, before it is told anything.
 
     environment: all it inherits. limits: as in `run.rlimits`, those that are set. path: where it finds modules.
-    hidden: what walls hide from it; None for no walls.
+    hidden: what walls hide from it; None for no walls. read_only: what they do not let it write.
     """
 
     environment: Mapping[str, str]
@@ -57,12 +59,32 @@ class Launch:
     folder: Path
     path: Sequence[str]
     hidden: Sequence[Hidden] | None = None
+    read_only: ReadOnly = NOTHING_CLOSED
 
 
-def launch_of(environment: Mapping[str, str], limits: Mapping[str, int | None], folder: Path) -> Launch:
-    """What a process of this environment and these limits is started with now."""
+def launch_of(
+    environment: Mapping[str, str],
+    limits: Mapping[str, int | None],
+    folder: Path,
+    files: Sequence[Path] = (),
+) -> Launch:
+    """What a process of this environment and these limits is started with now.
+
+    files: where its workspaces and the files of nodes are, if that is not `.wtb` of the working directory.
+    """
     given = {name: limit for name, limit in limits.items() if limit is not None}
-    return Launch(environment, given, folder, tuple(search_path()), _secrets(os.getcwd()) if is_guarded() else None)
+    path = tuple(search_path())
+    if not is_guarded():
+        return Launch(environment, given, folder, path)
+    return Launch(environment, given, folder, path, _secrets(os.getcwd()), _read_only(folder, files))
+
+
+def _read_only(folder: Path, files: Sequence[Path]) -> ReadOnly:
+    """What nodes of this process must not write, because it, or other processes of its user, will run it."""
+    home = os.path.join(os.getcwd(), HOME)
+    writable = {*writable_folders(), *(os.path.join(home, name) for name in OPEN)}
+    writable |= {os.fspath(path) for path in files if not any(is_below(os.fspath(path), one) for one in writable)}
+    return read_only(os.fspath(folder), search_path(), sorted(writable))
 
 
 @cache
@@ -134,6 +156,8 @@ def _start(launch: Launch) -> Launched:
         "mark": limit_of(name, launch.environment[RUNNER]),
         "path": launch.path,
         "hidden": launch.hidden,
+        "closed": launch.read_only.closed,
+        "open": launch.read_only.open,
     }
     with reaper_leash, worker_channel, contextlib.ExitStack() as started:
         started.callback(leash.close)

@@ -31,7 +31,8 @@ AWAKE = 20  # counts without any, until it rests
 class WorkerOptions(TypedDict):
     """What a reaper starts with: its ends of the leash and of the channel, and what the node process gets.
 
-    hidden: what walls hide from it; None for no walls.
+    hidden: what walls hide from it; None for no walls. closed, open: what it cannot write, and can although that
+    contains it.
     """
 
     leash: int
@@ -40,6 +41,8 @@ class WorkerOptions(TypedDict):
     limits: dict[str, int | None]
     path: list[str]
     hidden: list[tuple[str, int, int]] | None
+    closed: list[str]
+    open: list[str]
 
 
 class Ended(TypedDict):
@@ -92,9 +95,10 @@ def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, .
             resource.setrlimit(kind, (wanted, wanted) if hard == resource.RLIM_INFINITY else (min(wanted, hard),) * 2)
     sys.path[:] = options["path"]
     if options["hidden"] is not None:
+        from wtb.execution.sandbox.launch.read_only import ReadOnly
         from wtb.execution.sandbox.launch.walls import Hidden, raise_walls
 
-        raise_walls([Hidden(*one) for one in options["hidden"]])
+        raise_walls([Hidden(*one) for one in options["hidden"]], ReadOnly(options["closed"], options["open"]))
     gc.disable()  # until everything is imported, which stays
     from wtb.execution.sandbox import worker_main as worker
 

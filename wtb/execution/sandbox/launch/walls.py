@@ -1,9 +1,11 @@
-"""Walls between a node process and what leads to the database: files with passwords, and processes that know them.
+"""Walls between a node process and what leads to the database: files with passwords, processes that know them, and
+code that those processes will run.
 
 Linux only, in one of two ways, both without privileges. A user and a mount namespace: empty file systems lie over what
-is hidden, and processes outside cannot be looked into. Where the system forbids namespaces, as containers do, Landlock:
-what is hidden cannot be read, moved or removed, nor can processes outside be looked into. Either is inherited by
-whatever a node starts, and cannot be taken back: no capability is left, so that of root's powers a node has none.
+is hidden, mounts of code are read-only, and processes outside cannot be looked into. Where the system forbids
+namespaces, as containers do, Landlock: what is hidden cannot be read, moved or removed, code cannot be written, nor can
+processes outside be looked into. Either is inherited by whatever a node starts, and cannot be taken back: no capability
+is left, so that of root's powers a node has none.
 """
 
 from __future__ import annotations
@@ -16,6 +18,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from wtb.execution.sandbox.launch.read_only import (
+    NOTHING_CLOSED,
+    ReadOnly,
+    beside,
+    close_by_mounts,
+    read_only,
+    writable_by_rules,
+)
+
 Way = Literal["namespaces", "landlock", "none"]
 
 _CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
@@ -24,8 +35,10 @@ _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_A
 _CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 _MOST_CAPABILITIES = 64
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # of all architectures that have them
-_READ_FILE, _REMOVE_DIR, _REMOVE_FILE, _REFER = 1 << 2, 1 << 4, 1 << 5, 1 << 13  # linux/landlock.h
-_VERSION_OF_REFER = 2
+_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2  # linux/landlock.h
+_CHANGE_FOLDER = sum(1 << bit for bit in range(4, 13))  # to remove, and to make, all kinds of files in it
+_REFER, _TRUNCATE = 1 << 13, 1 << 14
+_VERSION_OF_REFER, _VERSION_OF_TRUNCATE = 2, 3
 _BLOCK_DEVICES = "/sys/class/block"
 
 
@@ -56,11 +69,19 @@ def hide(path: str) -> Hidden | None:
     return Hidden(real, *_place(os.path.dirname(real))) if os.path.exists(real) else None
 
 
-def raise_walls(hidden: Sequence[Hidden]) -> Way:
+class Raised(NamedTuple):
+    """By which means there are walls, and whether code is read-only."""
+
+    way: Way
+    read_only: bool
+
+
+def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED) -> Raised:
     """Hide paths, and all processes outside, from this process and all that it starts.
 
     Args:
         hidden: What is to be hidden.
+        places: What is to be read-only.
 
     Returns:
         How; "none" where the system has no way.
@@ -69,7 +90,7 @@ def raise_walls(hidden: Sequence[Hidden]) -> Way:
         Displaced: Where a directory with something that is to be hidden was put elsewhere.
     """
     if sys.platform != "linux":
-        return "none"
+        return Raised("none", read_only=False)
     for path, *known in hidden:
         if _place(os.path.dirname(path)) != known:
             raise Displaced(f"{os.path.dirname(path)} is not the directory that it was")
@@ -77,22 +98,26 @@ def raise_walls(hidden: Sequence[Hidden]) -> Way:
     everything = [*(one for one, _, _ in hidden), *(_block_devices() if os.geteuid() == 0 else ())]
     with contextlib.suppress(OSError):
         _enter_namespaces(libc)
+        is_read_only = False
+        with contextlib.suppress(OSError):  # Linux before 5.12
+            close_by_mounts(libc, places)
+            is_read_only = True
         for path in everything:
             _cover(libc, path)
         _give_up_capabilities(libc)
-        return "namespaces"
+        return Raised("namespaces", is_read_only)
     try:
-        ruleset = _ruleset(libc, everything)
+        ruleset = _ruleset(libc, everything, places)
     except OSError:
-        return "none"
+        return Raised("none", read_only=False)
     try:
         _give_up_capabilities(libc)
         _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     except OSError:
-        return "none"
+        return Raised("none", read_only=False)
     finally:
         os.close(ruleset)
-    return "landlock"
+    return Raised("landlock", read_only=True)
 
 
 def _place(folder: str) -> list[int]:
@@ -150,19 +175,26 @@ def _give_up_capabilities(libc: ctypes.CDLL) -> None:
     _checked(libc.capset(header, nothing))
 
 
-def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str]) -> int:
-    """A descriptor of rules by which everything may be read that is not hidden, and was there before."""
+def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str], places: ReadOnly) -> int:
+    """A descriptor of rules by which everything may be read, and written, that is not hidden or closed, and was there
+    before.
+    """
     if platform.machine() == "alpha":  # where other numbers stand for these calls
         raise OSError
     version = _checked(libc.syscall(_CREATE_RULESET, None, 0, 1))
     refer = _REFER if version >= _VERSION_OF_REFER else 0  # else nothing could be moved between directories
-    access = _READ_FILE | _REMOVE_DIR | _REMOVE_FILE | refer  # what is moved may be read where it is then
-    attributes = _Ruleset(access)
+    truncate = _TRUNCATE if version >= _VERSION_OF_TRUNCATE else 0
+    write = _WRITE_FILE | truncate
+    change = write | _CHANGE_FOLDER | refer  # what is moved may be read where it is then
+    attributes = _Ruleset(_READ_FILE | change)
     ruleset = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
     try:
-        for path, is_directory in _beside(hidden):
+        for path, _ in beside(hidden):
             with contextlib.suppress(OSError):  # it is gone
-                _allow(libc, ruleset, path, access if is_directory else _READ_FILE)
+                _allow(libc, ruleset, path, _READ_FILE)
+        for path, is_directory in writable_by_rules(places, hidden):
+            with contextlib.suppress(OSError):
+                _allow(libc, ruleset, path, change if is_directory else write)
     except OSError:
         os.close(ruleset)
         raise
@@ -178,20 +210,6 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
         os.close(descriptor)
 
 
-def _beside(hidden: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """What lies beside the hidden paths and the directories that lead to them, and whether it is a directory."""
-    above: set[str] = set()
-    for path in hidden:
-        while (parent := os.path.dirname(path)) != path:
-            above.add(parent)
-            path = parent
-    if not above:
-        yield "/", True
-    for folder in above:
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            beside = (one for one in entries if one.path not in above and one.path not in hidden)
-            yield from ((one.path, one.is_dir(follow_symlinks=False)) for one in beside if not one.is_symlink())
-
-
 if __name__ == "__main__":  # what `wtb doctor` asks
-    print(raise_walls(()))
+    raised = raise_walls((), read_only(os.getcwd(), sys.path, ()))
+    print(raised.way, "read-only" if raised.read_only else "writable")
