@@ -494,8 +494,9 @@ def test_a_stop_while_it_starts_is_heeded(folder: Project) -> None:
 
 @pytest.mark.parametrize("options", [[], pytest.param(["--detach"], marks=pytest.mark.slow)], ids=["here", "detached"])
 def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project, options: list[str]) -> None:
-    folder.write({"celery.py": "raise SystemExit('this is no Celery')"})
-    failed = folder.wtb("up", "--no-flower", *options, check=1, timeout=PATIENCE_S)
+    folder.write({"shadows/celery.py": "raise SystemExit('this is no Celery')"})
+    shadows = {"PYTHONPATH": str(folder.folder / "shadows")}
+    failed = folder.wtb("up", "--no-flower", *options, check=1, env=shadows, timeout=PATIENCE_S)
     assert re.search(r"(worker|scheduler) ended with exit code 1, 2 times, before it was ready", failed.said)
     assert ("this is no Celery" in failed.said) is not bool(options)
     gone(folder.folder)
