@@ -30,7 +30,14 @@ suppress_warnings = ["misc.highlighting_failure"]  # a block of JSON may have a 
 
 # What leads where, by what a reader wants to do. A page that is in no list is a warning.
 NAVIGATION = {
-    "Write workflows": ["docs/authoring", "docs/langgraph", "docs/models", "docs/long-runs", "docs/people"],
+    "Write workflows": [
+        "docs/authoring",
+        "docs/langgraph",
+        "docs/models",
+        "docs/providers",
+        "docs/long-runs",
+        "docs/people",
+    ],
     "Run sweeps": [
         "docs/sweep-file",
         "docs/evaluators",

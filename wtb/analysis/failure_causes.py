@@ -58,7 +58,9 @@ _OF_VALUES = frozenset(
         "ZeroDivisionError",
     }
 )
-_HELPED = frozenset({"timeout", "killed", "disk", "budget", "running"})  # kinds that another try may end otherwise
+_HELPED = frozenset(
+    {"timeout", "killed", "disk", "provider", "budget", "running"}
+)  # kinds that another try may end otherwise
 
 
 def causes(database: Database, sweep: SweepRow, most: int = TOP) -> tuple[list[FailureCause], int]:

@@ -127,6 +127,7 @@ class Run(Strict):
     a higher one first. approval: when people are asked to let it go on; None is as the workflow says. mode: who
     answers the prompts of action nodes, a model or a person; None is as each of them says. checkpoints: fine takes one
     after each tool call of a node. stall: seconds of silence after which a node counts as stalled; None is never.
+    provider_wait: how long a node run waits for a provider that fails, before the sweep pauses.
     """
 
     concurrency: Slots = 8
@@ -145,6 +146,7 @@ class Run(Strict):
     mode: Literal["autonomous", "interactive"] | None = None
     checkpoints: Literal["coarse", "fine"] = "coarse"
     stall: Seconds | None = None
+    provider_wait: Seconds = 900.0
 
 
 _SECRET = re.compile("authorization|cookie|credential|key|password|secret|token", re.IGNORECASE)

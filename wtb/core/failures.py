@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from wtb.core.errors import BudgetReached, NodeTimeout, OutOfReach, Rejected, RoutingError, StateError
+from wtb.core.providers.classification import provider_fault
+from wtb.core.providers.faults import ProviderFault
 from wtb.core.serialization.plain_json import storable
 
 MESSAGE = 10_000  # characters of what an error says
@@ -34,6 +36,14 @@ def _kind(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an error whose attributes are user code, too
         return "error"
     return next((word for kind, word in _KINDS.items() if issubclass(type(error), kind)), "error")
+
+
+def _fault(error: BaseException) -> ProviderFault | None:
+    """The fault of a provider, of an error that is of no other kind."""
+    try:
+        return provider_fault(error)
+    except Exception:  # noqa: BLE001 - an error whose attributes are user code, too
+        return None
 
 
 def _words(error: BaseException) -> str:
@@ -98,6 +108,7 @@ class StoredFailure(TypedDict):
     final: NotRequired[bool]
     node: NotRequired[str | None]
     asked: NotRequired[tuple[str, ...]]
+    provider: NotRequired[ProviderFault | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,8 @@ class Failure:
     asked: of one that waits, the keys of all questions of the attempt, in their order.
 
     kind: error, timeout, state, routing, budget, rejected (by a person), killed (its process ended), lost (a process
-    that it shared ended), disk (which was full), or waiting (for a person).
+    that it shared ended), disk (which was full), provider (an outside service failed), or waiting (for a person).
+    provider: the fault of that service, of a failure of this kind.
     """
 
     kind: str
@@ -117,14 +129,18 @@ class Failure:
     final: bool = False
     node: str | None = None
     asked: tuple[str, ...] = ()
+    provider: ProviderFault | None = None
 
     @classmethod
     def of(cls, error: BaseException, *, final: bool = False, node: str | None = None) -> Failure:
-        return cls(_kind(error), _name(error), _words(error), _trace(error), final, node)
+        kind = _kind(error)
+        fault = _fault(error) if kind == "error" else None
+        kind = kind if fault is None else "provider"
+        return cls(kind, _name(error), _words(error), _trace(error), final, node, provider=fault)
 
     def stored(self) -> StoredFailure:
         """As it is stored: plain JSON."""
-        return StoredFailure(
+        stored = StoredFailure(
             kind=self.kind,
             type=self.type,
             message=self.message,
@@ -133,6 +149,9 @@ class Failure:
             node=self.node,
             asked=self.asked,
         )
+        if self.provider is not None:
+            stored["provider"] = self.provider
+        return stored
 
     def __str__(self) -> str:
         text = f"{self.type}: {self.message}" if self.message else self.type

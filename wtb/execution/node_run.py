@@ -12,9 +12,12 @@ from wtb.core.errors import StateError, StoreError, WTBError
 from wtb.core.failures import Failure, disk_words
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id
+from wtb.core.providers.faults import ProviderFault
+from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.execution import rows
 from wtb.execution.attempts.attempt import Attempt, NodeRunRecorder
+from wtb.execution.attempts.provider_waits import ProviderWait
 from wtb.execution.attempts.retries import Retries
 from wtb.execution.attempts.stalls import Stalls
 from wtb.execution.attempts.visit import Visit, keeps_calls, load_visit
@@ -32,6 +35,7 @@ from wtb.store.rows.executions import NodeRunRow
 from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import Appended, NewNodeRun
 
+_NEVER_SKIPPED = ("rejected", "provider")  # the rest of the cell would be no result of the node
 _NO_WAIT = nullcontext()
 _MADE = threading.Event()
 _MADE.set()
@@ -123,6 +127,7 @@ class RunningNode:
         self.retries = Retries(self.rules, 0 if earlier is None else earlier.attempts, prior)
         self.visit = Visit()
         self.full_disks = 0
+        self.provider_wait: ProviderWait | None = None
         self.reserved = NOT_RESERVED
         self.pending: Appended = {}
         self.next: tuple[Attempt, Task] | None = None
@@ -200,7 +205,7 @@ class RunningNode:
         if result.question is not None:
             recorder.append(**self.pending)
             return self._ended(result)
-        skipped = failure is not None and self.rules.on_error == "skip" and failure.kind != "rejected"
+        skipped = failure is not None and self.rules.on_error == "skip" and failure.kind not in _NEVER_SKIPPED
         status = "succeeded" if failure is None else "skipped" if skipped else "failed"
         change = rows.node_run_end(status, self.retries.number, result, self.cells, recorder.plan.fingerprint)
         appended = self.pending
@@ -216,6 +221,7 @@ class RunningNode:
             recorder.commit(force=self.rules.durable)
         if failure is None:
             self.sweep.progress.add(node_runs=1)
+            self.limits.providers.served[self.task.node, recorder.plan.variant] += 1
         elif not skipped:
             approvals = self.sweep.holds.approvals
             result.question = approvals.question_instead(self.task.key, failure, self.retries.number)
@@ -354,6 +360,8 @@ class RunningNode:
             self._wait_for_room(failure)
         elif failure.kind == "lost":
             self._record_lost(failure)
+        elif failure.provider is not None:
+            return not failure.final and self._wait_for_provider(failure, failure.provider)
         else:
             self._stop_if_overspent(failure, record)
             if failure.final or self._is_last(failure):
@@ -376,6 +384,27 @@ class RunningNode:
         self._record_pending()
         self.limits.room.wait(disk_words(failure), self.full_disks)
         self.full_disks += 1
+
+    def _wait_for_provider(self, failure: Failure, fault: ProviderFault) -> bool:
+        """Wait until a provider may serve the node run. Returns False if it has failed for good. Raises Stopped.
+
+        It is not the fault of the node, so it costs no retry, and the next attempt has the same random numbers.
+        """
+        if self.provider_wait is None:
+            variant = self.task.node, self.recorder.plan.variant
+            self.provider_wait = ProviderWait(self.limits.providers, variant, is_second=self.earlier is not None)
+        try:
+            seconds = self.provider_wait.next_wait_s(fault)
+        except Stopped:
+            self._record_pending()
+            raise
+        if seconds is None:
+            return False
+        self.retries.forgive(same_draws=True)
+        data = {"attempt": self.retries.number, "fault": fault, "wait_s": round(seconds, 3), "error": str(failure)}
+        self._record_pending(self.recorder.event("attempt.postponed", "warning", **data))
+        self.provider_wait.sleep(fault, seconds, lambda: self.sweep.holds.requested(self.execution) is not None)
+        return True
 
     def _record_lost(self, failure: Failure) -> None:
         """Record an attempt that ended for the sake of another one, and make it again with the same random numbers."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from wtb.core.stop import Disk, Stop
 from wtb.core.tree.grouping import Choices, agreed, groups
 from wtb.core.tree.run_order import mixed
+from wtb.execution.attempts.provider_waits import ProviderWaits
 from wtb.execution.engine.protocol import Root
 from wtb.execution.execution import Execution
 from wtb.execution.pauses.holds import Holds
@@ -89,6 +90,7 @@ class Limits:
     permits: Permits
     disk: Disk
     room: Room | NoRoom
+    providers: ProviderWaits
 
 
 class Combinations:

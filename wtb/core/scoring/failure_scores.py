@@ -26,6 +26,7 @@ KINDS: Final[Mapping[str, Counts]] = MappingProxyType(
         "routing": "result",
         "killed": "result",
         "budget": "missing",
+        "provider": "missing",
         "disk": "missing",
         "lost": "missing",
         "rejected": "missing",

@@ -76,9 +76,15 @@ def attempted(
 
 
 def _failure(error: BaseException, is_final: Callable[[BaseException], bool], node: str) -> Failure:
-    """The failure of an attempt that raised. It is final if the retry policy itself fails."""
+    """The failure of an attempt that raised. It is final if the retry policy itself fails.
+
+    Failures of providers are repeated whatever that policy is, unless the node says otherwise by a FinalError.
+    """
     try:
-        return Failure.of(error, final=isinstance(error, _FINAL) or is_final(error), node=node)
+        failure = Failure.of(error, final=isinstance(error, _FINAL), node=node)
+        if failure.final or failure.kind == "provider":
+            return failure
+        return replace(failure, final=is_final(error))
     except BaseException as broken:  # noqa: BLE001 - a retry policy's `retry_on` is user code
         check_interrupt(broken)
         failure = Failure.of(error, final=True, node=node)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wtb.execution.execution import Execution
     from wtb.planning.binding import Bound
 
-_NO_QUESTION = ("rejected", "disk")  # kinds of failures after which trying again makes no sense
+_NO_QUESTION = ("rejected", "disk", "provider")  # kinds of failures after which trying again makes no sense
 
 
 class ApprovalMode:

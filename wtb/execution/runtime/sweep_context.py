@@ -11,6 +11,7 @@ from wtb.config.yaml_reader import Located
 from wtb.core.errors import StoreError
 from wtb.core.stop import Disk
 from wtb.core.tree import stored_spec
+from wtb.execution.attempts.provider_waits import ProviderWaits
 from wtb.execution.engine.executor import CodeExecutor, Surroundings, ThreadExecutor
 from wtb.execution.engine.protocol import engine_of
 from wtb.execution.engine.redacting import redacting
@@ -86,6 +87,7 @@ class SweepContext:
             Permits(bound.workflow, stop, database, runner_id),
             Disk(self._quota.disk, used, lambda new: missing_files(database, self._session, new)),
             room,
+            ProviderWaits(stop, bound.spec.run.provider_wait, progress.add_notice),
         )
         self.sweep = RunningSweep(
             SweepIds(self._session, row.id, runner_id),

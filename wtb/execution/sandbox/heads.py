@@ -6,7 +6,7 @@ What a node process claims is checked where it is read: user code can write into
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from wtb.core.questions import Kind
 from wtb.core.tree.checkpoints import StoredPosition
@@ -54,6 +54,7 @@ class ReadFailure(TypedDict):
     final: bool
     node: str | None
     asked: Sequence[str]
+    provider: Mapping[str, Any] | None
 
 
 class ReadResult(TypedDict):

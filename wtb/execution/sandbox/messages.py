@@ -20,6 +20,7 @@ from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision
 from wtb.core.failures import MESSAGE, Failure
+from wtb.core.providers.faults import REASONS, ProviderFault
 from wtb.core.questions import Answer, Question
 from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
 from wtb.core.scoring.measure import Measure, Score
@@ -236,11 +237,11 @@ def _written(sent: Mapping[str, int], blobs: Sequence[bytes]) -> dict[str, Value
     return values
 
 
-_FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk")
+_FAILURES = ("error", "timeout", "state", "routing", "budget", "rejected", "disk", "provider")
 
 
 def _as_failure(data: ReadFailure) -> Failure:
-    if data["kind"] not in _FAILURES:
+    if data["kind"] not in _FAILURES or (data["kind"] == "provider") != (data["provider"] is not None):
         raise Malformed(f"a failure of kind {data['kind']!r:.20}")
     return Failure(
         data["kind"],
@@ -250,7 +251,21 @@ def _as_failure(data: ReadFailure) -> Failure:
         data["final"] is True,
         boundary.optional(boundary.name, data["node"]),
         tuple(boundary.text(key) for key in data["asked"]),
+        boundary.optional(_as_fault, data["provider"]),
     )
+
+
+def _as_fault(data: Mapping[str, Any]) -> ProviderFault:
+    if data["reason"] not in REASONS:
+        raise Malformed(f"a fault of a provider with the reason {data['reason']!r:.20}")
+    return {
+        "provider": boundary.text(data["provider"], 200),
+        "reason": data["reason"],
+        "status": boundary.optional(lambda status: boundary.count(status, 999), data["status"]),
+        "retry_after_s": boundary.optional(
+            lambda seconds: boundary.number(seconds, most=LONGEST_S), data["retry_after_s"]
+        ),
+    }
 
 
 def _asked(data: ReadQuestion, blobs: Sequence[bytes]) -> Question:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Va
 from pydantic_core import PydanticCustomError
 
 from wtb.core.errors import InputError, StateError
+from wtb.core.providers.faults import Reason
 from wtb.core.scoring.figures import OBSERVED, read_observed
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.object_tags import OBJECT_TAGS
@@ -135,6 +136,13 @@ class _Inside(Strict):
     task: str | None = None
 
 
+class FaultShape(Strict):
+    provider: Name
+    reason: Reason
+    status: int | None
+    retry_after_s: float | None
+
+
 class FailureShape(Strict):
     kind: Name
     type: str
@@ -143,6 +151,7 @@ class FailureShape(Strict):
     final: bool
     node: Name | None
     asked: list[str] = []
+    provider: FaultShape | None = None
 
 
 class _Answer(Strict):

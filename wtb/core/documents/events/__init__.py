@@ -63,6 +63,7 @@ EventDocument = (
     | nodes.NodeRunSkipped
     | nodes.AttemptFailed
     | nodes.AttemptLost
+    | nodes.AttemptPostponed
     | nodes.NodeProgress
     | nodes.NodeMetric
     | nodes.NodeSample

@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.events.common import Event
+from wtb.core.providers.faults import ProviderFault
 from wtb.core.scoring.unknown_costs import UnknownCost
 
 
@@ -91,6 +92,25 @@ class AttemptFailed(Event):
 
     kind: Literal["attempt.failed"]
     data: AttemptFailedData
+
+
+class AttemptPostponedData(TypedDict):
+    """Of `attempt.postponed`. wait_s: seconds until the next attempt."""
+
+    node: str
+    variant: str
+    attempt: int
+    fault: ProviderFault
+    wait_s: float
+    error: str
+    task: NotRequired[str]
+
+
+class AttemptPostponed(Event):
+    """A provider failed an attempt, and the node run waits for it."""
+
+    kind: Literal["attempt.postponed"]
+    data: AttemptPostponedData
 
 
 class AttemptLostData(TypedDict):

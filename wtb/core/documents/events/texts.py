@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from wtb.core.documents.events import executions, nodes, sweeps
 from wtb.core.documents.events.common import Scores
+from wtb.core.providers.faults import describe
 from wtb.core.scoring.judgement import limit_name
 from wtb.core.scoring.unknown_costs import UnknownCost, in_sentence
 from wtb.core.texts import chosen, cut, money, plural, printable, score, short, took
@@ -203,6 +204,10 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "attempt.failed": _of(
         nodes.AttemptFailedData,
         lambda d: f"{under(d)} failed in attempt {d['attempt']} of {d['of']}: {_error(d['error'], d['node'])}",
+    ),
+    "attempt.postponed": _of(
+        nodes.AttemptPostponedData,
+        lambda d: f"{under(d)} waits {d['wait_s']:.3g} s after attempt {d['attempt']}: {describe(d['fault'])}",
     ),
     "attempt.lost": _of(
         nodes.AttemptLostData, lambda d: f"{under(d)} lost attempt {d['attempt']}: {_error(d['error'], d['node'])}"

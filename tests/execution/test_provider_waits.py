@@ -1,0 +1,210 @@
+"""Failures of providers are waited for and never graded, with real clients against a provider that has faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+import sqlalchemy as sa
+
+from tests.support import model_provider as provider_of
+from tests.support.bench import Bench
+from tests.support.model_provider import Fault, ModelProvider, answer_to, limited, model_provider
+from wtb import END, Workflow
+from wtb.analysis.matrix.build import build
+from wtb.core.providers import faults
+from wtb.integrations.models import record_calls
+from wtb.store.tables.schema import attempts, node_runs
+
+Make = Callable[..., Bench]
+CASES = [
+    {"id": f"c{x}", "input": {"q": f"question {x}"}, "expected": {"a": answer_to(f"question {x}")}} for x in range(40)
+]
+EXACT = [{"exact_match": {"field": "a"}}]
+NOW = "0.001"
+FAULTS = [
+    provider_of.LIMITED,
+    limited(NOW),
+    Fault(500),
+    Fault(503),
+    provider_of.OVERLOADED,
+    provider_of.RESET,
+    provider_of.CUT_JSON,
+    provider_of.CUT_BODY,
+]
+
+
+@pytest.fixture
+def provider() -> Iterator[ModelProvider]:
+    with model_provider() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "FIRST_WAIT_S", 0.01)
+
+
+def asking(provider: ModelProvider, **rules: Any) -> Workflow:
+    """One node that asks OpenAI's client by default, and Anthropic's as `claude`."""
+    wf = Workflow("asking")
+    gpt = openai.OpenAI(base_url=f"{provider.url}/v1", api_key="k", max_retries=0)
+    claude = anthropic.Anthropic(base_url=provider.url, api_key="k", max_retries=0)
+
+    def ask(state: dict[str, Any], ctx: Any, *, by: str = "gpt") -> dict[str, Any]:
+        chat: Any = [{"role": "user", "content": state["q"]}]
+        if by == "gpt":
+            reply = record_calls(gpt, prices={}).chat.completions.create(model="m", messages=chat)
+            return {"a": reply.choices[0].message.content}
+        message: Any = record_calls(claude).messages.create(model="m", max_tokens=99, messages=chat)
+        return {"a": message.content[0].text}
+
+    node = wf.node(ask, **rules)
+    node.variant("claude", by="claude")
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
+
+
+def rows_of(bench: Bench) -> list[dict[str, Any]]:
+    found = build(bench.database, bench.row)
+    return [
+        {"mean": row["metrics"]["exact_match"]["mean"], "n": row["n"], "failed": row["failed"]} for row in found["rows"]
+    ]
+
+
+def test_faults_in_many_calls_change_no_result(provider: ModelProvider, run_sweep: Make) -> None:
+    """Every fourth call fails, each time in another way, and the node has no retries."""
+    turns = iter(range(10_000))
+
+    def fault(number: int, text: str) -> Fault | None:
+        return FAULTS[next(turns) % len(FAULTS)] if number % 4 == 0 else None
+
+    provider.fault = fault
+    bench = run_sweep(asking(provider), CASES, {"ask": "all"}, evaluate=EXACT)
+    assert bench.counts == {"succeeded": 80}
+    assert rows_of(bench) == [{"mean": 1.0, "n": 40, "failed": 0}] * 2
+    assert len(provider.requests) > 100
+    postponed = [event for event in bench.events if event["kind"] == "attempt.postponed"]
+    assert len(postponed) == len(provider.requests) - 80
+    assert {event["data"]["fault"]["reason"] for event in postponed} == {
+        "rate_limit", "server_error", "overloaded", "connection", "invalid_response",
+    }  # fmt: skip
+    assert {event["data"]["fault"]["provider"] for event in postponed} == {"openai", "anthropic"}
+
+
+def test_waiting_uses_up_no_retry_and_draws_the_same_numbers(provider: ModelProvider, run_sweep: Make) -> None:
+    provider.fault = lambda number, text: limited(NOW) if number < 5 else None
+    drawn: list[float] = []
+    wf = Workflow("drawing")
+    gpt = openai.OpenAI(base_url=f"{provider.url}/v1", api_key="k", max_retries=0)
+
+    def draw(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        drawn.append(ctx.rng.random())
+        gpt.chat.completions.create(model="m", messages=[{"role": "user", "content": "q"}])
+        if len(drawn) == 6:
+            raise ValueError("a fault of the node's own")
+        return {"a": "right"}
+
+    node = wf.node(draw, retries=1, backoff=0.001)
+    wf.entry(node)
+    wf.edge(node, END)
+    bench = run_sweep(wf, CASES[:1], {})
+    assert bench.counts == {"succeeded": 1}
+    assert len(drawn) == 7
+    assert len(set(drawn[:6])) == 1
+    assert drawn[6] != drawn[0]
+
+
+def test_the_time_that_a_provider_states_is_waited(provider: ModelProvider, run_sweep: Make) -> None:
+    provider.fault = lambda number, text: limited("0.4") if number == 0 else None
+    bench = run_sweep(asking(provider), CASES[:1], {})
+    (event,) = [event for event in bench.events if event["kind"] == "attempt.postponed"]
+    assert 0.4 <= event["data"]["wait_s"] < 0.5
+    first, second = sorted(at for (at,) in bench.database.tuples(_attempts(bench)))
+    assert second - first >= 0.4
+
+
+def _attempts(bench: Bench) -> Any:
+    joined = attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    return sa.select(attempts.c.started_at).select_from(joined).where(node_runs.c.sweep_id == bench.sweep_id)
+
+
+def test_a_provider_that_stays_away_pauses_the_sweep_and_nothing_is_lost(provider: ModelProvider, bench: Make) -> None:
+    provider.fault = lambda number, text: provider_of.OVERLOADED
+    made = bench(asking(provider), CASES, {"ask": "all"}, evaluate=EXACT, run={"provider_wait": 0.2, "concurrency": 4})
+    ended = made.run()
+    assert (ended.status, made.status) == ("paused", "paused")
+    assert ended.reason in [
+        f"waiting for provider {name}, which is overloaded (529)" for name in ("openai", "anthropic")
+    ]
+    assert made.counts == {"pending": 80}
+    assert len(provider.requests) < 80
+    provider.fault = lambda number, text: None
+    assert made.run().status == "completed"
+    assert made.counts == {"succeeded": 80}
+    assert rows_of(made) == [{"mean": 1.0, "n": 40, "failed": 0}] * 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (provider_of.UNAUTHORIZED, "rejects the credentials (401)"),
+        (provider_of.FORBIDDEN, "rejects the credentials (403)"),
+        (provider_of.NO_MODEL, "does not have the model (404)"),
+        (provider_of.NO_QUOTA, "reports an exhausted quota (429)"),
+    ],
+)
+def test_what_a_person_has_to_correct_pauses_the_sweep_after_a_few_calls(
+    provider: ModelProvider, bench: Make, fault: Fault, words: str
+) -> None:
+    provider.fault = lambda number, text: fault
+    made = bench(asking(provider), CASES, {}, evaluate=EXACT, run={"concurrency": 4})
+    ended = made.run()
+    assert (ended.status, ended.reason) == ("paused", f"waiting for provider openai, which {words}")
+    assert made.counts == {"pending": 40}
+    assert len(provider.requests) <= 4 * 3
+    provider.fault = lambda number, text: None
+    assert made.run().status == "completed"
+    assert made.counts == {"succeeded": 40}
+
+
+def test_a_request_that_always_fails_while_others_are_served_is_lost_alone(
+    provider: ModelProvider, bench: Make
+) -> None:
+    provider.fault = lambda number, text: Fault(500) if text == "question 3" else None
+    made = bench(asking(provider), CASES, {}, evaluate=EXACT)
+    assert made.run().status == "completed"
+    assert made.counts == {"succeeded": 39, "failed": 1}
+    (lost,) = [cell for cell in made.cells() if cell.status == "failed"]
+    assert lost.failure is not None
+    assert (lost.case, lost.failure["kind"], lost.failure["provider"]["status"]) == ("c3", "provider", 500)
+    assert lost.scores == {}
+    assert rows_of(made) == [{"mean": 1.0, "n": 40, "failed": 1}]
+
+
+def test_what_waits_in_vain_again_is_lost_so_that_the_sweep_can_end(provider: ModelProvider, bench: Make) -> None:
+    provider.fault = lambda number, text: Fault(500) if text == "question 0" else None
+    made = bench(asking(provider), CASES[:1], {}, evaluate=EXACT, run={"provider_wait": 0.1})
+    assert made.run().status == "paused"
+    assert made.run().status == "completed"
+    assert made.counts == {"failed": 1}
+
+
+def test_a_node_that_may_be_skipped_is_not_skipped_for_a_provider(provider: ModelProvider, bench: Make) -> None:
+    provider.fault = lambda number, text: provider_of.UNAUTHORIZED
+    made = bench(asking(provider, on_error="skip"), CASES[:2], {}, evaluate=EXACT)
+    assert made.run().status == "paused"
+
+
+@pytest.mark.parametrize("fault", [provider_of.TOO_LONG, provider_of.FILTERED])
+def test_what_the_provider_rejects_for_its_content_is_graded(
+    provider: ModelProvider, bench: Make, fault: Fault
+) -> None:
+    provider.fault = lambda number, text: fault if text == "question 3" else None
+    made = bench(asking(provider), CASES[:4], {}, evaluate=EXACT)
+    assert made.run().status == "completed"
+    assert rows_of(made) == [{"mean": 0.75, "n": 4, "failed": 1}]
