@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -226,17 +226,22 @@ def test_a_cell_keeps_the_outcome_that_it_has(database: Database, submitted: Sub
     assert abs(cell["finished_at"] - clock(database)) < 60
 
 
-def test_an_execution_that_ended_does_not_answer_for_its_lease(database: Database, submitted: Submit) -> None:
-    submitted()
-    (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
-    ended = {"status": "completed", "owner_id": None, "lease_until": None}
-    leases = {mine.id: mine.token}
-    assert flush(database, Batch(leases=leases, changed={mine.id: ended}), 30.0) == set()
+@pytest.mark.parametrize("status", ["completed", "failed", "forked", "cancelled"])
+def test_rows_of_an_execution_that_this_runner_has_ended_are_an_error_and_not_lost(
+    status: str, database: Database, submitted: Submit
+) -> None:
+    """Another journal of this process ended it under the same token before this one had committed its last step."""
+    submitted(cases=2)
+    mine, other = claims.claim(database, "sweep", "one", 2, 30.0)
+    ended = {"status": status, "owner_id": None, "lease_until": None}
+    leases = {mine.id: mine.token, other.id: other.token}
+    assert flush(database, Batch(leases={mine.id: mine.token}, changed={mine.id: ended}), 30.0) == set()
 
-    again = Batch(leases=leases, changed={mine.id: {"status": "failed", "owner_id": None}})
+    late = Batch(leases=leases, changed={id: {"status": "failed", "owner_id": None} for id in leases})
 
-    assert flush(database, again, 30.0) == {mine.id}
-    assert statuses(database, executions) == ["completed"]
+    with pytest.raises(ConflictError, match=f"execution {mine.id} is {status}, but its runner has rows of it"):
+        flush(database, late, 30.0)
+    assert statuses(database, executions) == sorted(["running", status])
 
 
 # What the database refuses
@@ -293,6 +298,33 @@ def test_a_node_run_of_no_checkpoint_is_refused(database: Database, submitted: S
         add_node_run(database, "r1", checkpoint=False)
 
 
+@pytest.mark.parametrize("ends", ["by an update", "as it is born"])
+@pytest.mark.parametrize("unfinished", ["next nodes", "a running node run", "nothing"])
+def test_an_execution_completes_only_if_nothing_is_left_at_its_head(
+    unfinished: str, ends: str, database: Database, submitted: Submit
+) -> None:
+    submitted()
+    (mine,) = claims.claim(database, "sweep", "one", 1, 30.0)
+    position = {"step": 1, "next": ["b"] if unfinished == "next nodes" else [], "arrived": {}, "visits": {}}
+    add_node_run(database, "r1", position=position)
+    if unfinished != "a running node run":
+        database.execute(node_runs.update().values(status="succeeded"))
+    completed = {"status": "completed", "head_id": "c", "owner_id": None, "lease_until": None}
+    if ends == "by an update":
+        statement: sa.Executable = executions.update().where(executions.c.id == mine.id).values(completed)
+    else:
+        born = {"id": "born", "session_id": mine.session_id, "sweep_id": "sweep", "origin": "fork", "case_number": 0}
+        statement = executions.insert().values(**born, repeat=0, combinations=[0], created_at=0.0, **completed)
+
+    if unfinished == "nothing":
+        database.execute(statement)
+        assert "completed" in statuses(database, executions)
+        return
+    with pytest.raises(IntegrityError, match="has next nodes or a running node run at its head"):
+        database.execute(statement)
+    assert statuses(database, executions) == ["running"]
+
+
 def test_a_cell_of_no_sweep_is_refused(database: Database, submitted: Submit) -> None:
     submitted()
     (cell,) = rows(database, cells)
@@ -301,12 +333,14 @@ def test_a_cell_of_no_sweep_is_refused(database: Database, submitted: Submit) ->
         connection.execute(cells.insert().values(**{**cell, "sweep_id": "none"}))
 
 
-def add_node_run(database: Database, id: str, *, checkpoint: bool = True) -> None:
+def add_node_run(
+    database: Database, id: str, *, checkpoint: bool = True, position: Mapping[str, Any] | None = None
+) -> None:
     (execution,) = rows(database, executions)
     common = {"sweep_id": "sweep", "execution_id": execution["id"], "workspace": None}
     with database.write() as connection:
         if checkpoint:
-            made = {"id": "c", "position": {}, "state": {}, "writers": [], "totals": [], "trigger": "step"}
+            made = {"id": "c", "position": position or {}, "state": {}, "writers": [], "totals": [], "trigger": "step"}
             connection.execute(checkpoints.insert().values(**common, **made, created_at=0.0))
         run = {"task": "a", "node": "a", "variant": "default", "visit": 0, "status": "running", "attempts": 1}
         run |= {"cells": 1, "fingerprint": "f", "started_at": 0.0, "duration_s": 0.0, "usd": 0.0}

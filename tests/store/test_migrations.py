@@ -41,6 +41,10 @@ ON_POSTGRESQL = {
     "constraints": """
         SELECT conrelid::regclass::text, conname, contype::text, pg_get_constraintdef(oid), condeferrable, condeferred
         FROM pg_constraint WHERE connamespace = 'public'::regnamespace""",
+    "triggers": """
+        SELECT tgrelid::regclass::text, tgname, pg_get_triggerdef(pg_trigger.oid),
+               regexp_replace(prosrc, '\\s+', ' ', 'g')
+        FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal""",
     "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
     "comments": """
         SELECT attrelid::regclass::text, attname, col_description(attrelid, attnum)
@@ -73,7 +77,7 @@ def _parts(sql: str) -> list[str]:
             parts[-1] += letter
     head, _, parts[0] = parts[0].partition("(")
     parts[-1] = parts[-1].rpartition(")")[0]
-    return [head.strip(), *sorted(" ".join(part.split()) for part in parts)]
+    return [" ".join(head.split()), *sorted(" ".join(part.split()) for part in parts)]
 
 
 @pytest.fixture

@@ -109,12 +109,15 @@ class SweepAssignment:
             self.journal.after_commit(lambda: self._session.notifier.notify([row]))
 
     def passes_on(self, execution: Execution) -> bool:
-        """Give what is no suspect any more to the assignment of those that are none, if that can be opened.
+        """Pass an execution that is no longer a suspect to the assignment for such ones, if that can be opened.
 
-        Each of its steps was committed here at once, so that the other journal finds it.
+        Raises Lost if its lease is gone.
         """
         if execution.suspect or not self._passes_on:
             return False
+        # The other assignment has a journal of its own, which may commit the end of the execution first. Rows that were
+        # still buffered here would then count as lost, and its cells would succeed without their last node.
+        self.journal.flush(execution.id, force=True)
         try:
             self._session.wait_with_others(self.sweep_id, execution)
         except Refused:

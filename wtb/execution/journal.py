@@ -178,7 +178,7 @@ class Journal:
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
                 self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
         except Exception as error:
-            log.debug("journal broken", exc_info=True)
+            log.log(logging.DEBUG if isinstance(error, StoreError) else logging.ERROR, "journal broken", exc_info=True)
             self._broken = error if isinstance(error, WTBError) else _unexpected(error)
         for call in callbacks:
             call()

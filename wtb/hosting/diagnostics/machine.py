@@ -29,6 +29,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.system import HAS_FILES
 from wtb.store.housekeeping.sizes import size, stored_amounts
+from wtb.store.runs.retry import count_cut_short
 from wtb.store.tables.schema import REVISION
 from wtb.store.telemetry.positions import collectors
 
@@ -113,6 +114,7 @@ def _database(url: str) -> Iterator[CheckDocument]:
             rows = ", ".join(plural(count, name.replace("_", " ").removesuffix("s")) for name, count in counted.items())
             yield check("its size", f"{bytes_of(total)}: {rows}", ok=True)
             yield from _sizes(database)
+            yield from _cut_short(database)
             yield from _collectors(database)
     except WTBError as error:
         fix = "start its server, or give another one with --db or WTB_DATABASE_URL"
@@ -159,6 +161,15 @@ def _sizes(database: Database) -> Iterator[CheckDocument]:
     if left.directories or left.processes:
         found = f"directories of dead runners: {left.directories:,}, processes: {left.processes:,}"
         yield check("left behind", f"{found}; the next run or `wtb gc` removes them", ok=True)
+
+
+def _cut_short(database: Database) -> Iterator[CheckDocument]:
+    """Yield a problem for each sweep that has cells which succeeded without their last node."""
+    for sweep_id, count in count_cut_short(database).items():
+        found = (
+            f"{plural(count, 'cell')} of sweep {sweep_id} succeeded without the last node, since a worker was killed"
+        )
+        yield check("cells", found, f"run `wtb retry {sweep_id}`: it runs what is missing", ok=False)
 
 
 def _collectors(database: Database) -> Iterator[CheckDocument]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from wtb.core.errors import StoreError
+from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, parts, together, update_rows
@@ -85,7 +85,8 @@ def flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], N
         The executions that lost their lease; nothing of theirs was written.
 
     Raises:
-        StoreError: Where the database is out of reach or full; nothing was written.
+        ConflictError: If the lease of an execution is gone because this runner itself ended it; nothing was written.
+        StoreError: If the database is out of reach or full; nothing was written.
     """
     try:
         return _flush(database, batch, lease_s, sent)
@@ -100,6 +101,8 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
     with database.write() as connection:
         asked, until = _renew(connection, batch.leases, lease_s)
         gone = batch.lost(asked)
+        if gone:
+            _reject_rows_after_the_end(connection, {id: batch.leases[id] for id in batch.leases.keys() & gone})
         granted = _grants(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
         places = _Places(*take_positions(connection, batch.events)) if batch.events else _Places(0, ())
         with together(connection):
@@ -108,8 +111,6 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             # In one order for all, so that two transactions never wait for each other.
             kept = sorted((row for id, row in batch.files if id not in gone), key=lambda row: str(row["digest"]))
             insert_missing(connection, files, kept)
-            born = [places.execution(_leased(row, until)) for id, row in batch.born.items() if id not in gone]
-            insert_rows(connection, executions, born)
             insert_rows(
                 connection, checkpoints, [places.checkpoint(row) for id, row in batch.checkpoints if id not in gone]
             )
@@ -119,6 +120,9 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
                 (key, places.node_run(row)) for key, (id, row) in batch.node_run_changes.items() if id not in gone
             ]
             _update(connection, node_runs, changes)
+            # After their checkpoints and node runs: a trigger compares those that are born completed with them.
+            born = [places.execution(_leased(row, until)) for id, row in batch.born.items() if id not in gone]
+            insert_rows(connection, executions, born)
             tried = [(key, row) for key, (id, row) in batch.attempts.items() if id not in gone]
             insert_rows(connection, attempts, [row for key, row in tried if key not in batch.again])
             again = [row for key, row in tried if key in batch.again]
@@ -177,6 +181,22 @@ def _renew(
         for row in connection.execute(query):
             answered[row.id], until = row.asked, row.lease_until
     return answered, until
+
+
+def _reject_rows_after_the_end(connection: sa.Connection, lost_leases: Mapping[str, int]) -> None:
+    """Raise ConflictError if an execution lost its lease without anyone taking it: this runner ended it too early.
+
+    Whoever takes an execution changes its token. One that has ended under an unchanged token was ended by this runner,
+    from another journal, and dropping what this journal still has of it would lose results silently.
+    """
+    for part in parts(sorted(lost_leases.items())):
+        query = sa.select(executions.c.id, executions.c.status).where(_are_held(connection, part))
+        if ended := [(id, status) for id, status in connection.execute(query) if status not in OPEN_EXECUTIONS]:
+            id, status = min(ended)
+            raise ConflictError(
+                f"execution {id} is {status}, but its runner has rows of it that are not committed yet. "
+                "This is a fault of WTB: report it, and run `wtb doctor` to find affected cells."
+            )
 
 
 def _are_held(connection: sa.Connection, pairs: Sequence[tuple[str, int]]) -> sa.ColumnElement[bool]:

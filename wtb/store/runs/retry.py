@@ -16,9 +16,19 @@ from wtb.store.rows.executions import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
 from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.schema import cells, executions, scores, sweeps
+from wtb.store.tables.schema import cells, checkpoints, executions, is_visible, node_runs, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")
+
+# Cells that succeeded although their execution was not at its end. Workers recorded such cells before the database
+# rejected them (migration 1040), with the state from before their last node.
+_is_cut_short = sa.and_(
+    cells.c.status == "succeeded",
+    sa.or_(
+        sa.cast(checkpoints.c.position["next"], sa.Text) != "[]",
+        sa.exists().where(node_runs.c.checkpoint_id == executions.c.head_id, node_runs.c.status == "running"),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +44,28 @@ class _Again:
     edited: bool
 
 
+def count_cut_short(database: Database) -> dict[str, int]:
+    """Count the cells that succeeded without their last node, which `retry` repairs.
+
+    Returns:
+        The number of such cells by the id of their sweep; sweeps that have none are left out.
+    """
+    query = (
+        sa.select(cells.c.sweep_id, sa.func.count())
+        .join(executions, executions.c.id == cells.c.execution_id)
+        .join(checkpoints, checkpoints.c.id == executions.c.head_id)
+        .join(sweeps, sweeps.c.id == cells.c.sweep_id)
+        .where(_is_cut_short, is_visible)
+        .group_by(cells.c.sweep_id)
+        .order_by(cells.c.sweep_id)
+    )
+    return dict(database.tuples(query, long=True))
+
+
 def retry(
     database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN, *, execution_id: str | None = None
 ) -> int:
-    """Give failed cells new executions.
+    """Give failed cells new executions, and cells that succeeded without their last node.
 
     Cells that ended at the same head share one execution, so a node run that failed for several of them is tried
     once. The old executions stay as history.
@@ -55,8 +83,11 @@ def retry(
     query = (
         sa.select(*place, executions.c.id, executions.c.head_id, executions.c.queue, executions.c.edited)
         .join(executions, executions.c.id == cells.c.execution_id)
+        .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
         .where(
-            cells.c.sweep_id == sweep_id, cells.c.status.in_(list(statuses)), *equal({executions.c.id: execution_id})
+            cells.c.sweep_id == sweep_id,
+            sa.or_(cells.c.status.in_(list(statuses)), _is_cut_short),
+            *equal({executions.c.id: execution_id}),
         )
         .order_by(*place)
     )

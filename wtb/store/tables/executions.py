@@ -55,6 +55,54 @@ executions = sa.Table(
 is_pending: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'pending'")
 is_running: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'running'")
 
+# Triggers that reject an execution that completes although its head has next nodes or a running node run: its cells
+# would succeed with the state from before their last node. No CHECK can read another table. The flush writes
+# checkpoints and node runs first, so that each row is checked as it is written. A batch migration of SQLite makes a
+# table anew without its triggers, so it has to create these again.
+_UNFINISHED = "a completed execution has next nodes or a running node run at its head"
+_COMPLETION_GUARDS = {
+    "postgresql": (
+        f"""
+        CREATE FUNCTION reject_unfinished_execution() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF EXISTS (SELECT FROM checkpoints WHERE id = NEW.head_id AND jsonb_array_length(position->'next') > 0)
+                OR EXISTS (SELECT FROM node_runs WHERE checkpoint_id = NEW.head_id AND status = 'running')
+            THEN
+                RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = '{_UNFINISHED}: ' || NEW.id;
+            END IF;
+            RETURN NEW;
+        END $$
+        """,
+        """
+        CREATE TRIGGER execution_completes BEFORE UPDATE ON executions FOR EACH ROW
+        WHEN (NEW.status = 'completed' AND OLD.status <> 'completed') EXECUTE FUNCTION reject_unfinished_execution()
+        """,
+        """
+        CREATE TRIGGER execution_is_born_completed BEFORE INSERT ON executions FOR EACH ROW
+        WHEN (NEW.status = 'completed') EXECUTE FUNCTION reject_unfinished_execution()
+        """,
+    ),
+    "sqlite": tuple(
+        f"""
+        CREATE TRIGGER {name} BEFORE {event} ON executions WHEN {condition}
+        BEGIN
+            SELECT raise(ABORT, '{_UNFINISHED}')
+            WHERE EXISTS (
+                SELECT 1 FROM checkpoints WHERE id = NEW.head_id AND json_array_length(position, '$.next') > 0
+            ) OR EXISTS (SELECT 1 FROM node_runs WHERE checkpoint_id = NEW.head_id AND status = 'running');
+        END
+        """
+        for name, event, condition in (
+            ("execution_completes", "UPDATE OF status", "NEW.status = 'completed' AND OLD.status <> 'completed'"),
+            ("execution_is_born_completed", "INSERT", "NEW.status = 'completed'"),
+        )
+    ),
+}
+for _dialect, _statements in _COMPLETION_GUARDS.items():
+    for _statement in _statements:
+        _guard = sa.DDL(_statement)  # type: ignore[no-untyped-call]
+        sa.event.listen(executions, "after_create", _guard.execute_if(dialect=_dialect))
+
 working = sa.Table(
     "working",
     metadata,
