@@ -50,7 +50,7 @@ def test_json_lines_are_read_with_all_keys(folder: Path) -> None:
         "cluster": "doc",
     }
     cases = source(folder, "cases.jsonl", json.dumps(line) + "\n")
-    assert cases.check() == 1
+    assert cases.check().cases == 1
     assert list(cases) == [Case("one", {"q": "007"}, {"a": 1}, ("t",), {"a.txt": folder / "a.txt"}, "doc")]
 
 
@@ -89,7 +89,7 @@ def test_values_of_a_csv_file_stay_text(folder: Path) -> None:
     text = 'id,zip,n,input.flag,expected,tags\na,007,1e3,true,42,"x; y z"\n,"multi\nline",,null,,\n'
     first, second = source(folder, "cases.csv", text)
     assert first == Case("a", {"zip": "007", "n": "1e3", "flag": "true"}, "42", ("x", "y", "z"))
-    assert second == Case("2", {"zip": "multi\nline", "n": "", "flag": "null"}, "", ())
+    assert second == Case("2", {"zip": "multi\nline", "n": "", "flag": "null"}, None, ())
 
 
 def test_dotted_columns_of_a_csv_file_fill_input_and_expected(folder: Path) -> None:
@@ -101,6 +101,42 @@ def test_a_csv_column_says_what_cases_came_from(folder: Path) -> None:
     found = source(folder, "cases.csv", "q,cluster\nx,doc 1\ny,\n")
     assert [case.cluster for case in found] == ["doc 1", None]
     assert [case.cluster for case in inline({"input": {}, "cluster": 7})] == ["7"]
+
+
+def test_a_blank_cell_expects_nothing_and_a_row_of_them_is_no_case(folder: Path) -> None:
+    text = "id,q,expected\n q1 ,1,\n,,\nq3, ,  \n , ,\t\n,x,yes\n"
+    cases = source(folder, "cases.csv", text)
+    assert [(case.id, case.input["q"], case.expected) for case in cases] == [
+        ("q1", "1", None),
+        ("q3", " ", None),
+        ("3", "x", "yes"),
+    ]
+    assert cases.check() == (3, 2)
+    (case,) = source(folder, "fields.csv", "q,expected.a,expected.b\nx,,2\n")
+    assert case.expected == {"b": "2"}
+
+
+def test_spaces_around_ids_clusters_and_tags_are_dropped(folder: Path) -> None:
+    row = {"id": " q1 ", "input": {}, "cluster": "doc ", "tags": [" geo"]}
+    (case,) = source(folder, "c.json", json.dumps([row]))
+    assert (case.id, case.cluster, case.tags) == ("q1", "doc", ("geo",))
+    twice = source(folder, "d.json", json.dumps([row, {**row, "id": "q1"}]))
+    assert refusals(twice) == ["d.json: case 2: id 'q1' a second time; expected each id once"]
+
+
+@pytest.mark.parametrize(
+    ("header", "plural"),
+    [
+        ("id;q;expected", "semicolons"),
+        ("id;q, r;expected", "semicolons"),
+        ("id\tq\texpected", "tabs"),
+        ("id|q|expected", "vertical bars"),
+        ("sep=;", "semicolons"),
+    ],
+)
+def test_another_separator_than_a_comma_is_named(folder: Path, header: str, plural: str) -> None:
+    (problem,) = refusals(source(folder, "c.csv", f"{header}\na;1;2\n"))
+    assert problem.endswith(f"so {plural} seem to separate the columns; expected commas")
 
 
 def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
@@ -218,7 +254,7 @@ def test_files_are_relative_to_the_cases_file_and_may_have_other_names(folder: P
     line = {"input": {}, "files": {"in/b.txt": "docs/a.txt", "./c.txt": "docs/../docs/a.txt"}}
     (folder / "data" / "c.jsonl").write_text(json.dumps(line))
     cases = read_cases("data/c.jsonl", folder, Located())
-    assert cases.check() == 1
+    assert cases.check().cases == 1
     (case,) = cases
     there = folder / "data" / "docs" / "a.txt"
     assert case.files == {"in/b.txt": there, "c.txt": there}
@@ -294,7 +330,7 @@ def test_an_import_path_is_resolved_once_and_called_for_each_reading(folder: Pat
         return made
 
     cases = read_cases("pkg.mod:fn", folder, Located(), resolve)
-    assert cases.check() == 2
+    assert cases.check().cases == 2
     assert [case.id for case in cases] == ["a", "2"]
     assert calls == ["pkg.mod:fn", "made", "made"]
 
@@ -316,7 +352,7 @@ def test_memory_does_not_grow_with_the_cases(folder: Path, name: str) -> None:
     row = '{"input": {"q": "' + "x" * 1000 + '"}}\n' if name == "c.jsonl" else "x" * 1000 + "\n"
     cases = source(folder, name, ("" if name == "c.jsonl" else "q\n") + row * 10_000)
     tracemalloc.start()
-    assert cases.check() == sum(1 for _ in cases) == 10_000
+    assert cases.check().cases == sum(1 for _ in cases) == 10_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # The file has 10 MB; 10,000 ids as hashes take about 1 MB.

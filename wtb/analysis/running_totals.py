@@ -45,11 +45,11 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
     for name, measure in scored.measures.items():
         if measure.figure is not None:  # which is no mean of what is tallied
             continue
-        score = scored.failure_score(measure)
+        score, failed_of = scored.failure_score(measure), scored.failed_of(name)
         for number, row in enumerate(rows):
             found = tallied.get((name, number))
             count, total = (0, 0.0) if found is None else (found.n, found.total)
-            failed = 0 if score is None else scored.failed_of.get(number, 0)
+            failed = 0 if score is None else failed_of.get(number, 0)
             if n := count + failed:
                 row["metrics"][name] = {"n": n, "mean": (total + failed * (score or 0.0)) / n}
     return {

@@ -181,9 +181,13 @@ class Scores:
         )
 
     @cached_property
-    def cells(self) -> int:
-        """How many cells each combination has."""
-        return evidence.case_count(self._database, self._sweep.id) * int(self._sweep.spec["repeats"])
+    def cases(self) -> int:
+        """How many cases the sweep has."""
+        return evidence.case_count(self._database, self._sweep.id)
+
+    def cells(self, metric: str) -> int:
+        """How many cells each combination has whose case has an expected value for a metric."""
+        return (self.cases - self.without_expected.get(metric, 0)) * int(self._sweep.spec["repeats"])
 
     @cached_property
     def cell_groups(self) -> Sequence[CellGroup]:
@@ -194,6 +198,19 @@ class Scores:
     def errors(self) -> aggregates.Rows:
         """(metric, how many scores failed, one of the reasons)."""
         return aggregates.score_errors(self._database, self._sweep.id)
+
+    @cached_property
+    def without_expected(self) -> Mapping[str, int]:
+        """How many cases have no expected value for a metric, of those where any has none."""
+        return aggregates.count_without_expected(self._database, self._sweep.id)
+
+    def _failed_for(self, metric: str) -> NDArray[np.int64]:
+        """(combination, case, repeat) of the failed cells that a metric would have scored."""
+        ended = self._ended[0]
+        if not len(ended) or metric not in self.without_expected:
+            return ended
+        excluded = aggregates.cases_without_expected(self._database, self._sweep.id, metric)
+        return ended[~np.isin(ended[:, 1], excluded)]
 
     @cached_property
     def edited_cells(self) -> int:
@@ -223,10 +240,9 @@ class Scores:
         """How many failed cells are results."""
         return len(self._ended[0])
 
-    @cached_property
-    def failed_of(self) -> Mapping[int, int]:
-        """How many failed cells of each combination are results."""
-        return Counter(self._ended[0][:, 0].tolist())
+    def failed_of(self, metric: str) -> Mapping[int, int]:
+        """How many failed cells of each combination are results by a metric."""
+        return Counter(self._failed_for(metric)[:, 0].tolist())
 
     @property
     def missing(self) -> Mapping[str, int]:
@@ -265,18 +281,18 @@ class Scores:
         measure = measure or self.measures.get(metric, Measure())
         if (observed := self.observed(metric, measure)) is not None:
             return case_means(observed.contributions())
-        return self._rows(stacked(self._means(metric), 4), self.failure_score(measure))
+        return self._rows(metric, self.failure_score(measure))
 
     def shown(self, metric: str, measure: Measure | None = None) -> Floats:
         """The same to look at cases one by one: of figures of classes it is whether they are right."""
         measure = measure or self.measures.get(metric, Measure())
         if measure.figure is None or measure.figure in OF_SCORES:
             return self.rows(metric, measure)
-        return self._rows(stacked(self._means(metric), 4), self.failure_score(measure))
+        return self._rows(metric, self.failure_score(measure))
 
-    def _rows(self, found: Floats, score: float | None) -> Floats:
-        """These and the cells that failed. score: what each of them counts as, None where it is left out."""
-        ended = self._ended[0]
+    def _rows(self, metric: str, score: float | None) -> Floats:
+        """The means of a metric and the cells that failed. score: what each of them counts as, None if left out."""
+        found, ended = stacked(self._means(metric), 4), self._failed_for(metric)
         if score is None or not len(ended):
             return self._counted(found)
         every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
@@ -302,7 +318,7 @@ class Scores:
         numbers = numbers or Numbers(measure.figure)
         cells = observations(self._database, self._sweep.id, metric, numbers, edited=self.edited)
         if self.failure_score(measure) is not None:
-            cells = cells.with_failed(self._ended[0])
+            cells = cells.with_failed(self._failed_for(metric))
         for one in self.added:
             cells = cells.part(~((cells.place[:, 0] == one.combination) & np.isin(cells.place[:, 1], one.left_out)))
         return cells
@@ -316,7 +332,10 @@ class Scores:
     def _unscored(self, metric: str) -> Floats:
         """Cases that have no score for a reason other than that the metric is not theirs."""
         each = len(self.choices) * int(self._sweep.spec["repeats"])
-        failed = [case for case, cells in self._ended[2].items() if cells == each]
+        excluded = set[int]()
+        if metric in self.without_expected:
+            excluded.update(aggregates.cases_without_expected(self._database, self._sweep.id, metric))
+        failed = [case for case, cells in self._ended[2].items() if cells == each and case not in excluded]
         has_errors = any(name == metric for name, *_ in self.errors)
         errors = outcomes.failed_scores(self._database, self._sweep.id, metric) if has_errors else []
         return np.array([*failed, *(row[1] for row in errors)], dtype=float)
@@ -326,7 +345,7 @@ class Scores:
         measure = self.measures.get(metric, Measure())
         if (observed := self.observed(metric, measure)) is not None:
             return observed.contributions()
-        score, ended = self.failure_score(measure), self._ended[0]
+        score, ended = self.failure_score(measure), self._failed_for(metric)
         found = stacked(aggregates.scores_by_repeat(self._database, self._sweep.id, metric), 4)
         if score is not None:
             found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
@@ -354,7 +373,7 @@ class Scores:
         for combination, case, mean, repeats in means:
             place = np.array(combination, dtype=np.int64), np.searchsorted(cases, np.array(case))
             table[place], behind[place] = mean, repeats
-        ended = self._ended[0]
+        ended = self._failed_for(metric)
         if score is not None and len(ended) and measure.figure is None:
             _add_failed(table, behind, (ended[:, 0], np.searchsorted(cases, ended[:, 1])), score)
         for one in self.added:
@@ -367,7 +386,7 @@ class Scores:
         clusters = self._clusters
         units = numbered([clusters.get(case) for case in cases.tolist()])
         figure = None if observed is None else observed.rows(table.shape, np.arange(len(table)), places(cases))
-        return ScoreTable(table, cases, units, behind, 0 if score is None else self.failed, score, figure)
+        return ScoreTable(table, cases, units, behind, 0 if score is None else len(ended), score, figure)
 
 
 def places(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,8 +2,12 @@
 
 The file is untrusted: it is read up to a cap, and only strings, numbers, booleans, nulls, lists and mappings come out.
 A first pass over the parser's events refuses aliases, anchors, tags and deep nesting, so nothing can expand, and what
-follows may recurse. Duplicate keys are refused because one of the two would silently win. Plain scalars follow the
-core schema of YAML 1.2: `on`, `no`, `12:30` and `2024-01-01` are text. JSON is a subset.
+follows may recurse. Duplicate keys are refused because one of the two would silently win.
+
+A plain scalar is a number only if JSON calls it one, so that no value changes: `01234`, `0x10`, `1_000`, `12:30` and
+`2024-01-01` are text, and so are `on` and `no`. What YAML calls a number and JSON does not, without it being clear that
+it is text, is refused (`.5`, `+1`, `.inf`, `.nan`), and so are numbers that would be rounded or cut (integers over 64
+bits, floats beyond the range). In quotes all of them are text. JSON is a subset.
 """
 
 from __future__ import annotations
@@ -32,12 +36,12 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_DECIMAL = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_INFINITY = re.compile(r"([-+]?)\.(inf|Inf|INF)")
-_NAN = (".nan", ".NaN", ".NAN")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_NO_JSON = re.compile(
+    r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+_BITS = 63  # of integers, besides the sign
 
 
 def key_text(loc: Loc) -> str:
@@ -221,20 +225,24 @@ class _Reader:
             return text
         if text in _CONSTANTS:
             return _CONSTANTS[text]
-        try:
-            if _DECIMAL.fullmatch(text):
-                return int(text)
-        except ValueError:  # Python converts at most 4,300 digits
-            _refuse(self._file, line, f"a number of {len(text):,} digits", "a shorter one, or text in quotes")
-        if _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
-            return int(text, 0)
-        if _FLOAT.fullmatch(text):
+        if _INTEGER.fullmatch(text):
+            return self._integer(text, line)
+        if _NUMBER.fullmatch(text):
             if math.isinf(float(text)):
                 _refuse(self._file, line, f"{text} is too large for a number", "a smaller one")
             return float(text)
-        if infinity := _INFINITY.fullmatch(text):
-            return float(f"{infinity[1]}inf")
-        return math.nan if text in _NAN else text
+        if _NO_JSON.fullmatch(text):
+            _refuse(self._file, line, f"{text} is no number in JSON", "one such as 0.5, or text in quotes")
+        return text
+
+    def _integer(self, text: str, line: int) -> int:
+        digits = text.lstrip("-")
+        if len(digits) > 4_000:  # Python converts at most 4,300
+            _refuse(self._file, line, f"a number of {len(digits):,} digits", "at most 64 bits, or text in quotes")
+        number = int(text)
+        if not -(2**_BITS) <= number < 2**_BITS:
+            _refuse(self._file, line, f"{text} has more than 64 bits", "a smaller number, or text in quotes")
+        return number
 
 
 def _refuse_depth(file: str, line: int) -> NoReturn:

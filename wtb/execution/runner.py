@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
-from wtb.authoring.evaluation.evaluators import EvaluationTask
+from wtb.authoring.evaluation.evaluators import EvaluationTask, scores_of_failed
 from wtb.authoring.graph import queue_of
 from wtb.core.failures import Failure, disk_words, is_disk_fault
 from wtb.core.ids import new_id
@@ -307,7 +307,8 @@ class Runner:
             data = {"reason": failure.message, "error": str(failure)}
             self._finish(execution, "cancelled", "cancelled", data, failure=failure)
             return
-        self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure)
+        scores = scores_of_failed(self.sweep.bound.evaluators, execution.case.expected)
+        self._finish(execution, "failed", cells, {"error": str(failure)}, failure=failure, scores=scores)
 
     def _finish(
         self,

@@ -4,7 +4,8 @@ JSON lines and CSV are streamed. A row that cannot be read is given as a Wrong i
 goes on where it can. In a CSV file the columns `id`, `expected`, `cluster`, `tags` (parted by spaces or semicolons)
 and `files` (parted by semicolons) mean these keys of a case; every other column, with or without
 `input.` before its name, is a key of the input; `expected.x` is a key of what is expected; every value
-stays text. JSON has no NaN. Files are UTF-8, with or without a byte order mark; blank lines are skipped.
+stays text. A blank cell of `expected` expects nothing, and a row of blank cells is no case. JSON has no NaN. Files are
+UTF-8, with or without a byte order mark; blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ MAX_LINE = 64 * 1024 * 1024
 
 class Wrong(Exception):
     """What is wrong with one case, found and expected; its reader puts the place before it."""
+
+
+class BlankRow:
+    """A row of a table in which every cell is blank."""
 
 
 # A place such as FILE:LINE, and what stands there; a Wrong if it could not be read.
@@ -96,7 +101,9 @@ def _read_csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(text(), strict=True)
     try:
-        columns = [_column(name.strip()) for name in next(reader, [])]
+        header = [name.strip() for name in next(reader, [])]
+        _check_separator(header)
+        columns = [_column(name) for name in header]
         _check_columns(columns)
         start = line + 1
         for values in reader:
@@ -119,6 +126,17 @@ def _column(name: str) -> tuple[str, str | None]:
     return "input", name
 
 
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars"}
+
+
+def _check_separator(header: list[str]) -> None:
+    """Raise Wrong if another character than a comma separates the columns."""
+    for separator, plural in _SEPARATORS.items():
+        name = next((name for name in header if separator in name), None)
+        if name is not None and (separator != "|" or len(header) == 1):
+            raise Wrong(f"column {describe(name)}, so {plural} seem to separate the columns; expected commas")
+
+
 def _check_columns(columns: list[tuple[str, str | None]]) -> None:
     """Raise Wrong for a column without a name, or one that comes twice."""
     whole = {key for key, inner in columns if inner is None}
@@ -133,21 +151,27 @@ def _check_columns(columns: list[tuple[str, str | None]]) -> None:
         seen.add(column)
 
 
-def _row(columns: list[tuple[str, str | None]], values: list[str]) -> CsvCase | Wrong:
+def _row(columns: list[tuple[str, str | None]], values: list[str]) -> CsvCase | BlankRow | Wrong:
     """The case of a CSV row, or what is wrong with it."""
+    if not any(value.strip() for value in values):
+        return BlankRow()
     if len(values) != len(columns):
         return Wrong(f"{len(values)} values; expected {len(columns)}, one for each column")
     nested: dict[str, dict[str, str]] = {"input": {}}
     row: CsvCase = {}
     for (key, inner), value in zip(columns, values, strict=True):
+        if key == "expected" and not value.strip():
+            continue
         if inner is not None:
             nested.setdefault(key, {})[inner] = value
         elif key == "tags":
             row["tags"] = re.split(r"[\s;]+", value.strip(" ;")) if value.strip(" ;") else []
         elif key == "files":
             row["files"] = [name.strip() for name in value.split(";") if name.strip()]
-        elif value or key not in ("id", "cluster"):
+        elif key == "expected":
             row[key] = value
+        elif value.strip():  # of `id` and `cluster`
+            row[key] = value.strip()
     return {**nested, **row}
 
 

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from wtb.authoring.code.exits import exits_as_errors
 from wtb.authoring.code.import_paths import own_frames
-from wtb.authoring.evaluation.library.combining import ASSERT
+from wtb.authoring.evaluation.fields import ASSERT
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.serialization.object_tags import is_model
 from wtb.core.serialization.storable import wrong_text
-from wtb.planning.case_files import READERS, Row, Wrong
+from wtb.planning.case_files import READERS, BlankRow, Row, Wrong
 
 MAX_PROBLEMS = 10
 AT_ONCE = 100  # cases that user code makes before they are looked at
@@ -54,6 +54,13 @@ def case_row(case: Case) -> dict[str, Any]:
     return row | ({"files": files} if files else {}) | ({"cluster": case.cluster} if case.cluster else {})
 
 
+class CaseCount(NamedTuple):
+    """How many cases a source has, and how many blank rows are skipped."""
+
+    cases: int
+    blank_rows: int
+
+
 @dataclass(frozen=True)
 class CaseSource:
     """Cases that can be iterated any number of times; each time the source is read from its start."""
@@ -67,13 +74,14 @@ class CaseSource:
 
     def __iter__(self) -> Iterator[Case]:
         """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
-        for position, (place, row) in enumerate(self._rows(), start=1):
+        filled = ((place, row) for place, row in self._rows() if not isinstance(row, BlankRow))
+        for position, (place, row) in enumerate(filled, start=1):
             try:
                 yield self._case(row, position)
             except Wrong as wrong:
                 raise InputError(f"{place}: {wrong}") from None
 
-    def check(self) -> int:
+    def check(self) -> CaseCount:
         """Read all cases once and count them.
 
         Raises InputError with up to 10 problems: unreadable lines, wrong keys and types, files that are
@@ -81,8 +89,12 @@ class CaseSource:
         """
         problems: list[str] = []
         seen: set[bytes] = set()
-        count = 0
-        for count, (place, row) in enumerate(self._rows(), start=1):
+        count = blank = 0
+        for place, row in self._rows():
+            if isinstance(row, BlankRow):
+                blank += 1
+                continue
+            count += 1
             try:
                 case = self._case(row, count)
                 _must_exist(case.files)
@@ -98,7 +110,7 @@ class CaseSource:
             problems.append(f"{self.name}: no cases; expected at least one")
         if problems:
             raise InputError(*problems)
-        return count
+        return CaseCount(count, blank)
 
     def _case(self, row: Any, position: int) -> Case:
         case = _case(row, position, self._folder, self.state_key)
@@ -254,7 +266,7 @@ def _read_id(given: object, position: int) -> str:
     if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
         return str(given)
     if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return given
+        return given.strip()  # ids that differ by spaces look alike everywhere
     raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
 
 
@@ -273,11 +285,11 @@ def _read_expected(row: Mapping[str, Any]) -> Any:
 def _read_tags(given: object) -> tuple[str, ...]:
     if given is None:
         return ()
-    if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag for tag in given):
+    if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag.strip() for tag in given):
         for tag in given:
             if wrong := wrong_text(tag):
                 raise Wrong(f"tag {describe(tag)} has {wrong}")
-        return tuple(given)
+        return tuple(tag.strip() for tag in given)
     raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
 
 
@@ -288,7 +300,7 @@ def _read_cluster(given: object) -> str | None:
     if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
         return str(given)
     if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return given
+        return given.strip()
     raise Wrong(
         f"'cluster' is {describe(given)}; expected the name of what the case came from, as 1 to 500 printable "
         "characters or a whole number"

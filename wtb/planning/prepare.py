@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,7 +20,9 @@ from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
 from wtb.core.ids import short_id
+from wtb.core.scoring.measure import without_expected
 from wtb.core.serialization.codec import encode
+from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, count, expand
 from wtb.core.tree.run_order import is_held_out
 from wtb.core.tree.stored_spec import StoredSpec
@@ -74,7 +77,8 @@ class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 
     clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
-    it is not the workflow's entry. submitted_by: who submits it, as the sweep records.
+    it is not the workflow's entry. submitted_by: who submits it, as the sweep records. without_expected: for each
+    evaluator, how many cases have no expected value that it needs. blank_rows: rows of the source that are skipped.
     """
 
     bound: Bound
@@ -87,6 +91,16 @@ class Prepared:
     notify: Sequence[Target] | None = None
     clusters: Sequence[str | None] = ()
     submitted_by: str | None = None
+    without_expected: Mapping[str, int] = field(default_factory=dict)
+    blank_rows: int = 0
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about rows that are no cases, and about cases that some evaluators do not score."""
+        notes = [without_expected(metric, count, self.cases) for metric, count in self.without_expected.items()]
+        if self.blank_rows:
+            notes.append(f"{plural(self.blank_rows, 'blank row')} of {self.source.name} skipped")
+        return notes
 
     @property
     def cells(self) -> int:
@@ -251,13 +265,24 @@ def prepare(
         raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
     source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=code.load, files_from=spec.files_from)
     source = replace(source, state_key=bound.workflow.state_key)
-    total = source.check()
+    total, blank_rows = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _pick_choices(chosen, only)
     check_redaction(bound)
-    clusters = _check_cases(spec, bound, source, only, whole=starts_at is None)
-    own = clusters if any(clusters) else ()
-    return Prepared(bound, choices, baseline, source, len(clusters), only, starts_at, notification_targets(spec), own)
+    seen = _check_cases(spec, bound, source, only, whole=starts_at is None)
+    return Prepared(
+        bound,
+        choices,
+        baseline,
+        source,
+        len(seen.clusters),
+        only,
+        starts_at,
+        notification_targets(spec),
+        seen.clusters if any(seen.clusters) else (),
+        without_expected=seen.without_expected,
+        blank_rows=blank_rows,
+    )
 
 
 def _redacting(spec: SweepSpec) -> SweepSpec:
@@ -338,14 +363,22 @@ def _describe_empty(spec: SweepSpec, only: Only) -> str:
     return f"{part}, which leaves no {left}; expected more cases or another share"
 
 
-def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> list[str | None]:
-    """Hold every case against the schemas. Returns the cluster of each.
+@dataclass
+class _CheckedCases:
+    """The cluster of each case, and for each evaluator how many cases have no expected value that it needs."""
+
+    clusters: list[str | None] = field(default_factory=list)
+    without_expected: Counter[str] = field(default_factory=Counter)
+
+
+def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> _CheckedCases:
+    """Check every case against the schemas.
 
     whole: it is the workflow's input; else the state at a node further on.
     """
-    workflow, problems, clusters = bound.workflow, [], list[str | None]()
+    workflow, problems, seen = bound.workflow, [], _CheckedCases()
     for case in _pick_cases(spec, source, only):
-        clusters.append(case.cluster)
+        seen.clusters.append(case.cluster)
         values, wrong = workflow.schema.read_input(case.input)
         if workflow.input is not None and whole:
             missing = workflow.input.missing(case.input)
@@ -358,14 +391,17 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
         except StateError as error:
             wrong.append(str(error))
         wrong += names_problems(bound.spec.redact.redactor, case)
-        wrong += [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
+        unfit = [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
+        lacking = () if unfit else [one.name for one in bound.evaluators if one.lacks_expected(case.expected)]
+        seen.without_expected.update(lacking)
+        wrong += unfit
         # Where the state is the input schema too, both say the same.
         problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys(wrong)]
         if len(problems) >= MAX_PROBLEMS:
             break
     if problems:
         raise InputError(*problems[:MAX_PROBLEMS])
-    if not clusters:
+    if not seen.clusters:
         known = only.case is None or any(case.id == only.case for case in source)
         if spec.holdout is not None and known:
             raise InputError(spec.located.problem(("holdout",), _describe_empty(spec, only)))
@@ -373,4 +409,4 @@ def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, 
             raise InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
         near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
         raise InputError(f"there is no case {only.case!r} in {source.name}{near}", argument="case")
-    return clusters
+    return seen

@@ -39,17 +39,12 @@ class TestNumbers:
     @pytest.mark.parametrize(
         ("key", "value", "place"),
         [
-            ("vary", f"{{A: [{{name: b, by: {HUGE}}}]}}", "sweep.yaml:3: 'vary.A[0].by'"),
-            ("vary", "{A: [{name: b, by: .nan}]}", "sweep.yaml:3: 'vary.A[0].by'"),
-            ("params", f"{{deep: [1, {{q: {HUGE}}}]}}", "sweep.yaml:4: 'params.deep[1].q'"),
-            ("params", "{q: .inf}", "sweep.yaml:4: 'params.q'"),
-            (
-                "evaluate",
-                f"[numeric_close: {{field: x, abs: {HUGE}}}]",
-                "sweep.yaml:4: 'evaluate[0].numeric_close.abs'",
-            ),
+            ("vary", f"{{A: [{{name: b, by: {HUGE}}}]}}", f"sweep.yaml:3: {HUGE} has more than 64 bits"),
+            ("vary", "{A: [{name: b, by: .nan}]}", "sweep.yaml:3: .nan is no number in JSON"),
+            ("params", f"{{deep: [1, {{q: {HUGE}}}]}}", f"sweep.yaml:4: {HUGE} has more than 64 bits"),
+            ("params", "{q: .inf}", "sweep.yaml:4: .inf is no number in JSON"),
         ],
-        ids=["of a variant", "not a number", "within parameters", "infinite", "of an evaluator"],
+        ids=["of a variant", "not a number", "within parameters", "infinite"],
     )
     def test_that_no_database_keeps_are_refused_with_their_key(
         self, project: Project, key: str, value: str, place: str
@@ -58,6 +53,19 @@ class TestNumbers:
         done = project.inside("run", "sweep.yaml")
         refused(done, project, [place])
         said_in_one_line(done)
+
+    def test_ids_and_values_in_a_sweep_file_keep_their_spelling(self, project: Project) -> None:
+        cases = "[{id: 007, input: {x: 01234}, expected: 01234}, {id: 7, input: {x: 0x10}, expected: 1_000}]"
+        node = "@wf.node\ndef A(state):\n    return {'y': state['x']}\n"
+        flow = f"from wtb import Workflow\nwf = Workflow('w')\n{node}wf.entry(A)\n"
+        file = f"workflow: flow:wf\ncases: {cases}\nvary: {{A: all}}\nevaluate: [{{exact_match: {{field: y}}}}]\n"
+        project.write({"flow.py": flow, "sweep.yaml": file})
+        project.inside("run", "sweep.yaml", "--quiet", check=0)
+        cells = project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+        assert [(cell["case"], cell["state"]["y"], cell["scores"]["exact_match"]) for cell in cells] == [
+            ("007", "01234", 1),
+            ("7", "0x10", 0),
+        ]
 
     def test_of_70_bits_in_cases_are_kept(self, either: Project) -> None:
         case = {"id": "big", "input": {"x": HUGE}, "expected": {"x": HUGE + 1}}

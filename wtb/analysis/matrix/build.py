@@ -18,7 +18,13 @@ from wtb.analysis.failure_causes import causes
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.matrix.added_rows import AddedRows
-from wtb.analysis.matrix.caveats import bounds_that_matter, correct_exploratory, failures_counted, listed_names
+from wtb.analysis.matrix.caveats import (
+    bounds_that_matter,
+    cases_without_expected,
+    correct_exploratory,
+    failures_counted,
+    listed_names,
+)
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
 from wtb.analysis.matrix.noise_sources import noise_of
 from wtb.analysis.matrix.selection import choose, fronts
@@ -232,12 +238,12 @@ def _rows(
             if seen is None:
                 sliced = _sliced(database, sweep, scored, table, name, design)
                 noise = noise_of(database, sweep, name, choices)
-        bounds = table.bounds(measure, scored.cells) if has_ended else [None] * len(choices)
+        bounds = table.bounds(measure, scored.cells(name)) if has_ended else [None] * len(choices)
         estimates = [*compared.rows, *added.estimates(name)]
         for row, estimate, ends in zip(rows, estimates, [*bounds, *([None] * added.count)], strict=True):
             row["metrics"][name] = _estimate(estimate, ends)
         best[name] = best_of(compared, choices, added.tried(name) or tried[name].n)
-        metrics[name] = _metric(measure, table, interval)
+        metrics[name] = _metric(measure, table, interval, scored.without_expected.get(name, 0))
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
     correct_exploratory(rows[: len(choices)], {name: tried[name].share for name in names[1:]})
@@ -260,7 +266,7 @@ def _rows(
         "slices": sliced,
         "noise": noise,
     }
-    return figures, [*failures_counted(scored), *warnings]
+    return figures, [*cases_without_expected(scored), *failures_counted(scored), *warnings]
 
 
 def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregates.NodeRunTotals) -> list[RowDocument]:
@@ -413,7 +419,7 @@ def _estimate(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate
     }
 
 
-def _metric(measure: Measure, table: ScoreTable, interval: Method | None) -> MetricDocument:
+def _metric(measure: Measure, table: ScoreTable, interval: Method | None, without_expected: int) -> MetricDocument:
     document: MetricDocument = {
         "better": measure.better,
         "declared": measure.declared,
@@ -426,6 +432,8 @@ def _metric(measure: Measure, table: ScoreTable, interval: Method | None) -> Met
     }
     if measure.figure is not None:
         document["figure"] = measure.figure
+    if without_expected:
+        document["without_expected"] = without_expected
     return document
 
 

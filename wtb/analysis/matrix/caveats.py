@@ -9,6 +9,7 @@ import numpy as np
 
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.paired import holm
+from wtb.core.scoring.measure import without_expected
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import MEASURED_NAMES
 
@@ -27,6 +28,15 @@ def correct_exploratory(rows: Sequence[RowDocument], shares: Mapping[str, float]
     adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates]))
     for (one, _), p in zip(estimates, adjusted.tolist(), strict=True):
         one["p_adjusted"] = None if one["p"] is None else p
+
+
+def cases_without_expected(scored: Scores) -> list[str]:
+    """Return sentences about cases that metrics do not score because they have no expected value."""
+    return [
+        f"{without_expected(metric, scored.without_expected[metric], scored.cases)}: they get no score by it"
+        for metric in scored.measures
+        if metric in scored.without_expected
+    ]
 
 
 def failures_counted(scored: Scores) -> list[str]:

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, Unscored, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import expected_value, field_of, needs_expected
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import PASS_OR_FAIL, Scale
@@ -81,7 +81,30 @@ def adapted(path: str, thing: Any) -> Any:
         scorer(_key(given))
 
     scored.wtb_check = check  # type: ignore[attr-defined]
-    return scored
+    return needs_expected()(scored) if _needs_reference(tool, thing) else scored
+
+
+def _needs_reference(tool: str, thing: Any) -> bool:
+    """Return whether a scorer compares with a reference, as its tool declares or documents it."""
+    if tool == "sklearn":
+        return True
+    kind = thing if isinstance(thing, type) else type(thing)
+    if tool == "deepeval":
+        return any(getattr(one, "value", None) == "expected_output" for one in getattr(kind, "_required_params", ()))
+    if tool == "ragas":
+        return _ragas_needs_reference(kind)
+    name = getattr(getattr(thing, "__registry_info__", None), "name", kind.__name__)
+    return name.rpartition("/")[2] in _COMPARING.get(tool, ())
+
+
+def _ragas_needs_reference(kind: type) -> bool:
+    if hasattr(kind, "single_turn_ascore"):
+        columns = getattr(kind, "__dataclass_fields__", {}).get("_required_columns")
+        if columns is None or not callable(columns.default_factory):
+            return False
+        return any("reference" in names for names in columns.default_factory().values())
+    reference = inspect.signature(getattr(kind, "ascore")).parameters.get("reference")  # noqa: B009 (no such attribute by its type)
+    return reference is not None and reference.default is reference.empty
 
 
 def _tool_of(thing: Any) -> str | None:
@@ -139,7 +162,7 @@ def _sample(case: ScoredCase, result: CellResult, field: str, key: str | None, c
         case.id,
         whole if key is None else case.input[key],
         field_of(result, field),
-        expected_of(case, field),
+        expected_value(case.expected, field),
         None if found is None else list(found),
     )
 
@@ -222,6 +245,37 @@ _TOOLS: Mapping[str, tuple[_Scoring, Scale | None]] = {
     "inspect_ai": (_inspect, None),
     "ragas": (_ragas, None),
     "sklearn": (_sklearn, None),
+}
+# Scorers that compare with a reference. Without one, some of them give 0 and others raise.
+_COMPARING: Mapping[str, tuple[str, ...]] = {
+    "autoevals": (
+        "AnswerCorrectness",
+        "AnswerSimilarity",
+        "ContextEntityRecall",
+        "ContextRecall",
+        "EmbeddingSimilarity",
+        "ExactMatch",
+        "Factuality",
+        "JSONDiff",
+        "Levenshtein",
+        "LevenshteinScorer",
+        "ListContains",
+        "NumericDiff",
+        "Sql",
+        "Translation",
+    ),
+    "inspect_ai": (
+        "answer",
+        "choice",
+        "exact",
+        "f1",
+        "includes",
+        "match",
+        "math",
+        "model_graded_fact",
+        "model_graded_qa",
+        "pattern",
+    ),
 }
 _KINDS = (
     ("autoevals", "Scorer"),

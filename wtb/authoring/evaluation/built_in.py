@@ -8,7 +8,7 @@ from typing import Any
 
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of, json_of
+from wtb.authoring.evaluation.fields import expected_value, field_of, filled_value, json_of, needs_expected
 from wtb.authoring.evaluation.library import (
     classification,
     combining,
@@ -23,30 +23,34 @@ from wtb.authoring.evaluation.library import (
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
 
+@needs_expected(expected_value)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def exact_match(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> bool:
-    found, expected = field_of(result, field), expected_of(case, field)
+    found, expected = field_of(result, field), expected_value(case.expected, field)
     if ignore_case and isinstance(found, str) and isinstance(expected, str):
         return found.strip().casefold() == expected.strip().casefold()
     return bool(found == expected)
 
 
+@needs_expected(instead="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | None = None) -> bool:
     found = field_of(result, field)
-    wanted = expected_of(case, field) if text is None else text
+    wanted = filled_value(case.expected, field) if text is None else text
     return all(one in found for one in wanted) if isinstance(wanted, list) else wanted in found
 
 
+@needs_expected(instead="pattern")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | None = None) -> bool:
-    wanted = expected_of(case, field) if pattern is None else pattern
+    wanted = filled_value(case.expected, field) if pattern is None else pattern
     return regex_search.search(wanted, str(field_of(result, field)))
 
 
+@needs_expected()
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6) -> bool:
-    found, expected = float(field_of(result, field)), float(expected_of(case, field))
+    found, expected = float(field_of(result, field)), float(filled_value(case.expected, field))
     return math.isclose(found, expected, abs_tol=abs, rel_tol=rel)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING, MEASURED, regex
-from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator, ScoredCase
-from wtb.authoring.evaluation.fields import expected_of
+from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator
+from wtb.authoring.evaluation.fields import filled_value
 from wtb.authoring.evaluation.library.combining import FAILED, USD, assertions
 from wtb.authoring.evaluation.options import check_built_in, check_options, takes
 from wtb.authoring.evaluation.parts import problem_of_assertions, with_parts
@@ -85,6 +85,7 @@ def make_evaluator(
         threshold,
         figure,
         _reads(options) if is_built_in or name in BY_PATH or fn is not written else (),
+        partial(fn.wtb_lacks_expected, options) if hasattr(fn, "wtb_lacks_expected") else None,
     )
     made.check_failure_scores()
     return made
@@ -191,7 +192,7 @@ def _function(name: str, resolve: Callable[[str], Any]) -> Any:
 
 def _pattern_problem(field: str, expected: Any) -> str | None:
     """What is wrong with the pattern that a case expects, in words."""
-    pattern = expected_of(ScoredCase("", {}, expected), field)
+    pattern = filled_value(expected, field)
     wrong = pattern_problem(pattern) if isinstance(pattern, str) else None
     return None if wrong is None else f"its pattern is taken from 'expected': {wrong}"
 

@@ -28,7 +28,7 @@ from wtb.core.scoring.scales import (
 )
 from wtb.core.scoring.threshold import Threshold
 from wtb.core.serialization.codec import decode
-from wtb.core.serialization.plain_json import storable
+from wtb.core.serialization.plain_json import readable, storable
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Totals
 from wtb.core.values import Values
@@ -203,6 +203,7 @@ class Evaluator:
     can be. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one that returns a
     dict. threshold: of scores that pass, where a score is nothing but pass or fail by it. figure: over all cells of a
     row, for which it returns what it observed of a cell. reads: keys of the final state that its options name.
+    lacks: whether a case has no expected value, of an evaluator that needs one.
     """
 
     name: str
@@ -217,6 +218,7 @@ class Evaluator:
     threshold: Threshold | None = None
     figure: Figure | None = None
     reads: Collection[str] = ()
+    lacks: Callable[[Any], bool] | None = None
 
     @property
     def may_ask_judges(self) -> bool:
@@ -230,6 +232,10 @@ class Evaluator:
     def judged(self, number: float) -> float:
         """A score as it counts: itself, or 1 or 0 by the threshold."""
         return number if self.threshold is None else float(self.threshold.passes(number))
+
+    def lacks_expected(self, expected: Any) -> bool:
+        """Return whether it needs an expected value and the case has none, so that the cell gets no score."""
+        return self.lacks is not None and self.lacks(expected)
 
     def problem(self, expected: Any) -> str | None:
         """What is wrong with what a case says is expected, in words."""
@@ -306,6 +312,24 @@ def unscored(one: Evaluator, failure: Failure) -> Score:
     return Score(one.name, None, one.measure(one.name), str(failure))
 
 
+def without_expected(scorer: Evaluator) -> Score:
+    """The score of a case that has no expected value for an evaluator: neither a value nor an error."""
+    return Score(scorer.name, None, scorer.measure(scorer.name))
+
+
+def scores_of_failed(evaluators: Sequence[Evaluator], expected: bytes | None) -> list[Score]:
+    """Return the scores of a failed cell: only that its case has no expected value for some evaluators.
+
+    By these metrics the failure does not count, because they do not score the case either way.
+
+    Args:
+        evaluators: Those of the sweep.
+        expected: The encoded expected value. It is not decoded, which could import user code.
+    """
+    readable_value = None if expected is None else readable(expected)
+    return [without_expected(one) for one in evaluators if one.lacks_expected(readable_value)]
+
+
 def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
     opened: list[AttemptWorkspace] = []
 
@@ -331,6 +355,8 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
         judgements=surroundings.judgements,
     )
     try:
+        if scorer.lacks_expected(case.expected):
+            return [without_expected(scorer)]
         with regex_search.within(scorer.timeout):
             return _read(scorer, _called(scorer, case, result, surroundings))
     except Stopped:  # of the run, not of the evaluator

@@ -1,10 +1,14 @@
-"""What built-in evaluators read: a field of the final state, and what a case expects of it."""
+"""What built-in evaluators read: a field of the final state, and the value that a case expects of it.
+
+A case without an expected value is neither right nor wrong, so an evaluator that needs one gives it no score. It has
+none if `expected` is absent, null or blank, or is a mapping without the field.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.core.errors import InputError, describe, did_you_mean
@@ -31,11 +35,62 @@ def parse_json(text: str) -> Any:
         raise ValueError("JSON nested too deeply") from None
 
 
-def expected_of(case: ScoredCase, name: str) -> Any:
-    """What a case expects of a field: `expected[field]` if that is a mapping with the field, else `expected`."""
-    if isinstance(case.expected, Mapping) and name in case.expected:
-        return case.expected[name]
-    return case.expected
+ASSERT = "assert"  # the key of `expected` that holds the evaluators of one case, so it is no field
+
+
+def expected_value(expected: Any, field: str) -> Any:
+    """Return the value that a case expects of a field, None if it expects none. The keys of a mapping are fields."""
+    if isinstance(expected, Mapping):
+        return None if field == ASSERT else expected.get(field)
+    return expected
+
+
+def filled_value(expected: Any, field: str) -> Any:
+    """Return the same without blank texts, by which every answer would be right: a list loses those that it has."""
+    value = expected_value(expected, field)
+    if isinstance(value, list | tuple):
+        return [element for element in value if not _is_blank(element)] or None
+    return None if _is_blank(value) or value == {} else value
+
+
+def json_value(expected: Any, field: str) -> Any:
+    """Return the same where an empty list or mapping is a value, and only a blank text is none."""
+    value = expected_value(expected, field)
+    return None if _is_blank(value) else value
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+ReadExpected = Callable[[Any, str], Any]
+
+
+def needs_expected(read: ReadExpected = filled_value, *, instead: str | None = None) -> Callable[[Fn], Fn]:
+    """Declare that an evaluator needs an expected value.
+
+    Args:
+        read: Returns the value that a case expects of a field, None if it expects none.
+        instead: The option that replaces the expected value.
+    """
+
+    def lacks(options: Mapping[str, Any], expected: Any) -> bool:
+        if instead is not None and options.get(instead) is not None:
+            return False
+        return read(expected, options.get("field") or "") is None
+
+    return lacks_expected_by(lacks)
+
+
+def lacks_expected_by(lacks: Callable[[Mapping[str, Any], Any], bool]) -> Callable[[Fn], Fn]:
+    """Declare when an evaluator with some options lacks the expected value of a case."""
+
+    def declare(fn: Fn) -> Fn:
+        setattr(fn, "wtb_lacks_expected", lacks)  # noqa: B010 (a function has no such attribute by its type)
+        return fn
+
+    return declare
 
 
 def text_of(result: CellResult, name: str) -> str:
@@ -48,8 +103,8 @@ def text_of(result: CellResult, name: str) -> str:
 
 def references_of(case: ScoredCase, name: str) -> list[str]:
     """The texts that a case expects of a field, any of which would be right. Raises InputError."""
-    expected = expected_of(case, name)
-    found = [expected] if isinstance(expected, str) else expected
-    if not isinstance(found, list | tuple) or not found or not all(isinstance(one, str) for one in found):
+    expected = filled_value(case.expected, name)
+    references = [expected] if isinstance(expected, str) else expected
+    if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
         raise InputError(f"'expected' of {name!r} is {describe(expected)}; expected a text, or a list of texts")
-    return list(found)
+    return references

@@ -19,7 +19,8 @@ class Option:
     """What an option of a built-in evaluator may be.
 
     kind: its types. expected: that in words. least: of a number. choices: all that it may be, or that its items may
-    be; none if that is open. of_names: it is a list of texts, and not an empty one.
+    be; none if that is open. of_names: it is a list of texts, and not an empty one. is_filled: it has no blank text, by
+    which every answer would be right.
     """
 
     kind: type | tuple[type, ...]
@@ -27,6 +28,7 @@ class Option:
     least: float | None = None
     choices: tuple[str, ...] = ()
     of_names: bool = False
+    is_filled: bool = False
 
     @property
     def kinds(self) -> tuple[type, ...]:
@@ -40,6 +42,8 @@ class Option:
             return False
         if isinstance(value, int | float):
             return self.least is None or value >= self.least
+        if self.is_filled and not _is_filled(value):
+            return False
         if self.of_names:
             return self._has_names(value)
         return not self.choices or value in self.choices
@@ -61,6 +65,11 @@ class Option:
         return bool(names) and every
 
 
+def _is_filled(value: Any) -> bool:
+    texts = [value] if isinstance(value, str) else value
+    return bool(texts) and not any(isinstance(text, str) and not text.strip() for text in texts)
+
+
 def _one_of(*choices: str) -> Option:
     return Option(str, f"one of {', '.join(choices)}", choices=choices)
 
@@ -75,9 +84,9 @@ _OPTIONS: Mapping[str, Option] = {
     "field": Option(str, "the name of a key of the state"),
     "ignore_case": _YES_OR_NO,
     "ignore_order": _YES_OR_NO,
-    "text": Option((str, list, tuple), "a text or a list of texts"),
+    "text": Option((str, list, tuple), "a text or a list of texts, none of them blank", is_filled=True),
     "positive": Option((str, int, bool), "the class that is positive"),
-    "pattern": Option(str, "a regular expression"),
+    "pattern": Option(str, "a regular expression that is not blank", is_filled=True),
     "abs": _NOT_NEGATIVE,
     "rel": _NOT_NEGATIVE,
     "k": Option(int, "a whole number of at least 1", least=1),

@@ -137,6 +137,7 @@ class MetricDocument(TypedDict):
     failed: int
     interval: Literal["betting", "asymptotic"] | None
     figure: NotRequired[Figure]  # over all cells of a row, of which it is no mean of scores
+    without_expected: NotRequired[int]  # cases that it does not score, if there are any
 
 
 class TagRow(TypedDict):

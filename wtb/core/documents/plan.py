@@ -74,7 +74,10 @@ class PilotDocument(TypedDict):
 
 
 class PlanDocument(TypedDict):
-    """What a sweep would run."""
+    """What a sweep would run.
+
+    `notes`: sentences about rows that are no cases, and about cases that some evaluators do not score.
+    """
 
     version: Literal[1]
     sweep: str
@@ -89,6 +92,7 @@ class PlanDocument(TypedDict):
     limits: Limits
     node_runs: PlannedNodeRuns
     margins: list[MarginDocument]
+    notes: NotRequired[list[str]]
     pilot: NotRequired[PilotDocument]
 
 

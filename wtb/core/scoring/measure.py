@@ -68,7 +68,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric of one cell: a value, or the reason why there is none.
+    """One metric of one cell: a value, or the reason why there is none, or neither if the case has no expected value.
 
     observed: of figures, what the cell tells. version: of what gave it, such as a model, where it says so itself.
     spent: US dollars that were spent to get it, None where nobody knows; what was kept from before cost nothing.
@@ -87,3 +87,9 @@ def spent_of(scores: Iterable[Score]) -> float | None:
     """US dollars that were spent to get scores; None where nobody knows."""
     known = [one.spent for one in scores]
     return None if None in known else sum(amount or 0.0 for amount in known)
+
+
+def without_expected(metric: str, count: int, cases: int) -> str:
+    """Return the words for cases that a metric does not score because they have no expected value."""
+    verb = "has" if count == 1 else "have"
+    return f"{count:,} of {cases:,} cases {verb} no expected value for {metric}"

@@ -24,7 +24,7 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     # What exclusions, and the part that was asked for, leave of it.
     used = {node: {choice[node] for choice in prepared.choices} for node in prepared.bound.vary}
     vary = {node: [name for name in names if name in used[node]] for node, names in prepared.bound.vary.items()}
-    return {
+    planned: PlanDocument = {
         "version": 1,
         "sweep": spec.sweep,
         "workflow": prepared.bound.workflow.name,
@@ -50,6 +50,9 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
         },
         "margins": margins,
     }
+    if prepared.notes:
+        planned["notes"] = prepared.notes
+    return planned
 
 
 def _range(count: Count, times: int) -> list[int | None]:
@@ -84,6 +87,8 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     if high is not None and low == high and most:
         sharing = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
     parts.append("".join(f"{line}\n" for line in wrapped(sharing, width)))
+    if "notes" in planned:
+        parts.append("".join(f"{line}\n" for note in planned["notes"] for line in wrapped(f"Note: {note}.", width)))
     if planned["margins"]:
         margins = [line for one in planned["margins"] for line in wrapped(margin_in_words(one), width)]
         parts.append("".join(f"{line}\n" for line in margins))

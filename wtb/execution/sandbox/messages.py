@@ -384,10 +384,10 @@ def reported_scores(what: str, data: Any) -> list[Score]:
 
 
 def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, version: Any, spent: Any = 0.0) -> Score:
-    """Read one score: a value or an error, with how its metric is read. Raises Malformed."""
+    """Read one score: a value, an error or neither, with how its metric is read. Raises Malformed."""
     sent = Measure(**measure)
     is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
-    if not is_measure or not isinstance(sent.declared, bool) or (value is None) == (error is None):
+    if not is_measure or not isinstance(sent.declared, bool) or None not in (value, error):
         raise Malformed("an invalid score")
     if (sent.figure is not None and sent.figure not in FIGURES) or (observed is None) != (
         sent.figure is None or value is None

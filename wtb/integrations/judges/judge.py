@@ -20,8 +20,8 @@ from wtb.authoring.evaluation.evaluators import (
     Unscored,
     Versioned,
 )
-from wtb.authoring.evaluation.fields import field_of
-from wtb.authoring.evaluation.library.combining import ASSERT, FAILED, USD
+from wtb.authoring.evaluation.fields import field_of, filled_value
+from wtb.authoring.evaluation.library.combining import FAILED, USD
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, Judgement
 from wtb.core.scoring.measure import Better
@@ -101,10 +101,7 @@ def judge(
     asked = read_rubric(criteria, rubric, reasoning=reasoning)
     data = {"input": case.input, "answer": field_of(result, field)}
     if reference:
-        data["reference"] = _reference_of(case, field)
-        if data["reference"] is None:
-            missing = Unscored("the case has no reference")
-            return {"": missing, FAILED: missing, USD: Priced(missing, 0.0)}
+        data["reference"] = filled_value(case.expected, field)
     text = json.dumps(readable(encode(data)), ensure_ascii=False)
     endpoint = Endpoint(provider, url, key)
     bill: list[float | None] = []
@@ -123,11 +120,8 @@ def judge(
     return {**figures, "": Versioned(figures[""], ", ".join(versions) or None), USD: cost}
 
 
-def _reference_of(case: ScoredCase, field: str) -> Any:
-    """What a case expects of a field: that of a mapping by field, or all of anything else; None where there is none."""
-    if not isinstance(case.expected, Mapping):
-        return case.expected
-    return None if field == ASSERT else case.expected.get(field)
+def _lacks_reference(options: Mapping[str, Any], expected: Any) -> bool:
+    return bool(options.get("reference")) and filled_value(expected, options["field"]) is None
 
 
 def _figures(judgements: Sequence[Sequence[Judgement]]) -> dict[str, float | Unscored]:
@@ -252,3 +246,4 @@ def _check_number(option: str, value: Any, kind: type | tuple[type, ...], low: f
 
 
 judge.wtb_declare = declare  # type: ignore[attr-defined]
+judge.wtb_lacks_expected = _lacks_reference  # type: ignore[attr-defined]

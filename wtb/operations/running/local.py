@@ -117,7 +117,7 @@ def check_options(
 
 
 def announcement(prepared: Prepared, sweep_id: str) -> str:
-    """Return the line that says what was submitted."""
+    """Return the line that says what was submitted, and one for each note about its cases."""
     spec = prepared.bound.spec
     if isinstance(spec, SingleSpec):
         return f"execution {sweep_id} of {prepared.bound.workflow.name}"
@@ -125,7 +125,7 @@ def announcement(prepared: Prepared, sweep_id: str) -> str:
     if spec.holdout is not None:
         final = prepared.only.final
         part = ", of the cases kept for the end" if final else "; the cases kept for the end are not among them"
-    return f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells{part}"
+    return "\n".join([f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells{part}", *prepared.notes])
 
 
 @checked

@@ -306,6 +306,23 @@ def score_errors(database: Database, sweep_id: str) -> Rows:
     return _rows(database, query)
 
 
+_NOTHING_EXPECTED = sa.and_(scores.c.value.is_(None), scores.c.error.is_(None))
+
+
+def count_without_expected(database: Database, sweep_id: str) -> dict[str, int]:
+    """Metric -> how many cases have no expected value for it."""
+    count = sa.func.count(sa.distinct(scores.c.case_number))
+    query = sa.select(scores.c.metric, count).where(scores.c.sweep_id == sweep_id, _NOTHING_EXPECTED)
+    return {str(metric): int(cases) for metric, cases in _rows(database, query.group_by(scores.c.metric))}
+
+
+def cases_without_expected(database: Database, sweep_id: str, metric: str) -> list[int]:
+    """The numbers of the cases that have no expected value for a metric."""
+    query = sa.select(scores.c.case_number).distinct()
+    wanted = scores.c.sweep_id == sweep_id, scores.c.metric == metric, _NOTHING_EXPECTED
+    return [number for (number,) in _rows(database, query.where(*wanted))]
+
+
 def called_tools(database: Database, sweep: SweepRow) -> list[tuple[str, str]]:
     """(tool, version) of tools of servers as nodes found them, in the order of their first calls."""
     if not recorded_tools(sweep.spec):  # it uses no server

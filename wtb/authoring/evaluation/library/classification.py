@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import field_of, filled_value, needs_expected
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.figures import LABEL, Figure, Label, Observed
 from wtb.core.scoring.measure import Better
@@ -22,7 +22,7 @@ def _over_row(figure: Figure, better: Better = "higher") -> Callable[[Observing]
 
     def declare(fn: Observing) -> Observing:
         setattr(fn, "wtb_figure", figure)  # noqa: B010 (a function has no such attribute by its type)
-        return evaluator(better=better, scale=PASS_OR_FAIL)(fn)
+        return needs_expected()(evaluator(better=better, scale=PASS_OR_FAIL)(fn))
 
     return declare
 
@@ -67,15 +67,15 @@ def calibration_error(case: ScoredCase, result: CellResult, *, field: str, posit
     return Observed(_probability(result, field), _is_positive(case, field, positive))
 
 
+@needs_expected()
 @evaluator(better="lower", scale=PASS_OR_FAIL)
 def brier(case: ScoredCase, result: CellResult, *, field: str, positive: Label = None) -> float:
     return (_probability(result, field) - _is_positive(case, field, positive)) ** 2
 
 
 def _classes(case: ScoredCase, result: CellResult, field: str) -> Observed:
-    expected, found = _label(expected_of(case, field), f"'expected' of {field!r}"), _found(result, field)
-    if expected is None:
-        raise InputError(f"'expected' of {field!r} is None; expected the class of the case")
+    expected, found = _label(filled_value(case.expected, field), f"'expected' of {field!r}"), _found(result, field)
+    assert expected is not None, "a case without an expected value is not scored"
     return Observed(float(found == expected), expected, found)
 
 
@@ -103,7 +103,7 @@ def _label(value: Any, what: str) -> Label:
 
 def _is_positive(case: ScoredCase, field: str, positive: Label) -> int:
     """1 where a case is expected to be of the class that is positive, else 0. Raises InputError."""
-    expected = _label(expected_of(case, field), f"'expected' of {field!r}")
+    expected = _label(filled_value(case.expected, field), f"'expected' of {field!r}")
     if positive is not None:
         return int(expected == _label(positive, "'positive'"))
     if expected not in (0, 1):

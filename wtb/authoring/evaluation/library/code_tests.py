@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, text_of
+from wtb.authoring.evaluation.fields import filled_value, needs_expected, text_of
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.scales import PASS_OR_FAIL
 
@@ -36,6 +36,7 @@ os.write(passed, given["word"].encode())
 """
 
 
+@needs_expected(instead="tests")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def code_tests(
     case: ScoredCase,
@@ -87,7 +88,7 @@ def _run(given: str, folder: str, passed: int, seconds: float) -> None:
 
 def _tests(case: ScoredCase, field: str | None, tests: str | None) -> str:
     """The tests of a case. Raises InputError where there are none, or they are no Python."""
-    found = tests if tests is not None else expected_of(case, field or "")
+    found = tests if tests is not None else filled_value(case.expected, field or "")
     if not isinstance(found, str) or not found.strip():
         raise InputError(f"the tests are {describe(found)}; expected Python, in 'expected' of the case or in 'tests'")
     try:

@@ -17,12 +17,12 @@ from wtb.authoring.evaluation.evaluators import (
     Versioned,
     evaluator,
 )
+from wtb.authoring.evaluation.fields import ASSERT, lacks_expected_by
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import PASS_OR_FAIL
 from wtb.core.scoring.threshold import Threshold
 
 FAILED, USD = "failed", "usd"  # metrics of judges beside their score
-ASSERT = "assert"  # the key of what is expected that holds a case's own evaluators
 
 
 @dataclass
@@ -96,35 +96,54 @@ class Part:
         return score if self.threshold is None else float(self.threshold.passes(score))
 
 
+def _lacks_any(parts: Iterable[Part], expected: object) -> bool:
+    """Return whether any part needs an expected value that a case lacks.
+
+    The whole has no score then, even if other parts decide it: scores of such cases would all be on one side.
+    """
+    return any(part.evaluator.lacks_expected(expected) for part in parts)
+
+
+def _parts_lack(options: Mapping[str, Any], expected: object) -> bool:
+    return _lacks_any(options["of"], expected)
+
+
+def _assertions_lack(options: Mapping[str, Any], expected: object) -> bool:
+    written = assertions_of(expected)
+    return not written or _lacks_any(options["read"](written), expected)
+
+
 Combined = float | bool | dict[str, float | Unscored | Versioned | Priced]
 
 
+@lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def not_(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
     return _combined(of, lambda asked: _negated(of[0].score(case, result, asked)))
 
 
+@lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def all_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
     return _combined(of, lambda asked: _negated(_any(_negated(one.score(case, result, asked)) for one in of)))
 
 
+@lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def any_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
     return _combined(of, lambda asked: _any(one.score(case, result, asked) for one in of))
 
 
+@lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def weighted_mean(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
     return _combined(of, lambda asked: _mean(of, _scores(of, case, result, asked)))
 
 
+@lacks_expected_by(_assertions_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def assertions(case: ScoredCase, result: CellResult, *, read: Callable[[object], Sequence[Part]]) -> Combined:
-    written = assertions_of(case.expected)
-    if not written:
-        return {}  # a case without any has no score
-    of = read(written)
+    of = read(assertions_of(case.expected))
     return _combined(of, lambda asked: _mean(of, _scores(of, case, result, asked)))
 
 

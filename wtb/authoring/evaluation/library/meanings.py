@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import references_of, text_of
+from wtb.authoring.evaluation.fields import needs_expected, references_of, text_of
 from wtb.authoring.evaluation.requirements import needs
 from wtb.core.scoring.scales import PASS_OR_FAIL
 
 
+@needs_expected()
 @needs("wordllama", extra="embedding")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def embedding_similarity(case: ScoredCase, result: CellResult, *, field: str) -> float:

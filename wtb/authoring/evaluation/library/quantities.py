@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import field_of, filled_value, needs_expected
 from wtb.authoring.evaluation.requirements import needs
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.scales import PASS_OR_FAIL
@@ -19,14 +19,15 @@ _UNIT = r"[A-Za-zµμΩ°%](?:[A-Za-z_µμΩ°%/ ]|\^-?\d(?!\^)){0,40}"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*({_UNIT})?\s*")
 
 
+@needs_expected()
 @needs("pint", extra="units")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def quantity_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 0, rel: float = 1e-6) -> bool:
     """`abs` is in the unit of what is expected."""
-    expected = _read(expected_of(case, field))
+    expected = _read(filled_value(case.expected, field))
     if expected is None:
         raise InputError(
-            f"'expected' of {field!r} is {describe(expected_of(case, field))}; expected one such as '5 km'"
+            f"'expected' of {field!r} is {describe(filled_value(case.expected, field))}; expected one such as '5 km'"
         )
     found = _read(field_of(result, field))
     if found is None or not found.is_compatible_with(expected):

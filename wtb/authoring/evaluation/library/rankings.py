@@ -8,13 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of
+from wtb.authoring.evaluation.fields import field_of, filled_value, needs_expected
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.scales import PASS_OR_FAIL
 
 
+def _relevant(expected: Any, field: str) -> Any:
+    """Return the ids that are relevant, or the grades of ids; None if no id is relevant, since nothing can be found.
+
+    A mapping without the field is one of grades if all of its values are numbers, else it is about other fields.
+    """
+    if isinstance(expected, Mapping) and field not in expected and all(map(_is_grade, expected.values())):
+        expected = {field: expected}
+    value = filled_value(expected, field)
+    if isinstance(value, Mapping) and not any(not _is_grade(grade) or grade > 0 for grade in value.values()):
+        return None
+    return value
+
+
+def _is_grade(grade: Any) -> bool:
+    return isinstance(grade, int | float) and not isinstance(grade, bool) and math.isfinite(grade)
+
+
+@needs_expected(_relevant)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def ndcg(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> float:
     ranking, grades = _ranking(result, field), _grades(case, field)
@@ -23,6 +42,7 @@ def ndcg(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> fl
     )
 
 
+@needs_expected(_relevant)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def average_precision(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
     ranking, relevant = _ranking(result, field)[:k], _grades(case, field)
@@ -30,18 +50,21 @@ def average_precision(case: ScoredCase, result: CellResult, *, field: str, k: in
     return sum(number / rank for number, rank in enumerate(hits, start=1)) / len(relevant)
 
 
+@needs_expected(_relevant)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def reciprocal_rank(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
     ranking, relevant = _ranking(result, field)[:k], _grades(case, field)
     return next((1 / rank for rank, one in enumerate(ranking, start=1) if one in relevant), 0.0)
 
 
+@needs_expected(_relevant)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def recall(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
     relevant = _grades(case, field)
     return len(relevant.keys() & set(_ranking(result, field)[:k])) / len(relevant)
 
 
+@needs_expected(_relevant)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def precision(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> float:
     return len(_grades(case, field).keys() & set(_ranking(result, field)[:k])) / k
@@ -60,22 +83,18 @@ def _ranking(result: CellResult, field: str) -> list[str]:
 
 
 def _grades(case: ScoredCase, field: str) -> dict[str, float]:
-    """The relevant ids, each with its grade. Raises InputError where there are none, since nothing can be found."""
-    expected = expected_of(case, field)
-    wanted = "expected a list of relevant ids, or a mapping from ids to grades, with one that is relevant"
+    """Return the relevant ids, each with its grade. Raises InputError."""
+    expected = _relevant(case.expected, field)
     if isinstance(expected, Mapping):
-        grades = {str(one): _grade(field, grade) for one, grade in expected.items()}
-    elif isinstance(expected, list | tuple):
-        grades = dict.fromkeys(map(str, expected), 1.0)
-    else:
-        raise InputError(f"'expected' of {field!r} is {describe(expected)}; {wanted}")
-    relevant = {one: grade for one, grade in grades.items() if grade > 0}
-    if not relevant:
-        raise InputError(f"'expected' of {field!r} has no relevant id; {wanted}")
-    return relevant
+        grades = {str(document): _grade(field, grade) for document, grade in expected.items()}
+        return {document: grade for document, grade in grades.items() if grade > 0}
+    if isinstance(expected, list):
+        return dict.fromkeys(map(str, expected), 1.0)
+    wanted = "expected a list of relevant ids, or a mapping from ids to grades, with one that is relevant"
+    raise InputError(f"'expected' of {field!r} is {describe(expected)}; {wanted}")
 
 
-def _grade(field: str, grade: object) -> float:
-    if isinstance(grade, bool) or not isinstance(grade, int | float) or not math.isfinite(grade):
+def _grade(field: str, grade: Any) -> float:
+    if not _is_grade(grade):
         raise InputError(f"a grade in 'expected' of {field!r} is {describe(grade)}; expected a finite number")
     return float(grade)

@@ -6,15 +6,16 @@ import json
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, json_of, parse_json, references_of, text_of
+from wtb.authoring.evaluation.fields import json_of, json_value, needs_expected, parse_json, references_of, text_of
 from wtb.authoring.evaluation.requirements import needs
 from wtb.core.errors import InputError
 from wtb.core.scoring.scales import PASS_OR_FAIL
 
 
+@needs_expected(json_value)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def json_equal(case: ScoredCase, result: CellResult, *, field: str, ignore_order: bool = False) -> bool:
-    expected = expected_of(case, field)
+    expected = json_value(case.expected, field)
     if isinstance(expected, str):
         expected = parse_json(expected)
     try:
@@ -38,6 +39,7 @@ def _plain(value: Any, ignore_order: bool) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+@needs_expected()
 @needs("sqlglot", extra="sql")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def sql_equal(case: ScoredCase, result: CellResult, *, field: str, dialect: str = "") -> bool:

@@ -7,20 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of, references_of, text_of
+from wtb.authoring.evaluation.fields import field_of, filled_value, needs_expected, references_of, text_of
 from wtb.authoring.evaluation.requirements import needs
 from wtb.core.scoring.scales import PASS_OR_FAIL
 
 _WORD = re.compile(r"\w+")
 
 
+@needs_expected(instead="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def contains_any(case: ScoredCase, result: CellResult, *, field: str, text: str | list[str] | None = None) -> bool:
     found = field_of(result, field)
-    wanted = expected_of(case, field) if text is None else text
+    wanted = filled_value(case.expected, field) if text is None else text
     return any(one in found for one in ([wanted] if isinstance(wanted, str) else wanted))
 
 
+@needs_expected()
 @needs("rapidfuzz", extra="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def edit_similarity(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> float:
@@ -32,6 +34,7 @@ def edit_similarity(case: ScoredCase, result: CellResult, *, field: str, ignore_
     return max(float(Levenshtein.normalized_similarity(found, one)) for one in references)
 
 
+@needs_expected()
 @needs("rapidfuzz", extra="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def rouge(case: ScoredCase, result: CellResult, *, field: str, variant: str = "L", figure: str = "f1") -> float:
@@ -39,6 +42,7 @@ def rouge(case: ScoredCase, result: CellResult, *, field: str, variant: str = "L
     return max(_rouge(found, _words(one), variant, figure) for one in references_of(case, field))
 
 
+@needs_expected()
 @needs("sacrebleu", extra="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def bleu(case: ScoredCase, result: CellResult, *, field: str, tokenize: str = "13a") -> float:
@@ -49,6 +53,7 @@ def bleu(case: ScoredCase, result: CellResult, *, field: str, tokenize: str = "1
     return _share(metric.sentence_score(text_of(result, field), references_of(case, field)).score)
 
 
+@needs_expected()
 @needs("sacrebleu", extra="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def chrf(case: ScoredCase, result: CellResult, *, field: str, word_order: int = 0) -> float:

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
-from wtb.authoring.evaluation.fields import expected_of, field_of, parse_json
+from wtb.authoring.evaluation.fields import (
+    expected_value,
+    field_of,
+    filled_value,
+    lacks_expected_by,
+    needs_expected,
+    parse_json,
+)
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
@@ -30,12 +37,21 @@ class ToolCall:
         return json.dumps([self.name, self.arguments], sort_keys=True, default=repr)
 
 
+def _lacks_tools(options: Mapping[str, Any], expected: Any) -> bool:
+    """Return whether a case names no tools. An empty list forbids all of them only if the order is exact."""
+    if options.get("tools") is not None:
+        return False
+    read = expected_value if options.get("order") == "exact" else filled_value
+    return read(expected, options["field"]) is None
+
+
+@lacks_expected_by(_lacks_tools)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def tools_called(
     case: ScoredCase, result: CellResult, *, field: str, tools: list[str] | None = None, order: str = "any"
 ) -> bool:
     called = [call.name for call in _calls(result, field)]
-    wanted = _names(expected_of(case, field) if tools is None else tools, field)
+    wanted = _names(expected_value(case.expected, field) if tools is None else tools, field)
     return _ordered(called, wanted, order)
 
 
@@ -44,6 +60,7 @@ def tools_avoided(case: ScoredCase, result: CellResult, *, field: str, tools: li
     return not {call.name for call in _calls(result, field)} & set(tools)
 
 
+@needs_expected()
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def tool_arguments(case: ScoredCase, result: CellResult, *, field: str) -> bool:
     """Every expected call was made, with these arguments at least; each call answers for one of them."""
@@ -95,7 +112,7 @@ def _names(given: object, field: str) -> list[str]:
 
 
 def _expected_calls(case: ScoredCase, field: str) -> list[ToolCall]:
-    given = expected_of(case, field)
+    given = filled_value(case.expected, field)
     found = [_one_call(one) for one in given] if isinstance(given, list | tuple) else [None]
     calls = [call for call in found if call is not None]
     if len(calls) < len(found) or not calls:

@@ -20,6 +20,7 @@ export function PlanView({ plan, workflow, onRepeats }) {
     <p>${words.submit.nodeRuns(range(executed, count), range(unshared, count))}</p>
     <p>${cost ? words.submit.price(range(cost.usd, usd), count(cost.attempts)) : words.submit.noHistory}</p>
     <p>${plan.limits.usd ? words.submit.most(usd(plan.limits.usd)) : words.submit.noPrice}</p>
+    ${(plan.notes ?? []).map((/** @type {string} */ note) => html`<p>${note}</p>`)}
     <table><caption>${words.submit.whatIf}</caption>
       <thead><tr><th>${words.submit.repeatsColumn}</th><th class="num">${words.sweeps.columns.progress}</th><th class="num">${words.tree.nodeRuns}</th>${cost ? html`<th class="num">${words.submit.about}</th>` : null}<th></th></tr></thead>
       <tbody>${choices.map(
