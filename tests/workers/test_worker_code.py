@@ -9,15 +9,14 @@ import pytest
 from tests.support.bench import Bench, in_memory
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.execution.engine.imports import imports
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
-from wtb_workers.code.imports import imports
-from wtb_workers.code.warm import Codes
+from wtb_workers.code.warm import Codes, Refused
 
 
-def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def threads(folder: Path) -> Bench:
+    """A sweep that is to run on threads."""
     workflow = Workflow("kept")
     workflow.node(lambda state: {}, name="a")
     workflow.entry("a")
@@ -28,13 +27,27 @@ def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer
         "vary": {"a": "all"},
         "run": {"pool": "thread"},
     }
-    spec = parse_spec(given)
-    bench = Bench(in_memory(), prepare(spec, workflow=workflow), tmp_path)
+    return Bench(in_memory(), prepare(parse_spec(given), workflow=workflow), folder)
+
+
+def test_a_worker_whose_database_has_walls_runs_no_nodes_on_its_threads(tmp_path: Path) -> None:
+    bench = threads(tmp_path)
+    codes = Codes(bench.workspaces, "a-runner", slots=1, threads=False)
+    with pytest.raises(Refused, match=r"'run.pool: thread' runs nodes in the worker itself.*set 'pool: process'"):
+        codes.take(bench.row, apart=False)
+    codes.close()
+
+
+def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = threads(tmp_path)
     codes = Codes(bench.workspaces, "a-runner", slots=1)
-    older = codes.take(bench.row, bench.prepared.bound, apart=False)
+    monkeypatch.setattr("wtb_workers.code.warm.bind", lambda spec: bench.prepared.bound)
+    _, older = codes.take(bench.row, apart=False)
     older.workspaces.open(None).close(keep=False)
     monkeypatch.setattr(imports, "rounds", imports.rounds + 1)  # another sweep's modules were imported
-    newer = codes.take(bench.row, bench.prepared.bound, apart=False)
+    _, newer = codes.take(bench.row, apart=False)
     assert newer is not older
     attempt = newer.workspaces.open(None)
     codes.give(older)

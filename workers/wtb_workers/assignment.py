@@ -20,7 +20,7 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
-from wtb_workers.code.warm import Codes, Refused, Warm, bind_as_recorded
+from wtb_workers.code.warm import Codes, Refused, Warm
 from wtb_workers.notifications import Notifier
 
 IDLE_S = 30.0  # that an assignment is kept without work
@@ -50,8 +50,10 @@ class SweepAssignment:
     apart: user code runs in node processes, whatever pool the sweep names. Raises Refused.
     """
 
+    _warm: Warm | None
+
     def __init__(self, session: Host, codes: Codes, row: SweepRow, *, apart: bool) -> None:
-        bound = bind_as_recorded(row)
+        bound, self._warm = codes.take(row, apart=apart)
         self._session = session
         self.apart = apart
         # What runs on threads of this process may kill it before it is known where it was: it stays apart to its end.
@@ -60,7 +62,6 @@ class SweepAssignment:
         self.sweep_id: str = row.id
         self.grace_s = bound.spec.run.grace
         self._codes = codes
-        self._warm: Warm | None = codes.take(row, bound, apart=apart)
         progress, room = Progress(row.cells, row.id), NoRoom(self.stop)
         self.context = SweepContext(session.database, row, bound, session.runner.id, progress, room)
         self.sweep = self.context.sweep

@@ -17,6 +17,7 @@ from celery.worker import state
 
 from wtb.config.broker import queue_key
 from wtb.core.errors import WTBError
+from wtb.core.serialization.user_modules import bar
 from wtb.store.database import Database, database_url
 from wtb.store.runs.queue import Notification
 from wtb_workers import messages, notifications
@@ -84,6 +85,7 @@ def notify(rows: Iterable[Notification]) -> None:
 
 
 def _begin(**_: Any) -> None:
+    bar("a worker")
     _here.process = WorkerProcess(database_url(), _here.worker, Notifier(_here.app))
     signal.signal(signal.SIGQUIT, _quit)  # Celery's handler would wait for the slots, in which nobody ends the nodes
 

@@ -9,14 +9,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from wtb.authoring.code.import_paths import load, published_evaluators
+from wtb.authoring.code.drafts import Draft
+from wtb.authoring.code.import_paths import published_evaluators
+from wtb.authoring.code.recipe import NamedEvaluator
 from wtb.core.errors import DamagedError, InputError, StoreError
 from wtb.core.fault_points import point
+from wtb.core.ids import new_id
 from wtb.core.stop import Stop, Stopped
+from wtb.execution.described_code import describe_evaluators
+from wtb.execution.sandbox.node_process import ProcessDied
 from wtb.operations.results.scoring import Named, evaluators_of, score_by
+from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import read_evaluators
 from wtb.store.control import rescore
 from wtb.store.database import Database
+from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.read.queries import find_sweep
@@ -25,7 +32,6 @@ from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import queue
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S
-from wtb_workers.code.imports import imports
 from wtb_workers.slots import Slots
 
 log = logging.getLogger("wtb")
@@ -91,7 +97,7 @@ class Scorings:
         """Score on a slot. The code is imported here, which may take longer than a heartbeat may be late."""
         try:
             sweep = find_sweep(self._database, row.sweep_id)
-            self._claim(Slot(self._runner.id, number, self._queues), row, sweep, _evaluators(row, sweep))
+            self._claim(Slot(self._runner.id, number, self._queues), row, sweep, self._evaluators(row, sweep))
         except InputError as error:  # its code is elsewhere
             log.info("scoring %s of sweep %s is left to others: %s", row.id, row.sweep_id, error)
             self._not_before[row.id] = time.monotonic() + RETRY_S
@@ -101,6 +107,20 @@ class Scorings:
             self._begun.discard(row.id)
             self._slots.give(number)
             self._freed()
+
+    def _evaluators(self, row: ScoringRow, sweep: SweepRow) -> list[Named]:
+        """Make what a sweep is scored by, of what is built in and what this worker publishes. Raises InputError."""
+        refs = read_evaluators(row.evaluators)
+        named = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
+        draft = Draft(None, evaluators=named, permitted=published_evaluators())
+        own = Workspaces(self._home.files.owned(f"{self._runner.id}."), self._home.root / new_id())
+        try:
+            resolve = describe_evaluators(draft, stored_spec(sweep).run, own, self._runner.id)
+        except ProcessDied as error:
+            raise InputError(f"its evaluators cannot be imported: {error}") from error
+        finally:
+            remove_tree(own.root)
+        return evaluators_of(sweep, refs, resolve)
 
     def _claim(self, slot: Slot, row: ScoringRow, sweep: SweepRow, made: list[Named]) -> None:
         """Claim what is to be scored, unless another one has it, and score it. Raises StoreError."""
@@ -163,15 +183,3 @@ class Scorings:
             stop.request(reason)
             with suppress(StoreError):  # its lease runs out
                 rescore.release_scoring(self._database, row)
-
-
-def _evaluators(row: ScoringRow, sweep: SweepRow) -> list[Named]:
-    """Make what a sweep is scored by, of what is built in and what this worker publishes. Raises InputError."""
-    with imports.fresh():
-        return evaluators_of(sweep, read_evaluators(row.evaluators), _published)
-
-
-def _published(path: str) -> Any:
-    if path not in published_evaluators():
-        raise InputError(f"{path!r} is not among the evaluators that this worker publishes")
-    return load(path)

@@ -29,6 +29,7 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance, queue
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
+from wtb.store.tables.walls import is_worker
 from wtb_workers.assignment import SweepAssignment
 from wtb_workers.code.warm import Codes
 from wtb_workers.notifications import Notifier
@@ -65,7 +66,9 @@ class WorkerSession:
         check_files(database, self._home)
         self.clean_up()
         leases.register(database, self.runner)
-        self.codes = Codes(self._home, self.runner.id, worker.slots)
+        with database.read() as connection:
+            walled = is_worker(connection)
+        self.codes = Codes(self._home, self.runner.id, worker.slots, threads=not walled)
         self.stopping: str | None = None
         self.ended = False
         self._released = False

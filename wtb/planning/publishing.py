@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from wtb.authoring.code.described import evaluator_function_of, workflow_of
-from wtb.authoring.code.describing import describe_evaluator, describe_workflow
-from wtb.authoring.code.import_paths import load, published_evaluators, registered
-from wtb.authoring.code.resolve import workflow_at
-from wtb.authoring.evaluation.adapters import adapted
+from wtb.authoring.code.describing import DescribedName, described_names, registered_names
+from wtb.authoring.code.drafts import IMPORTED as IMPORTED
+from wtb.authoring.code.drafts import Code as Code
 from wtb.authoring.workflow import Workflow
-from wtb.core.documents.workflows.publications import EvaluatorDescription, PublicationKind, WorkflowDescription
-from wtb.core.errors import InputError, WTBError, meant_or_known
+from wtb.core.documents.workflows.publications import PublicationKind
+from wtb.core.errors import InputError, meant_or_known
 from wtb.store.database import Database
 from wtb.store.publications import Publication, find_publication, list_publications
 from wtb.store.rows.publications import PublicationRow
-
-
-class Code(Protocol):
-    """Where the code of sweeps comes from."""
-
-    def workflow(self, name: str, problem: Callable[[str], str]) -> Workflow:
-        """Return a workflow by its name or import path. problem: puts what is wrong into words. Raises InputError."""
-
-    def load(self, path: str) -> Any:
-        """Return what stands at an import path. Raises InputError."""
-
-
-class ImportedCode:
-    """Code that this process imports."""
-
-    def workflow(self, name: str, problem: Callable[[str], str]) -> Workflow:
-        return workflow_at(name, problem)
-
-    def load(self, path: str) -> Any:
-        return load(path)
 
 
 class PublishedCode:
@@ -76,40 +55,14 @@ class PublishedCode:
         return meant_or_known(name, names)
 
 
-IMPORTED = ImportedCode()
-
-
 def describe_registered() -> list[Publication]:
-    """Describe all that is registered where this process runs, importing it.
-
-    Returns:
-        What is to be published; with the reason where something cannot be imported.
-
-    Raises:
-        InputError: If the file that registers names cannot be read.
-    """
-    found = [_describe("workflow", name, path, _workflow) for name, path in registered().items()]
-    return found + [_describe("evaluator", path, path, _evaluator) for path in published_evaluators()]
+    """Import and describe all that is registered here. Raises InputError as `registered_names`."""
+    return list(map(publication_of, described_names(registered_names())))
 
 
-def _describe(
-    kind: PublicationKind, name: str, path: str, describe: Callable[[str], WorkflowDescription | EvaluatorDescription]
-) -> Publication:
-    try:
-        text = orjson.dumps(describe(path))
-    except WTBError as error:
-        return Publication(kind, name, path, error=str(error))
-    return Publication(kind, name, path, text.decode(), hashlib.sha256(text).hexdigest())
-
-
-def _workflow(path: str) -> WorkflowDescription:
-    workflow = workflow_at(path)
-    workflow.validate()
-    return describe_workflow(workflow)
-
-
-def _evaluator(path: str) -> EvaluatorDescription:
-    function = adapted(path, load(path))
-    if not callable(function):
-        raise InputError(f"evaluator {path!r} is of type {type(function).__name__}; expected a function (case, result)")
-    return describe_evaluator(function)
+def publication_of(described: DescribedName) -> Publication:
+    """Return what is to be published under a name."""
+    kind, name, path, text = described["kind"], described["name"], described["path"], described["description"]
+    if text is None:
+        return Publication(kind, name, path, error=described["error"])
+    return Publication(kind, name, path, text, hashlib.sha256(text.encode()).hexdigest())

@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 
-from wtb.authoring.code.import_paths import published_evaluators, registered
+from wtb.authoring.code.describing import RegisteredName, registered_names
 from wtb.core.errors import WTBError
-from wtb.planning.publishing import describe_registered
+from wtb.core.ids import new_id
+from wtb.execution.described_code import describe_registered
+from wtb.execution.engine.imports import ImportedFile, have_changed
+from wtb.planning.publishing import publication_of
 from wtb.store.database import Database
+from wtb.store.files.locations import workspaces_of
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.workspaces import Workspaces
 from wtb.store.publications import Publication, publish
-from wtb_workers.code.imports import imports
 
 log = logging.getLogger("wtb")
 
@@ -24,7 +29,8 @@ class Publisher:
         self._database = database
         self._worker = worker
         self._published: list[Publication] = []
-        self._described: object = None  # names, and how often modules had changed, as they were then
+        self._described: list[RegisteredName] = []
+        self._files: list[ImportedFile] = []  # that were imported for it
         self._problem = ""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_published, name="wtb-publisher", daemon=True)
@@ -48,15 +54,24 @@ class Publisher:
 
     def look(self) -> None:
         """Publish what has changed since the last look. Raises WTBError."""
-        names = dict(registered()), tuple(published_evaluators())
-        if not any(names) and not self._published:
+        names = registered_names()
+        if not names and not self._published:
             return
-        described = (*names, imports.rounds)
         failed = any(one.error is not None for one in self._published)
-        if described == self._described and not failed and not imports.are_stale():
+        if names == self._described and not failed and not have_changed(self._files):
             return
-        with imports.fresh():
-            found = describe_registered()
-        if found != self._published:
-            publish(self._database, self._worker, found)
-        self._published, self._described = found, (*names, imports.rounds)
+        described, files = self._describe(names) if names else ([], [])
+        if described != self._published:
+            publish(self._database, self._worker, described)
+        self._published, self._described, self._files = described, names, files
+
+    def _describe(self, names: list[RegisteredName]) -> tuple[list[Publication], list[ImportedFile]]:
+        """Have node processes import what is registered. Raises WTBError."""
+        owner = new_id()
+        home = workspaces_of(self._database)
+        own = Workspaces(home.files.owned(f"{owner}."), home.root / owner)
+        try:
+            description = describe_registered(names, own, owner)
+        finally:
+            remove_tree(own.root)
+        return list(map(publication_of, description["names"])), description["files"]

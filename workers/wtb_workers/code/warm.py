@@ -1,4 +1,4 @@
-"""User code of sweeps in this process: checked against what the sweep records, and kept warm between sweeps."""
+"""User code of sweeps for this process: checked against what the sweep records, and kept warm between sweeps."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.code.calling import Caller
-from wtb.core.errors import WTBError
+from wtb.authoring.code.drafts import Draft
+from wtb.core.errors import InputError, WTBError
 from wtb.core.ids import new_id
+from wtb.core.serialization.user_modules import bar
+from wtb.execution.described_code import DescribedCode, bind_described, describe_code, run_described
 from wtb.execution.engine.executor import CodeExecutor
-from wtb.execution.runtime.sweep_context import in_processes, on_threads
-from wtb.planning.binding import Bound, bind
+from wtb.execution.engine.imports import imports
+from wtb.execution.runtime.sweep_context import on_threads
+from wtb.planning.binding import Bound, bind, draft_of
 from wtb.planning.checks import check_pool
 from wtb.planning.prepare import stored_spec
+from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 from wtb.store.rows.sweeps import SweepRow
-from wtb_workers.code.imports import imports
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
 MAX_WARM = 4
@@ -28,34 +32,25 @@ class Refused(WTBError):
     """This worker cannot run a sweep: the code is missing, or differs from what the sweep records."""
 
 
-def bind_as_recorded(row: SweepRow) -> Bound:
-    """Bind the code of a stored sweep. Modules that changed since they were imported are imported again.
-
-    Raises Refused if the code differs from what the sweep records.
-    """
+def check_recorded(row: SweepRow, bound: Bound) -> Bound:
+    """Check that code is what a sweep records, and that it can run here. Raises Refused."""
     try:
-        with imports.fresh():
-            bound = bind(stored_spec(row))
         check_pool(bound)
     except WTBError as error:
         raise Refused(str(error)) from error
-    if different := _different(row, bound):
-        names = ", ".join(f"{node}={variant}" for node, variant in different)
-        raise Refused(
-            f"its code of {names} is not what the sweep records: install the same code here and start the worker "
-            f"again, or submit the sweep anew"
-        )
-    return bound
-
-
-def _different(row: SweepRow, bound: Bound) -> list[tuple[str, str]]:
     recorded = row.fingerprints
-    return [
-        (node, variant)
+    different = [
+        f"{node}={variant}"
         for node, variants in bound.fingerprints.items()
         for variant, code in variants.items()
         if recorded.get(node, {}).get(variant) != code
     ]
+    if different:
+        raise Refused(
+            f"its code of {', '.join(different)} is not what the sweep records: install the same code here and start "
+            f"the worker again, or submit the sweep anew"
+        )
+    return bound
 
 
 @dataclass
@@ -63,12 +58,14 @@ class Warm:
     """User code that is ready to run, and the workspaces of its attempts.
 
     key: identifies code, options and session; a sweep with the same key can use it. home: the root of all workspaces.
+    described: the code, unless this process has imported it.
     """
 
     key: tuple[Any, ...]
     code: CodeExecutor
     workspaces: Workspaces
     home: Path
+    described: DescribedCode | None = None
     idle_since: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
@@ -86,41 +83,94 @@ class Warm:
 class Codes:
     """Prepares the code of sweeps for one runner, and keeps some of it warm.
 
-    home: where files are. slots: the maximum number of node processes.
+    home: where files are. slots: the maximum number of node processes. threads: whether sweeps may run on threads of
+    this process, which then imports their code.
     """
 
-    def __init__(self, home: Workspaces, runner_id: str, slots: int) -> None:
+    def __init__(self, home: Workspaces, runner_id: str, slots: int, *, threads: bool = True) -> None:
+        self._threads = threads
         self._home = home
         self._runner_id = runner_id
         self._slots = slots
         self._warm: list[Warm] = []
         self._caller = Caller()
 
-    def take(self, row: SweepRow, bound: Bound, *, apart: bool) -> Warm:
-        """The code of a sweep, ready to run. apart: in node processes in any case. Raises Refused."""
-        threads = bound.pool == "thread" and not apart
-        run = bound.spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
-        code_as_is = (bound.recipe.text(), repr(sorted(bound.fingerprints.items())), imports.rounds)
-        key = (row.session_id, threads, run, *code_as_is)
+    def take(self, row: SweepRow, *, apart: bool) -> tuple[Bound, Warm]:
+        """Bind the code of a sweep, and make it ready to run.
+
+        Args:
+            row: The sweep.
+            apart: Whether it runs in node processes whatever pool it names.
+
+        Raises:
+            Refused: The code is missing, or differs from what the sweep records.
+        """
+        try:
+            spec = stored_spec(row)
+            draft = draft_of(spec)
+            options = spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
+            key = (row.session_id, apart, options, spec.redact.model_dump_json(), draft.text())
+            if spec.run.pool == "thread" and not apart:
+                return self._on_threads(row, spec, key)
+            return self._in_processes(row, spec, draft, key)
+        except InputError as error:
+            raise Refused(str(error)) from error
+
+    def _in_processes(self, row: SweepRow, spec: SweepSpec, draft: Draft, key: tuple[Any, ...]) -> tuple[Bound, Warm]:
+        """Run code in node processes, the first of which describes it: this process imports nothing."""
+        for place, warm in enumerate(self._warm):
+            if warm.key == key and warm.described is not None:
+                if not warm.described.is_outdated():
+                    bound = check_recorded(row, bind_described(spec, warm.described))
+                    return bound, self._warm.pop(place)
+                self._warm.pop(place).close()
+                break
+        workspaces = self._workspaces(row, spec)
+        try:
+            described = describe_code(draft, spec.run, workspaces, self._runner_id)
+        except WTBError as error:
+            raise Refused(str(error)) from error
+        try:
+            bound = check_recorded(row, bind_described(spec, described))
+        except WTBError:
+            described.process.close()
+            raise
+        code = run_described(bound, described, workspaces, self._runner_id, self._slots)
+        return bound, self._ready(Warm(key, code, workspaces, self._home.root, described))
+
+    def _on_threads(self, row: SweepRow, spec: SweepSpec, key: tuple[Any, ...]) -> tuple[Bound, Warm]:
+        """Run code on threads of this process, which imports it. Modules that changed since are imported again."""
+        if not self._threads:
+            raise Refused(
+                "'run.pool: thread' runs nodes in the worker itself, which can read what other projects have; set "
+                "'pool: process'"
+            )
+        bar(None)
+        with imports.fresh():
+            bound = check_recorded(row, bind(spec))
+        key = (*key, repr(sorted(bound.fingerprints.items())), imports.rounds)
         for place, warm in enumerate(self._warm):
             if warm.key == key:
-                return self._warm.pop(place)
+                return bound, self._warm.pop(place)
+        workspaces = self._workspaces(row, spec)
+        code = on_threads(bound, workspaces, self._caller)
+        return bound, self._ready(Warm(key, code, workspaces, self._home.root))
+
+    def _workspaces(self, row: SweepRow, spec: SweepSpec) -> Workspaces:
         # In a directory of its own: older code of the same sweep may be closed while this one is in use.
         root = self._home.root / row.session / row.id / self._runner_id / new_id()
-        files = self._home.files.owned(f"{self._runner_id}.")
-        bounds = Bounds(**bound.spec.run.workspace.model_dump())
-        workspaces = Workspaces(files, root, bounds)
-        code = (
-            on_threads(bound, workspaces, self._caller)
-            if threads
-            else in_processes(bound, workspaces, self._runner_id, self._slots)
+        return Workspaces(
+            self._home.files.owned(f"{self._runner_id}."), root, Bounds(**spec.run.workspace.model_dump())
         )
+
+    def _ready(self, warm: Warm) -> Warm:
+        """Make code ready to run. Raises Refused."""
         try:
-            code.prepare()
+            warm.code.prepare()
         except WTBError as error:
-            code.close()
+            warm.close()
             raise Refused(str(error)) from error
-        return Warm(key, code, workspaces, self._home.root)
+        return warm
 
     def give(self, warm: Warm) -> None:
         """Return code that `take` gave, for the next sweep with the same key."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
+import orjson
+from typing_extensions import TypedDict
+
 from wtb.authoring.code.fingerprint import fingerprint
+from wtb.authoring.code.import_paths import load, published_evaluators, registered
+from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.graph_snapshot import graph_snapshot, type_name
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.state_schema import Schema
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import (
     EvaluatorDescription,
+    PublicationKind,
     PublishedFunction,
     PublishedNode,
     PublishedShape,
@@ -22,7 +29,7 @@ from wtb.core.documents.workflows.publications import (
     PublishedVariant,
     WorkflowDescription,
 )
-from wtb.core.errors import StateError
+from wtb.core.errors import InputError, StateError, WTBError
 from wtb.core.scoring.scales import returns_bool
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
@@ -31,11 +38,27 @@ from wtb.core.values import Json
 _PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
 
 
-def describe_workflow(workflow: Workflow) -> WorkflowDescription:
+class RegisteredName(TypedDict):
+    """A registered workflow, or an evaluator, whose name is its path."""
+
+    kind: PublicationKind
+    name: str
+    path: str
+
+
+class DescribedName(RegisteredName):
+    """A registered name with the description of its code as JSON, or with the reason why it cannot be imported."""
+
+    description: str | None
+    error: str | None
+
+
+def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDescription:
     """Describe a workflow.
 
     Args:
         workflow: It, valid.
+        schemas: Whether to describe types, which takes pydantic: it is needed to check values, not to run nodes.
 
     Returns:
         What `wtb.authoring.code.described` makes a workflow of that can be planned with, and not run.
@@ -45,11 +68,11 @@ def describe_workflow(workflow: Workflow) -> WorkflowDescription:
     params, _ = _params(workflow.params)
     return {
         "graph": graph_snapshot(graph),
-        "state": _shape(graph.schema),
-        "input": None if graph.input is None else _shape(graph.input),
+        "state": _shape(graph.schema, schemas),
+        "input": None if graph.input is None else _shape(graph.input, schemas),
         "state_key": graph.state_key,
         "closed_input": graph.closed_input,
-        "nodes": {name: _node(node) for name, node in graph.nodes.items()},
+        "nodes": {name: _node(node, schemas) for name, node in graph.nodes.items()},
         "starts": list(graph.starts),
         "params": params,
         "max_steps": graph.max_steps,
@@ -62,18 +85,19 @@ def describe_workflow(workflow: Workflow) -> WorkflowDescription:
     }
 
 
-def describe_evaluator(function: Callable[..., Any]) -> EvaluatorDescription:
+def describe_evaluator(function: Callable[..., Any], *, schemas: bool = True) -> EvaluatorDescription:
     """Describe an evaluator.
 
     Args:
         function: It.
+        schemas: Whether to describe the types of its options.
 
     Returns:
         What `wtb.authoring.code.described` makes an evaluator of that scores nothing.
     """
     return {
         "name": str(getattr(function, "wtb_name", None) or getattr(function, "__name__", type(function).__name__)),
-        "function": _function(function, function),
+        "function": _function(function, function, schemas),
         "better": getattr(function, "wtb_better", None),
         "compare": getattr(function, "wtb_compare", None),
         "timeout": getattr(function, "wtb_timeout", None),
@@ -83,6 +107,38 @@ def describe_evaluator(function: Callable[..., Any]) -> EvaluatorDescription:
     }
 
 
+def registered_names() -> list[RegisteredName]:
+    """Return what is registered in this folder. Raises InputError if the file that registers it cannot be read."""
+    names: list[RegisteredName] = [{"kind": "workflow", "name": n, "path": path} for n, path in registered().items()]
+    return names + [{"kind": "evaluator", "name": path, "path": path} for path in published_evaluators()]
+
+
+def described_names(names: Sequence[RegisteredName]) -> list[DescribedName]:
+    """Import and describe what is registered."""
+    describe: Mapping[str, Callable[[str], Any]] = {"workflow": _workflow_at, "evaluator": _evaluator_at}
+    described: list[DescribedName] = []
+    for one in names:
+        try:
+            text = orjson.dumps(describe[one["kind"]](one["path"])).decode()
+            described.append({**one, "description": text, "error": None})
+        except WTBError as error:
+            described.append({**one, "description": None, "error": str(error)})
+    return described
+
+
+def _workflow_at(path: str) -> WorkflowDescription:
+    workflow = workflow_at(path)
+    workflow.validate()
+    return describe_workflow(workflow)
+
+
+def _evaluator_at(path: str) -> EvaluatorDescription:
+    function = adapted(path, load(path))
+    if not callable(function):
+        raise InputError(f"evaluator {path!r} is of type {type(function).__name__}; expected a function (case, result)")
+    return describe_evaluator(function)
+
+
 def _listed(given: Any) -> Any:
     """Return a scale, or those of several metrics, as JSON has them."""
     if isinstance(given, Mapping):
@@ -90,13 +146,13 @@ def _listed(given: Any) -> Any:
     return list(given) if isinstance(given, tuple) else given
 
 
-def _shape(schema: Schema) -> PublishedShape:
+def _shape(schema: Schema, schemas: bool) -> PublishedShape:
     return {
         "open": schema.open,
         "model": schema.is_model,
         "keys": {
             key.name: {
-                "type": _type(key.annotation),
+                "type": _type(key.annotation, schemas),
                 "reducer": None
                 if key.reducer is None
                 else getattr(key.reducer, "__name__", type(key.reducer).__name__),
@@ -107,7 +163,7 @@ def _shape(schema: Schema) -> PublishedShape:
     }
 
 
-def _node(node: Node) -> PublishedNode:
+def _node(node: Node, schemas: bool) -> PublishedNode:
     rules = node.rules
     return {
         "queue": rules.queue,
@@ -116,13 +172,13 @@ def _node(node: Node) -> PublishedNode:
         "max_usd": rules.max_usd,
         "max_tokens": rules.max_tokens,
         "threads": rules.threads,
-        "variants": {name: _variant(node, variant) for name, variant in node.variants.items()},
+        "variants": {name: _variant(node, variant, schemas) for name, variant in node.variants.items()},
     }
 
 
-def _variant(node: Node, variant: Variant) -> PublishedVariant:
+def _variant(node: Node, variant: Variant, schemas: bool) -> PublishedVariant:
     params, shown = _params(variant.params)
-    return {"function": _function(variant.fn, node.code(variant)), "params": params, "shown": shown}
+    return {"function": _function(variant.fn, node.code(variant), schemas), "params": params, "shown": shown}
 
 
 def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -136,7 +192,7 @@ def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     return params, shown
 
 
-def _function(function: Callable[..., Any], code: Any) -> PublishedFunction:
+def _function(function: Callable[..., Any], code: Any, schemas: bool) -> PublishedFunction:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are not written in Python have none
@@ -148,7 +204,7 @@ def _function(function: Callable[..., Any], code: Any) -> PublishedFunction:
     return {
         "fingerprint": fingerprint(code),
         "parameters": {
-            one.name: {"type": _type(hints.get(one.name, Any)), "required": one.default is one.empty}
+            one.name: {"type": _type(hints.get(one.name, Any), schemas), "required": one.default is one.empty}
             for one in parameters
             if one.kind is one.KEYWORD_ONLY
         },
@@ -156,7 +212,9 @@ def _function(function: Callable[..., Any], code: Any) -> PublishedFunction:
     }
 
 
-def _type(annotation: Any) -> PublishedType:
+def _type(annotation: Any, schemas: bool) -> PublishedType:
+    if not schemas:
+        return {"shown": type_name(annotation), "schema": None, "plain": False}
     return {"shown": type_name(annotation), "schema": _json_schema(annotation), "plain": _is_plain(annotation)}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from wtb.authoring.boundary import CallReport, CostReport, report
+from wtb.core.errors import StateError
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Json
 
@@ -27,6 +28,13 @@ class CaseView:
 
 
 @dataclass(frozen=True)
+class Undecoded:
+    """A value as it is stored: its class may be user code, which runners do not import. data: typed JSON."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Previous:
     """What the attempt before this one left behind.
 
@@ -41,6 +49,16 @@ class Previous:
     output: Any = None
     suggestions: tuple[str, ...] = ()
     feedback: str | None = None
+
+
+def decoded(previous: Previous | None) -> Previous | None:
+    """Return what an attempt left for the code of the next one; an output whose class is gone is left out."""
+    if previous is None or not isinstance(previous.output, Undecoded):
+        return previous
+    try:
+        return replace(previous, output=decode(previous.output.data))
+    except StateError:
+        return replace(previous, output=None)
 
 
 OnEvent = Callable[[str, Any], None]

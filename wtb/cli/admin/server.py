@@ -14,6 +14,7 @@ from wtb.cli.log_format import log_as_json
 from wtb.config.credentials import SERVER_TOKEN, credential
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
+from wtb.core.serialization import user_modules
 
 SHORTEST = 16
 
@@ -64,7 +65,8 @@ def serve(
         say(f"token, until it stops: {token}")
     try:
         place = server.Place(address, port, allow or (), proxies or ())
-        server.serve(context, place, token=token, report=say, in_browser=in_browser, agents=agents)
+        with user_modules.without_user_code("the server"):
+            server.serve(context, place, token=token, report=say, in_browser=in_browser, agents=agents)
     except OSError as error:
         raise InputError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
     finally:

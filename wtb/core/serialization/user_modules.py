@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class _State:
@@ -34,13 +36,24 @@ def open_folder() -> None:
         sys.path.insert(0, _State.folder)
 
 
-def bar(process: str) -> None:
+def bar(process: str | None) -> None:
     """Import no user code in this process from now on.
 
     Args:
-        process: What errors call it, such as "a worker".
+        process: What errors call it, such as "a worker"; None to import user code again.
     """
     _State.barred = process
+
+
+@contextmanager
+def without_user_code(process: str) -> Iterator[None]:
+    """A context in which this process imports no user code. process: what errors call it."""
+    before = _State.barred
+    bar(process)
+    try:
+        yield
+    finally:
+        bar(before)
 
 
 def barred() -> str | None:

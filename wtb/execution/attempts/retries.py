@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from wtb.authoring.context.attempt_record import Previous, Record
+from wtb.authoring.context.attempt_record import Previous, Record, Undecoded
 from wtb.authoring.nodes import Rules
-from wtb.core.errors import StateError
 from wtb.core.failures import Failure
-from wtb.core.serialization.codec import decode
 from wtb.execution.pauses.approval_modes import PriorAnswers
 
 
@@ -62,9 +60,6 @@ class Retries:
         self.draws = None
 
 
-def _output(record: Record) -> object:
-    """What an attempt left for the next one; None if it cannot be decoded, e.g. because its class is gone."""
-    try:
-        return None if record.output is None else decode(record.output.encode())
-    except StateError:
-        return None
+def _output(record: Record) -> Undecoded | None:
+    """Return what an attempt left for the next one, as it is stored."""
+    return None if record.output is None else Undecoded(record.output.encode())

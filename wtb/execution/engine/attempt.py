@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from wtb.authoring.context.ask import Questioner
-from wtb.authoring.context.attempt_record import Record
+from wtb.authoring.context.attempt_record import Record, decoded
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
@@ -114,7 +114,7 @@ def _context(
         params=root.params,
         interactive=settings.interactive,
         mode=settings.mode,
-        previous=task.previous,
+        previous=decoded(task.previous),
         record=record,
         resources_of=resources_of,
         workspace_of=lambda: workspace.path,

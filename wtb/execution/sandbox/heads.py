@@ -103,12 +103,15 @@ class CodeHead(TypedDict):
 
 NO_CODE: CodeHead = {"fingerprints": {}, "outline": None}  # of one that is asked for evaluators only
 
-# What the first frame of a node process says: the code, where it works, how many attempts it takes at a time, and what
-# it prints between the outputs of two attempts, as hexadecimal digits.
+# What the first frame of a node process says: the code, or a draft or names whose code it is to describe; where it
+# works, how many attempts it takes at a time, and what it prints between the outputs of two attempts, as hexadecimal
+# digits.
 SetupHead = TypedDict(
     "SetupHead",
     {
         "recipe": str,
+        "draft": NotRequired[str],
+        "names": NotRequired[Sequence[Mapping[str, str]]],
         "fingerprints": Mapping[str, Mapping[str, str]],
         "outline": str | None,
         "files": Place,

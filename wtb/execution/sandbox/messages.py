@@ -16,7 +16,7 @@ from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.ask import TEXT as QUESTION
-from wtb.authoring.context.attempt_record import CaseView, Previous, Record
+from wtb.authoring.context.attempt_record import CaseView, Previous, Record, Undecoded
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision
 from wtb.core.failures import MESSAGE, Failure
@@ -25,7 +25,7 @@ from wtb.core.questions import Answer, Question
 from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
 from wtb.core.scoring.measure import Measure, Score
 from wtb.core.scoring.scales import LEFT_OUT
-from wtb.core.serialization.codec import decode, digest, encode
+from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.checkpoints import Position, StoredPosition, Totals
 from wtb.core.units import LONGEST_S
 from wtb.core.values import Value, Values
@@ -102,7 +102,9 @@ def _head(given: Task) -> dict[str, object]:
     if given.saved:
         head["saved"] = _values(given.saved)
     if given.previous is not None:
-        head["previous"] = {**vars(given.previous), "output": encode(given.previous.output)}
+        output = given.previous.output
+        data = output.data if isinstance(output, Undecoded) else encode(output)
+        head["previous"] = {**vars(given.previous), "output": data}
     return head
 
 
@@ -141,7 +143,7 @@ def as_tasks(frame: Frame, params: Params) -> tuple[float, list[Task]]:
 
 
 def _as_previous(data: ReadPrevious, blobs: Sequence[bytes]) -> Previous:
-    output, suggestions = decode(blobs[data["output"]]), tuple(data["suggestions"])
+    output, suggestions = Undecoded(blobs[data["output"]]), tuple(data["suggestions"])
     return Previous(data["attempt"], data["limit"], data["error"], output, suggestions, data["feedback"])
 
 

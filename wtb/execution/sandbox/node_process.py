@@ -154,8 +154,11 @@ class NodeProcess:
         leash = self._leash.fileno()
         return leash in self._names and leash not in dict(self._poll.poll(0))
 
-    def ready(self) -> None:
+    def ready(self) -> Any:
         """Wait until the process has made the workflow.
+
+        Returns:
+            Its description, if the process was given a draft; user code may have written anything there.
 
         Raises:
             WTBError: It could not make the workflow.
@@ -171,6 +174,7 @@ class NodeProcess:
             raise WTBError(storable(str(frame.head)))
         for output in self.output.values():
             output.take()  # what importing printed belongs to no attempt
+        return frame.head
 
     def ask(self, kind: str, head: Any, request: Request) -> Frame:
         """Send a request and wait for its answer.

@@ -81,33 +81,31 @@ class UserCode:
 class InProcesses:
     """User code in node processes. The engine's own part of the work, which is no user code, stays here.
 
-    workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time.
+    workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time. first: a
+    process that is ready.
     """
 
-    def __init__(self, code: UserCode, run: Run, workspaces: Workspaces, owner: str, most: int) -> None:
+    def __init__(
+        self,
+        code: UserCode,
+        run: Run,
+        workspaces: Workspaces,
+        owner: str,
+        most: int,
+        first: NodeProcess | None = None,
+    ) -> None:
         engine = self._engine = code.engine
         self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
         self._evaluators = list(code.evaluators)
         self._tries = run.set_aside_after
         self._runs = run.recycle.runs
         self._quick = QuickNodes()
-        head: SetupHead = {
-            "recipe": code.recipe.text(),
-            "fingerprints": code.head["fingerprints"],
-            "outline": code.head["outline"],
-            "files": workspaces.files.place(),
-            "growth": run.recycle.memory,
-            "bounds": asdict(workspaces.bounds),
-            "places": 1,
-        }
-        workspaces.root.mkdir(parents=True, exist_ok=True)  # walls may let be read only what was there before
-        if not isinstance(workspaces.files, SharedFiles):
-            workspaces.files.root.mkdir(parents=True, exist_ok=True)
-        inherited = environment(run.env, owner)
-        setup = Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
+        setup = setup_of(code.recipe.text(), code.head, run, workspaces, owner)
         self._isolation = Isolation()
         self._suspects = threading.Semaphore(SUSPECTS)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
+        if first is not None:
+            self.pool.adopt(first)
         self._sharing = _sharing(engine, run)
         self._shared = {
             shape: Pool(partial(self._start_shared, setup, shape), most, run.recycle.runs, shape.places)
@@ -423,6 +421,24 @@ class InProcesses:
         for shared in self._shared.values():
             shared.close()
         return True
+
+
+def setup_of(recipe: str, code: CodeHead, run: Run, workspaces: Workspaces, owner: str) -> Setup:
+    """Make what node processes of a run start with."""
+    head: SetupHead = {
+        "recipe": recipe,
+        "fingerprints": code["fingerprints"],
+        "outline": code["outline"],
+        "files": workspaces.files.place(),
+        "growth": run.recycle.memory,
+        "bounds": asdict(workspaces.bounds),
+        "places": 1,
+    }
+    workspaces.root.mkdir(parents=True, exist_ok=True)  # walls may let be read only what was there before
+    if not isinstance(workspaces.files, SharedFiles):
+        workspaces.files.root.mkdir(parents=True, exist_ok=True)
+    inherited = environment(run.env, owner)
+    return Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
 
 
 def _sharing(engine: Engine | None, run: Run) -> dict[tuple[str, str], Shape]:

@@ -45,6 +45,7 @@ from wtb.store.files.workspaces import Bounds, Workspaces
 if TYPE_CHECKING:
     from wtb.authoring.code.calling import Caller
     from wtb.authoring.workflow import Workflow
+    from wtb.execution.engine.description import CodeDescription
     from wtb.execution.sandbox.heads import SetupHead
 
 
@@ -63,6 +64,11 @@ def main(descriptor: int) -> None:
         from wtb.execution.sandbox.shared_worker import route_output
 
         route_output()
+    if "names" in setup.head:
+        from wtb.execution.engine.description import describe_names
+
+        channel.send("ready", describe_names(setup.head["names"]))
+        return
     try:
         worker = Worker(channel, setup.head)
     except WTBError as error:
@@ -70,7 +76,7 @@ def main(descriptor: int) -> None:
         return
     gc.collect()
     start_collecting()
-    channel.send("ready", None)
+    channel.send("ready", worker.description)
     if shared:
         worker.serve_many(setup.head["places"], is_async=setup.head["async"])
     else:
@@ -81,15 +87,22 @@ class Worker:
     """What a node process holds while it lives."""
 
     def __init__(self, channel: Channel, setup: SetupHead) -> None:
-        recipe = Recipe.read(setup["recipe"])
-        workflow, self._evaluators = assemble(recipe)
+        self.description: CodeDescription | None = None
+        if "draft" in setup:
+            from wtb.execution.engine.description import described
+
+            recipe, workflow, self._evaluators, self.description = described(setup["draft"])
+        else:
+            recipe = Recipe.read(setup["recipe"])
+            workflow, self._evaluators = assemble(recipe)
+            if workflow is not None:
+                _compare(setup, workflow)
         self._workflow = workflow
         self._channel = channel
         self._params = recipe.params or {}
         self._engine: Engine | None = None
         factory = None
         if workflow is not None:
-            _compare(setup, workflow)
             self._engine, factory = engine_of(workflow), workflow.resources
         files = store_at(setup["files"], setup["owner"])
         workspaces = Workspaces(files, Path(setup["directory"]), Bounds(**setup["bounds"]))

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from wtb.core.documents.sweeps import CellDocument
+from wtb.core.errors import StateError
 from wtb.core.failures import Failure, StoredFailure
 from wtb.core.serialization.codec import decode
+from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import shown
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -21,7 +23,7 @@ def cell_documents(
     statuses: Sequence[str] = (),
     case: str | None = None,
     limit: int | None = None,
-    read: Callable[[bytes], Any] = decode,
+    read: Callable[[bytes], Any] | None = None,
 ) -> Iterator[CellDocument]:
     """Yield the cells of a sweep as `wtb show SWEEP --cells --format json` prints them, read in chunks.
 
@@ -31,8 +33,9 @@ def cell_documents(
         statuses: Only cells of these.
         case: Only cells of the case with this id.
         limit: At most this many.
-        read: Decodes stored values of a state.
+        read: Decodes stored values; None to show those as plain JSON whose classes are not imported here.
     """
+    read = read or value_or_plain
     choices = queries.choices(database, sweep_id)
     chunk: list[ListedCell] = []
     for row in queries.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
@@ -68,7 +71,7 @@ def _documents(
             "case": row.case,
             "repeat": row.repeat,
             "tags": list(case.tags or ()),
-            "expected": None if case.expected is None else decode(case.expected.encode()),
+            "expected": None if case.expected is None else read(case.expected.encode()),
             "status": row.status,
             "state": {name: read(stored[key].data) for name, key in state.items()},
             "scores": scores.get((row.case_number, row.repeat, row.combination), {}),
@@ -79,6 +82,14 @@ def _documents(
             "tokens_in": row.tokens_in,
             "tokens_out": row.tokens_out,
         }
+
+
+def value_or_plain(data: bytes) -> Any:
+    """Return a stored value, or plain JSON of it if its class is not imported here."""
+    try:
+        return decode(data)
+    except StateError:
+        return readable(data)
 
 
 def _error(failure: StoredFailure | None) -> str | None:

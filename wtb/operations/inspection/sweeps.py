@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.documents.executions import ExecutionDocument, StandingDocument
 from wtb.core.documents.sweeps import CellDocument, StatusDocument, SummaryDocument, SweepDocument
-from wtb.core.errors import InputError, StateError, did_you_mean
-from wtb.core.serialization.codec import decode
-from wtb.core.serialization.plain_json import readable
+from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
 from wtb.display.views.execution_status import standing_document
 from wtb.display.views.executions import execution_document
@@ -163,7 +160,7 @@ def cells(
     return Cells(
         tuple(node for choice in queries.choices(database, target.id)[:1] for node in choice),
         tuple(metric.name for metric in queries.metric_rows(database, target.id)),
-        cell_documents(database, target.id, statuses=statuses, case=case, limit=limit, read=_value_or_plain),
+        cell_documents(database, target.id, statuses=statuses, case=case, limit=limit),
     )
 
 
@@ -178,11 +175,3 @@ def _check_status(name: str, known: Collection[str], what: str) -> None:
     if name not in known:
         near = did_you_mean(name, known)
         raise InputError(f"{name!r} is not a status of a {what}{near} (they are: {', '.join(known)})")
-
-
-def _value_or_plain(data: bytes) -> Any:
-    """A stored value, or plain JSON of it where it cannot be made, as where its class is not to be imported here."""
-    try:
-        return decode(data)
-    except StateError:
-        return readable(data)

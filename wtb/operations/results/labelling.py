@@ -18,11 +18,10 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.judgement import CASES_DRAWN
-from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.inspection.cells import cell_documents
+from wtb.operations.inspection.cells import cell_documents, value_or_plain
 from wtb.operations.results.label_files import GivenLabel, read_labels
 from wtb.store.control.labels import NewLabel, label_rows, write_labels
 from wtb.store.read import evidence, queries
@@ -316,7 +315,7 @@ class _Asking:
     def items(self, case: CaseRow) -> Iterator[tuple[LabelItem, set[_Place]]]:
         """The answers of a case, those that are the same once: who sees one twice knows that rows agree."""
         stored = queries.load_values(self._database, case.input.values())
-        shown = text_of({name: decode(stored[key].data) for name, key in case.input.items()})
+        shown = text_of({name: value_or_plain(stored[key].data) for name, key in case.input.items()})
         cells: dict[str, list[LabelledCell]] = defaultdict(list)
         places: dict[str, set[_Place]] = defaultdict(set)
         choices, field = self._scores.choices, self._field

@@ -135,6 +135,13 @@ def build_walls(connection: sa.Connection) -> None:
             connection.exec_driver_sql(statement.format(role=role))
 
 
+def is_worker(connection: sa.Connection) -> bool:
+    """Return whether this is the role of workers, so that the database has walls between projects."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.scalar(sa.text("SELECT current_user = :worker"), {"worker": WORKER}))
+
+
 _ROLES = {"worker": WORKER, "server": SERVER}
 _RIGHTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",

@@ -63,6 +63,14 @@ class Pool(Generic[P]):
         finally:
             self._give(process)
 
+    def adopt(self, process: P) -> None:
+        """Take a process that is ready, and that nobody uses."""
+        with self._changed:
+            self._users[process] = 0
+            self._free[process] = None
+            self._count += 1
+            self._changed.notify()
+
     def start_for(self, users: int) -> None:
         """Start as many processes at once as so many threads will need, and may be started at a time."""
         with self._changed:

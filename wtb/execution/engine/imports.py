@@ -7,9 +7,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+# A module: its name and file, when it began to be imported, and the time, size and number that the file had then.
+ImportedFile = tuple[str, str, float, Sequence[int]]
 FILE_CLOCK_S = 0.01  # by which timestamps of files may lag behind the clock
 OURS = {"wtb", "wtb_workers", "wtb_scheduler", "__main__"}  # never imported again, also where WTB is developed
 
@@ -50,6 +52,12 @@ class Imports:
             for name, file in self._present().items():
                 self._known.setdefault(name, (self._began, _state(file)))
 
+    def files(self) -> list[ImportedFile]:
+        """Return the tracked modules, as they were when they were imported."""
+        with self._lock:
+            present = self._present()
+            return [(name, present[name], *state) for name, state in self._known.items() if name in present]
+
     def are_stale(self) -> bool:
         """Return whether a tracked module changed on disk."""
         with self._lock:
@@ -59,8 +67,7 @@ class Imports:
         present = _state(file)
         # A module that a node imported meanwhile is not known yet.
         after, before = self._known.setdefault(name, (self._began, present))
-        # If a file was written while it was imported, the import may have read the old content.
-        return present != before or present[0] >= (after - FILE_CLOCK_S) * 1e9
+        return _is_changed(present, after, before)
 
     def _present(self) -> dict[str, str]:
         # Compared as strings: there may be thousands of modules, and Path objects take about twenty times as long.
@@ -81,6 +88,16 @@ def _state(file: str) -> tuple[int, ...]:
     except OSError:  # it was removed
         return (0,)
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def have_changed(files: Sequence[ImportedFile]) -> bool:
+    """Return whether a module that a node process imported has changed on disk since."""
+    return any(_is_changed(_state(file), after, tuple(before)) for _, file, after, before in files)
+
+
+def _is_changed(present: tuple[int, ...], after: float, before: tuple[int, ...]) -> bool:
+    # If a file was written while it was imported, the import may have read the old content.
+    return present != before or present[0] >= (after - FILE_CLOCK_S) * 1e9
 
 
 imports = Imports()  # of this process

@@ -1,0 +1,197 @@
+"""Workers import no user code: node processes do, and describe it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Cluster
+
+# Each module of the user notes what kind of process imports it.
+NOTE = """
+import os, sys
+with open({log!r}, "a") as log:
+    kind = "node" if "WTB_NODE_PROCESS" in os.environ else " ".join(map(os.path.basename, sys.argv[:2]))
+    log.write(f"{{__name__}}: {{kind}}\\n")
+"""
+NATIVE = """
+import dataclasses, enum, operator
+from typing import Annotated, TypedDict
+
+from parts import Colour, Point, add, is_far
+from wtb import END, Workflow
+
+
+class State(TypedDict, total=False):
+    n: Annotated[int, add]
+    point: Point
+    colour: Colour
+    tried: bool
+
+
+def make():
+    wf = Workflow("native", state=State)
+
+    @wf.node(retries=1)
+    def first(state, ctx):
+        if ctx.attempt == 1:
+            ctx.leave(output=Point(1, 2))
+            raise ValueError("once")
+        assert ctx.previous.output == Point(1, 2), ctx.previous.output
+        return {"n": 1, "point": Point(3, 4), "colour": Colour.RED}
+
+    @wf.node
+    async def second(state):
+        return {"n": state["point"].x}
+
+    @wf.node
+    def third(state):
+        return {"tried": True}
+
+    @wf.node
+    def near(state):
+        return {}
+
+    wf.entry(first)
+    wf.edge(first, second)
+    wf.edge(first, third)
+    wf.branch(third, {"go": near}, by=lambda state: "go")
+    wf.edge(second, END, when=is_far)
+    wf.edge(second, END, default=True)
+    wf.edge(near, END)
+    return wf
+"""
+PARTS = """
+import dataclasses, enum
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+def add(one, other):
+    return one + other
+
+
+def is_far(state):
+    return state["point"].x > 2
+"""
+MORE = "def quick(state, *, k: int = 1):\n    return {'n': 10 * k}\n"
+SCORING = """
+from wtb import evaluator
+
+
+@evaluator(better="higher", scale=(0, 100))
+def total(case, result):
+    return result.state["n"]
+
+
+@evaluator(better="higher", scale=(0, 10))
+def again(case, result):
+    return result.state["point"].x
+"""
+GRAPH = """
+import operator
+from typing import Annotated, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict):
+    n: Annotated[int, operator.add]
+
+
+def one(state):
+    return {"n": 1}
+
+
+def two(state):
+    return {"n": 2}
+
+
+graph = StateGraph(State)
+graph.add_node("one", one)
+graph.add_node("two", two)
+graph.add_edge(START, "one")
+graph.add_conditional_edges("one", lambda state: "two", ["two"])
+graph.add_edge("two", END)
+"""
+SWEEP = """
+sweep: native
+workflow: native:make
+cases: [{id: c0, input: {}}, {id: c1, input: {}}]
+vary: {second: [default, {name: quick, with: "more:quick", k: 2}]}
+evaluate: ["scoring:total", {all_of: {of: ["scoring:total"], at_least: 1}}]
+"""
+
+
+@pytest.fixture
+def noted(cluster: Cluster) -> Cluster:
+    log = str(cluster.project.folder / "imported")
+    files = {"native": NATIVE, "parts": PARTS, "more": MORE, "scoring": SCORING, "graphs": GRAPH}
+    cluster.project.write({f"{name}.py": NOTE.format(log=log) + code for name, code in files.items()})
+    cluster.take_time()
+    return cluster
+
+
+def submit(cluster: Cluster, file: str) -> None:
+    """Submit in a process of its own, whose command line names it."""
+    cluster.project.wtb("submit", file, check=0, env=cluster.env)
+
+
+def imported(cluster: Cluster) -> Counter[str]:
+    """Which process imported modules, and how many."""
+    log = Path(cluster.project.folder / "imported")
+    return Counter(line.partition(": ")[2] for line in log.read_text().splitlines())
+
+
+def test_a_sweep_is_imported_by_nodes_and_by_whoever_submits_it(noted: Cluster) -> None:
+    """With a factory, a reducer, conditions, types of the user, added variants, retries and evaluators."""
+    noted.project.write({"sweep.yaml": SWEEP.replace(', {all_of: {of: ["scoring:total"], at_least: 1}}', "")})
+    noted.start_worker(ready=False)
+    noted.start_scheduler()
+    noted.wait_ready()
+    submit(noted, "sweep.yaml")
+    noted.wait_completed()
+    assert noted.cells() == {"succeeded": 4}
+    assert noted.query("SELECT metric, value FROM scores ORDER BY value")[::3] == [("total", 4.0), ("total", 21.0)]
+    assert imported(noted).keys() == {"node", "wtb submit"}
+
+
+def test_graphs_publications_runs_and_scorings_are_imported_by_nodes(noted: Cluster) -> None:
+    noted.project.write(
+        {
+            "wtb.toml": """
+[workflows]
+graph = "graphs:graph"
+native = "native:make"
+broken = "broken:wf"
+[publish]
+evaluators = ["scoring:total"]
+""",
+            "case.json": "{}",
+            "broken.py": "import os\nos.kill(os.getpid(), 9)\n",
+            "graph.yaml": "sweep: graph\nworkflow: graph\ncases: [{id: a, input: {n: 1}}]\nvary: {two: all}\n",
+        }
+    )
+    noted.start_worker(ready=False)
+    noted.start_scheduler()
+    noted.wait_ready()
+    described = (
+        "SELECT count(*) FROM publications WHERE description IS NOT NULL OR name = 'broken' AND error IS NOT NULL"
+    )
+    noted.until(lambda: noted.one(described) == 4, "all that is registered to be published")
+    noted.project.wtb("submit", "graph.yaml", "--published", check=0, env=noted.env)
+    noted.project.wtb("start", "native", "--published", "--input", "case.json", check=0, env=noted.env)
+    noted.wait_completed()
+    noted.project.wtb("score", "graph", "--evaluate", "scoring:total", "--published", check=0, env=noted.env)
+    assert noted.query("SELECT value FROM scores") == [(4.0,)]
+    assert imported(noted).keys() == {"node"}
