@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from wtb.core.errors import WTBError
+from wtb.core.serialization.user_modules import bar
 from wtb.execution.runtime.alerts import Alerts
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.garbage_collection import collect
@@ -38,6 +39,7 @@ def run_until(
         report: Takes one line for people.
         traces: Sends traces of what has ended.
     """
+    bar("the scheduler")  # children that carry out fires import it
     fires, alerts = Fires(database, report), Alerts(database)
     last_message = ""
     collected = time.monotonic()

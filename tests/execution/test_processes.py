@@ -861,7 +861,7 @@ def test_a_closed_pool_gives_no_process(pooled: Callable[..., Pooled]) -> None:
 def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[..., Pooled]) -> None:
     pool = pooled(1)
     path = flows.code / f"{flows.name}.py"
-    path.write_text("import sys\nprint('no GPU', file=sys.stderr)\nimport os\nos._exit(5)\n")
+    path.write_text("import sys\nprint('no GPU', file=sys.stderr)\nimport ctypes\nctypes.CDLL(None)._exit(5)\n")
     with pytest.raises(WTBError, match=r"a node process could not start: (.*)exit code 5\nno GPU"):
         pool.code.prepare()
     path.write_text("raise RuntimeError('half a module')\n")

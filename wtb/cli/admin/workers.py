@@ -17,7 +17,6 @@ from wtb.cli.console import put_json, say
 from wtb.cli.log_format import log_as_json
 from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, StoreAway
-from wtb.core.serialization import user_modules
 from wtb.core.units import MOST_SLOTS
 from wtb.execution.runtime import alerts as execution
 from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
@@ -111,8 +110,7 @@ def scheduler(
     app = broker_notifier.application(broker)
     if not once:
         log_as_json("scheduler")
-        with user_modules.without_user_code("the scheduler"):
-            _run_scheduler(postgres(db), app, interval, _place(metrics))
+        _run_scheduler(postgres(db), app, interval, _place(metrics))
         return
     database = shared_database(db)
     from wtb.operations.schedules.children import Fires
