@@ -8,16 +8,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from tests.chaos import embedded, tables
 from tests.chaos.figures import Figures
 from tests.chaos.plan import LONG, Plan
+from tests.chaos.progress import ProgressStorm
 from tests.chaos.stack import StackStorm
 from tests.chaos.storm import Storm
+from tests.support import forkserver
 from tests.support.cluster import Cluster
 from tests.support.databases import QUICK
 from tests.support.project import Project
@@ -27,8 +30,9 @@ from wtb.hosting.servers.valkey import ValkeyServer
 Say = Callable[[str], None]
 
 
-def workers(folder: Path, plan: Plan, say: Say) -> Figures:
-    """The storm over workers of their own, with a PostgreSQL that commits for good as it crashes."""
+@contextmanager
+def _cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster with a PostgreSQL that commits for good as it crashes."""
     with ExitStack() as hands:
         valkey = hands.enter_context(ValkeyServer(folder / "valkey"))
         settings = {**QUICK, "synchronous_commit": "on"}
@@ -38,7 +42,19 @@ def workers(folder: Path, plan: Plan, say: Say) -> Figures:
         hands.callback(project.close)
         cluster = Cluster(project, valkey, postgres)
         hands.callback(cluster.close)
+        yield cluster
+
+
+def workers(folder: Path, plan: Plan, say: Say) -> Figures:
+    """The storm over workers of their own."""
+    with _cluster(folder) as cluster:
         return Storm(cluster, plan, say).run()
+
+
+def progress(folder: Path, plan: Plan, say: Say, *, spares: bool) -> Figures:
+    """The storm that counts what is done meanwhile."""
+    with _cluster(folder) as cluster:
+        return ProgressStorm(cluster, plan, say, spares=spares).run()
 
 
 def stack(folder: Path, plan: Plan, say: Say) -> Figures:
@@ -51,6 +67,8 @@ STORMS: dict[str, tuple[Callable[[Path, Plan, Say], Figures], Plan]] = {
     "stack": (stack, LONG.stack),
     "embedded": (embedded.killed_runs, LONG.embedded),
     "disk": (embedded.full_disks, LONG.disk),
+    "progress": (partial(progress, spares=False), LONG.progress),
+    "spares": (partial(progress, spares=True), LONG.progress),
 }
 
 
@@ -61,6 +79,7 @@ def run(names: list[str], seed: int | None, share: float, say: Say) -> Iterator[
             continue
         storm, plan = STORMS[name]
         plan = (plan if seed is None else replace(plan, seed=seed)).share(share)
+        say(f"{name}: --seed {plan.seed} draws the same sweeps and the same order of faults")
         with tempfile.TemporaryDirectory(prefix="wtb-chaos-") as folder:
             yield storm(Path(folder), plan, lambda line, name=name: say(f"{name} {line}"))
 
@@ -68,7 +87,7 @@ def run(names: list[str], seed: int | None, share: float, say: Say) -> Iterator[
 def main() -> int:
     asked = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     asked.add_argument("--only", action="append", choices=STORMS, help="one of the storms; may be given again")
-    asked.add_argument("--seed", type=int, help=f"of the order of faults and their victims [{LONG.workers.seed}]")
+    asked.add_argument("--seed", type=int, help=f"draws sweeps, faults and their victims [{LONG.workers.seed}]")
     asked.add_argument("--share", type=float, default=1.0, help="of all faults and cells [1]")
     asked.add_argument("--update", type=Path, metavar="PAGE", help="write the tables to this page, between its marks")
     given = asked.parse_args()
@@ -79,7 +98,11 @@ def main() -> int:
         loads.append(os.getloadavg()[0])
         print(line, file=sys.stderr, flush=True)
 
+    forkserver.fork_nodes("langgraph")  # where workers are forked too: starting Python is most of what a storm would do
     found = list(run(given.only or list(STORMS), given.seed, given.share, say))
+    for figures in found:
+        for example in figures.examples:
+            say(f"{figures.name}: {example}")
     text = tables.render(found, tables.machine(sum(loads) / max(1, len(loads)), at))
     print(text)
     if given.update:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import psutil
 
 from tests.chaos.plan import SCHEDULER_INTERVAL_S
-from tests.support.cluster import Cluster, Member
+from tests.support.cluster import Cluster, Member, Worker
 from tests.support.invariants import kill
 
 SLOTS = (4, 2, 2)  # of each worker
+QUEUES = ("default", "default,side", "default,side")  # so that executions move between workers, too
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,21 @@ class Fleet:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._workers = [cluster.start_worker(concurrency=slots, ready=False) for slots in SLOTS]
+        self._workers = [self._start(place) for place in range(len(SLOTS))]
         self._schedulers: list[Member] = [cluster.start_scheduler(SCHEDULER_INTERVAL_S) for _ in range(2)]
         cluster.wait_ready()
 
     def restart_dead(self) -> None:
         """Start what has died again, without waiting until it is ready."""
-        for place, (worker, slots) in enumerate(zip(self._workers, SLOTS, strict=True)):
+        for place, worker in enumerate(self._workers):
             if not worker.lives:
-                self._workers[place] = self._cluster.start_worker(concurrency=slots, ready=False)
+                self._workers[place] = self._start(place)
         for place, scheduler in enumerate(self._schedulers):
             if not scheduler.lives:
                 self._schedulers[place] = self._cluster.start_scheduler(SCHEDULER_INTERVAL_S)
+
+    def _start(self, place: int) -> Worker:
+        return self._cluster.start_worker(concurrency=SLOTS[place], queues=QUEUES[place], ready=False)
 
     def is_ready(self) -> bool:
         return all(worker.ready for worker in self._workers)
@@ -53,17 +57,6 @@ class Fleet:
                 found.append(Victim(worker.pid, runners))
         return found
 
-    def node_processes(self) -> tuple[list[int], list[int]]:
-        """(reapers, what they keep) of all workers at this moment."""
-        reapers, nodes = list[int](), list[int]()
-        for worker in self._workers:
-            for pid in worker.family():
-                with suppress(psutil.Error):
-                    process = psutil.Process(pid)
-                    if "reaper.py" in " ".join(process.cmdline()[:3]):
-                        (reapers if process.ppid() == worker.pid else nodes).append(pid)
-        return reapers, nodes
-
     def kill_a_scheduler(self, dice: random.Random) -> None:
         kill(dice.choice(self._schedulers).pid)
 
@@ -71,3 +64,15 @@ class Fleet:
         """Execution -> token, of what a victim holds now."""
         query = "SELECT id, token FROM executions WHERE status = 'running' AND owner_id = ANY(:runners)"
         return dict(self._cluster.query(query, runners=list(victim.runners)))
+
+
+def node_processes(cluster: Cluster) -> tuple[list[int], list[int]]:
+    """(reapers, what they keep) of all workers at this moment, started or forked by another process."""
+    parents = dict[int, int]()
+    for pid in cluster.processes():
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if "reaper.py" in " ".join(process.cmdline()[:3]):
+                parents[pid] = process.ppid()
+    nodes = [pid for pid, parent in parents.items() if parent in parents]
+    return [pid for pid in parents if pid not in nodes], nodes

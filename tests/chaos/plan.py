@@ -45,12 +45,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Storms:
-    """The plans of a long run: workers of their own, the stack of `wtb up`, and runs without workers."""
+    """The plans of a long run: workers of their own, the stack of `wtb up`, runs without workers, and progress."""
 
     workers: Plan
     stack: Plan
     embedded: Plan
     disk: Plan
+    progress: Plan
 
 
 LONG = Storms(
@@ -77,19 +78,20 @@ LONG = Storms(
     ),
     embedded=Plan(cells=480, counts={RUN: 100}, minutes=5),
     disk=Plan(cells=24, counts={DISK: 3}, minutes=2),
+    progress=Plan(cells=800, counts={WORKER: 30, NODE: 30}, minutes=2),
 )
 SHORT = Plan(
-    cells=152,
+    cells=160,
     counts={
-        WORKER: 7,
+        WORKER: 10,
         NODE: 2,
         REAPER: 1,
         SCHEDULER: 1,
-        ZOMBIE: 2,
+        ZOMBIE: 1,
         FLUSH: 1,
         BROKER_KILLED: 1,
         CONNECTIONS: 1,
         AWAY: 1,
     },
-    minutes=9,
+    minutes=2,
 )

@@ -1,4 +1,4 @@
-"""A storm over the stack of `wtb up`: its parts and its supervisor are killed while a sweep runs on it."""
+"""A storm over the stack of `wtb up`: its parts and its supervisor are killed while drawn sweeps run on it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from pathlib import Path
 import psutil
 
 from tests.chaos import plan as faults
+from tests.chaos.drawn.load import Load
+from tests.chaos.drawn.scenario import draw_scenarios
+from tests.chaos.drawn.source import set_pace
 from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import SETTINGS, Plan
 from tests.chaos.recovery import Recovery
-from tests.chaos.workflow import CELLS, set_pace, write_workflow
 from tests.support.invariants import directories_left, lives
 from tests.support.project import Project, Running
 from wtb.config.stack_file import Stack, find_stack
@@ -35,7 +37,7 @@ PARTS = {
 
 
 class StackStorm:
-    """Runs the sweep of a plan on the stack of a folder. say: gets what happens."""
+    """Runs the sweeps of a plan on the stack of a folder. say: gets what happens."""
 
     def __init__(self, folder: Path, plan: Plan, say: Callable[[str], None]) -> None:
         self._project = Project(folder)  # whose commands find the stack
@@ -49,12 +51,12 @@ class StackStorm:
 
     def run(self) -> Figures:
         """The whole of it. Raises AssertionError where something did not come about in time."""
-        write_workflow(self._project, self._plan.cells // CELLS)
         set_pace(self._project, PACE_S)
         self._up = self._start()
+        scenarios = draw_scenarios(self._plan.seed, self._plan.cells)
+        self._load = Load(lambda: self._read, self._project.wtb, scenarios, self._say)
         try:
             began = time.monotonic()
-            self._project.wtb("submit", "sweep.yaml", check=0)
             for number, fault in enumerate(self._plan.faults(), 1):
                 if time.monotonic() - began > 60 * self._plan.minutes:
                     break
@@ -66,7 +68,7 @@ class StackStorm:
                 self._until(lambda: not self._recovery.is_waiting, f"work to go on after: {fault}")
                 self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({number} of {sum(self._plan.counts.values())})")
             set_pace(self._project, 0.02)
-            self._until(self._is_completed, "the sweep to be completed")
+            self._until(self._load.is_completed, "the sweeps to be completed")
             lasted = time.monotonic() - began
             found = self._figures(lasted)  # while its database is there
             runners = {id for (id,) in self._read.query("SELECT id FROM runners")}
@@ -81,10 +83,12 @@ class StackStorm:
         return figures(
             "the stack of `wtb up`",
             self._read,
-            self._plan.cells,
+            self._load.scenarios,
+            self._load.verdict(),
             faults=self._struck,
             seconds=seconds,
             times=self._recovery.times,
+            by_hand=self._load.by_hand,
         )
 
     def _start(self) -> Running:
@@ -144,9 +148,6 @@ class StackStorm:
     def _accepted(self) -> int:
         return int(self._read.query("SELECT count(*) FROM attempts WHERE status = 'succeeded'")[0][0])
 
-    def _is_completed(self) -> bool:
-        return self._read.query("SELECT status FROM sweeps") == [("completed",)]
-
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         ends = time.monotonic() + PATIENCE_S
         while True:
@@ -154,6 +155,7 @@ class StackStorm:
                 if condition():
                     return
                 self._recovery.look()
+                self._load.look()
             except WTBError:  # its database is what was killed
                 pass
             assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._up.stderr}"

@@ -1,4 +1,4 @@
-"""A storm over workers: one sweep, and all faults of a plan while it runs, each at its share of the way."""
+"""A storm over workers: drawn sweeps, and all faults of a plan while they run, each at its share of the way."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import psutil
 from redis.exceptions import RedisError
 
 from tests.chaos import plan as faults
+from tests.chaos.drawn.load import Load
+from tests.chaos.drawn.record import accepted
+from tests.chaos.drawn.scenario import draw_scenarios
+from tests.chaos.drawn.source import set_pace
 from tests.chaos.figures import Figures, figures
-from tests.chaos.fleet import Fleet, Victim
+from tests.chaos.fleet import Fleet, Victim, node_processes
 from tests.chaos.plan import LEASE_S, SCHEDULER_INTERVAL_S, SETTINGS, Plan
 from tests.chaos.recovery import Recovery
-from tests.chaos.workflow import CELLS, accepted, begun, set_pace, write_workflow
 from tests.support.cluster import Cluster
 from tests.support.invariants import kill
 from wtb.execution.sandbox.launch.process_tags import RUNNER, tag_of
@@ -38,7 +41,7 @@ _END_ALL = (
 
 
 class Storm:
-    """Runs the sweep of a plan on a cluster with servers of its own. say: gets what happens."""
+    """Runs the sweeps of a plan on a cluster with servers of its own. say: gets what happens."""
 
     def __init__(self, cluster: Cluster, plan: Plan, say: Callable[[str], None] = lambda line: None) -> None:
         self._cluster = cluster
@@ -68,19 +71,21 @@ class Storm:
     def run(self) -> Figures:
         """The whole of it. Raises AssertionError where something did not come about in time."""
         cluster, plan = self._cluster, self._plan
-        write_workflow(cluster.project, plan.cells // CELLS)
         cluster.env |= SETTINGS
         self._keep_pace(SLOW_S)
+        scenarios = draw_scenarios(plan.seed, plan.cells)
+        self._load = Load(lambda: cluster.project, cluster.wtb, scenarios, self._say)
         self._fleet = Fleet(cluster)
         began = time.monotonic()
-        cluster.submit()
         for number, fault in enumerate(self._faults):
             if time.monotonic() - began > 60 * plan.minutes:
                 self._faults = self._faults[:number]
                 break
-            due = 0.9 * plan.cells * number / len(self._faults)
+            due = 0.9 * self._load.cells * number / len(self._faults)
             at = time.monotonic() + self._dice.uniform(*GAP_S)
-            self._until(lambda due=due, at=at: time.monotonic() > at and self._ended() >= due, "the sweep to go on")
+            self._until(
+                lambda due=due, at=at: time.monotonic() > at and self._load.ended() >= due, "the sweep to go on"
+            )
             if fault in (faults.DATABASE_KILLED, faults.DATABASE_STOPPED, faults.AWAY):
                 self._recovery.disturb()
             self._strikes[fault]()
@@ -89,10 +94,10 @@ class Storm:
             self._done += 1
             self._say(f"{time.monotonic() - began:6.1f} s: {fault} ({self._done} of {len(self._faults)})")
         # The last fault may have struck when all was accepted: then nothing is left that could go on.
-        gone_on = lambda: not self._recovery.is_waiting or self._is_completed()  # noqa: E731
+        gone_on = lambda: not self._recovery.is_waiting or self._load.is_completed()  # noqa: E731
         self._until(gone_on, "work to go on after the last fault")
         self._keep_pace(QUICK_S)
-        self._until(self._is_completed, "the sweep to be completed")
+        self._until(self._load.is_completed, "the sweeps to be completed")
         lasted = time.monotonic() - began
         self._until(self._fleet.is_ready, "the last to be started to hear signals")
         cluster.stop()
@@ -100,12 +105,14 @@ class Storm:
         return figures(
             "workers",
             cluster.project,
-            plan.cells,
+            self._load.scenarios,
+            self._load.verdict(),
             faults=Counter(self._faults),
             seconds=lasted,
             times=self._recovery.times,
-            stale=len(stale),
+            stale=stale,
             left=cluster.processes_left(),
+            by_hand=self._load.by_hand,
         )
 
     @property
@@ -120,8 +127,9 @@ class Storm:
             assert time.monotonic() < ends, f"waited {PATIENCE_S:g} s for {what}:\n{self._report()}"
             self._fleet.restart_dead()
             self._recovery.look()
+            self._load.look()
             if self._done < len(self._faults):  # all of them strike while there is something left to lose
-                ahead = self._ended() / self._plan.cells > self._done / len(self._faults)
+                ahead = self._load.ended() / self._load.cells > self._done / len(self._faults)
                 self._keep_pace(SLOW_S if ahead else QUICK_S)
             time.sleep(POLL_S)
 
@@ -138,12 +146,6 @@ class Storm:
         if seconds != self._pace:
             self._pace = seconds
             set_pace(self._cluster.project, seconds)
-
-    def _is_completed(self) -> bool:
-        return set(self._cluster.sweeps().values()) == {"completed"}
-
-    def _ended(self) -> int:
-        return int(self._cluster.one("SELECT count(*) FROM cells WHERE finished_at IS NOT NULL"))
 
     def _victim(self) -> Victim:
         found: list[Victim] = []
@@ -166,7 +168,7 @@ class Storm:
         found: list[int] = []
 
         def some() -> bool:
-            found[:] = self._fleet.node_processes()[which]
+            found[:] = node_processes(self._cluster)[which]
             return bool(found)
 
         self._until(some, "a node process")
@@ -184,7 +186,7 @@ class Storm:
                 "a zombie's work to be taken back",
             )
             # What it has begun and not committed by now is another one's to do.
-            its = {mark for mark, pid in begun(self._cluster.project).items() if self._is_of(pid, victim)}
+            its = {mark for mark, pid in self._load.begun().items() if self._is_of(pid, victim)}
             self._refused |= its - accepted(self._cluster.project).keys()
         finally:
             process.resume()

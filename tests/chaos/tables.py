@@ -13,7 +13,19 @@ from tests.chaos.recovery import percentile
 
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
-_COLUMNS = ("faults", "cells", "lost", "doubled", "stale", "orphaned", "node runs", "repeated", "by hand", "minutes")
+_COLUMNS = (
+    "faults",
+    "cells",
+    "lost",
+    "doubled",
+    "wrong",
+    "stale",
+    "orphaned",
+    "node runs",
+    "repeated",
+    "by hand",
+    "minutes",
+)
 
 
 def render(found: Sequence[Figures], machine: str) -> str:
@@ -43,7 +55,7 @@ def _counted(found: Sequence[Figures]) -> str:
     lines = [_row("storm over", *_COLUMNS), _row("---", *["---:"] * len(_COLUMNS))]
     for one in found:
         share = f" ({one.repeated / one.begun:.1%})" if one.begun else ""
-        counts = (one.cells, one.lost, one.doubled, one.stale, one.orphaned, one.begun)
+        counts = (one.cells, one.lost, one.doubled, one.wrong, one.stale, one.orphaned, one.begun)
         minutes = f"{one.seconds / 60:.1f}"
         shown = (f"{count:,}" for count in counts)
         lines.append(_row(one.name, sum(one.faults.values()), *shown, f"{one.repeated:,}{share}", one.by_hand, minutes))

@@ -168,14 +168,16 @@ class Cluster:
         folder: Path | None = None,
         ready: bool = True,
         options: Sequence[str] = (),
+        name: str | None = None,
+        own: bool = False,
     ) -> Worker:
-        """Start a worker, in the project's folder or another one. ready: wait until it takes work.
+        """Start a worker, in the project's folder or another one. ready: wait until it takes work. own: as users do.
 
         Its nodes find its name (w0, w1, ...) in their environment, under TESTED_WORKER.
         """
-        name = f"w{len(self.workers)}"
+        name = name or f"w{len(self.workers)}"
         given = ["--concurrency", str(concurrency), "--queues", queues, "--name", name, *options]
-        running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *given)
+        running = self._start(folder, {WORKER: name, **(env or {})}, "worker", *given, own=own)
         worker = Worker(running, self.project, f"{name}@{socket.gethostname()}")
         self.workers.append(worker)
         if ready:
@@ -195,11 +197,11 @@ class Cluster:
         self.schedulers.append(scheduler)
         return scheduler
 
-    def _start(self, folder: Path | None, env: Mapping[str, str] | None, *args: str) -> Running:
+    def _start(self, folder: Path | None, env: Mapping[str, str] | None, *args: str, own: bool = False) -> Running:
         place = folder or self.project.folder
         command = self.project if folder is None else Project(place)
         command.url = self.project.url
-        return command.start(*args, env={**self.env, **(env or {})})
+        return command.start(*args, env={**self.env, **(env or {})}, own=own)
 
     def scheduler_once(self, check: int | None = 0, env: Mapping[str, str] | None = None) -> Outcome:
         """In a process of its own: it works with the leases of the cluster, which are read when it starts."""
@@ -371,10 +373,14 @@ class Cluster:
         held = f"SELECT p.* FROM permits p JOIN runners r ON r.id = p.runner_id WHERE p.held > 0 AND {fresh}"
         assert self.query(held) == []
 
-    def processes_left(self) -> list[str]:
+    def processes(self) -> list[int]:
         """Everything that its members started, and they themselves: children, keepers, node processes."""
+        return list(tagged(TAG).get(self._tag, ()))
+
+    def processes_left(self) -> list[str]:
+        """The same of those that still live, in words."""
         found = []
-        for pid in tagged(TAG).get(self._tag, ()):
+        for pid in self.processes():
             if lives(pid):
                 with suppress(psutil.Error):
                     found.append(f"{pid}: {' '.join(psutil.Process(pid).cmdline())[:80]}")

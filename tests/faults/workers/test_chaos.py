@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.plan import SHORT, WORKER
+from tests.chaos.plan import SHORT
 from tests.chaos.recovery import FREED, FREED_LATER, TAKEN_UP
 from tests.chaos.storm import Storm
+from tests.support import forkserver
 from tests.support.cluster import MakeCluster
 
 
 @pytest.mark.slow
-def test_a_storm_of_kills_zombies_and_crashes_loses_and_doubles_nothing(make_cluster: MakeCluster) -> None:
+def test_a_storm_over_drawn_sweeps_loses_doubles_and_changes_nothing(make_cluster: MakeCluster) -> None:
+    forkserver.fork_nodes("langgraph")  # for this test: starting Python is most of what the storm would do
     cluster = make_cluster(postgres={"synchronous_commit": "on"})
-    found = Storm(cluster, SHORT).run()
-    assert found.is_clean, found
-    assert len(found.times[TAKEN_UP]) >= SHORT.counts[WORKER] / 2, "most of the killed held something, and it went on"
-    freed = len(found.times[FREED]) + len(found.times.get(FREED_LATER, ()))
-    assert len(found.times[TAKEN_UP]) == freed
-    cluster.invariants({"succeeded": SHORT.cells})
+    figures = Storm(cluster, SHORT).run()
+    assert figures.is_clean, "\n".join(figures.examples)
+    assert figures.by_hand == 0
+    freed = len(figures.times[FREED]) + len(figures.times.get(FREED_LATER, ()))
+    assert len(figures.times[TAKEN_UP]) == freed > 0, "some of the killed held something, and it continued"
+    cluster.no_slot_is_busy()

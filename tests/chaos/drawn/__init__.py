@@ -1,0 +1,1 @@
+"""Sweeps drawn at random: their workflows, their options, and what each of their cells must come to."""
