@@ -20,12 +20,13 @@ from tests.chaos.fleet import node_processes
 from tests.chaos.plan import SCHEDULER_INTERVAL_S, SETTINGS, Plan
 from tests.support.cluster import Cluster, Worker
 from tests.support.invariants import kill, lives
+from wtb.hosting.stack.standby import WAITS
 
 EVERY_S = 2.0
 WORKERS, SLOTS = 2, 2
 PACE_S = 0.2
 POLL_S = 0.02
-CLAIMED = "worker killed: until one that started later, or stood by, has claimed"
+CLAIMED = "worker killed, cores busy: until its replacement has claimed"
 SPIN = "while True: pass"
 PATIENCE_S = 600.0
 
@@ -79,19 +80,20 @@ class ProgressStorm:
         self._say(f"{during} node runs began in {seconds:.0f} s: {60 * during / seconds:.1f} a minute")
         set_pace(project, 0.0)
         self._until(load.is_completed, "the sweep to end")
-        for member in self._members:
-            member.end()
+        self._until(
+            lambda: all(member.ready or WAITS in member.said for member in self._members), "signals to be heard"
+        )
         cluster.stop()
-        found = figures(
+        storm = figures(
             "a fault every 2 s" + (", with spares" if self._options else ""),
             project,
             load.scenarios,
             load.verdict(),
             faults=count,
             seconds=seconds,
-            times={CLAIMED: self._times},
+            times={CLAIMED + (", with spares" if self._options else ""): self._times},
         )
-        return replace(found, begun=during)
+        return replace(storm, begun=during)
 
     def _start(self, name: str) -> Worker:
         return self._cluster.start_worker(concurrency=SLOTS, name=name, options=self._options, ready=False, own=True)

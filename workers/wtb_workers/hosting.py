@@ -5,19 +5,24 @@ Celery's pool is of threads: a slot is one of them, started when there is a task
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
 from celery.worker import state
 
 from wtb.config.broker import queue_key
+from wtb.config.stack_file import HOME
 from wtb.core.errors import WTBError
 from wtb.core.serialization.user_modules import bar
+from wtb.hosting.stack.standby import turn
 from wtb.store.database import Database, database_url
 from wtb.store.runs.queue import Notification
 from wtb_workers import messages, notifications
@@ -36,6 +41,21 @@ class Hosting:
 
 
 _here = Hosting()
+# By Celery, only when a worker starts.
+_IMPORTED_BY_NAME = (
+    *("celery.apps.worker", "celery.worker.consumer", "celery.worker.strategy", "celery.worker.components"),
+    *("celery.concurrency.thread", "celery.app.trace", "celery.app.control", "celery.app.log", "celery.app.events"),
+    *("celery.backends.base", "kombu.transport.redis", "wtb_workers.tasks"),
+)
+
+
+@contextmanager
+def stand_by(name: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Import everything, then wait until no other worker of a name works in this folder; see `turn`."""
+    for module in _IMPORTED_BY_NAME:
+        importlib.import_module(module)
+    with turn(Path.cwd() / HOME, name, say):
+        yield
 
 
 def serve(app: Celery, worker: Worker) -> int:

@@ -232,6 +232,9 @@ class WorkerProcess:
         )
         if self._closing.is_set():  # asked to stop while the session was starting
             session.stop(STOPPED)
+            return
+        # What is pending may have no message: whoever received it died, or found no free slot.
+        self._notifier.notify(pending_notifications(self.database))
 
     def stop(self, reason: str, *, quick: bool = False) -> None:
         """Take no more work. Running nodes have their grace period, unless `quick`."""

@@ -141,8 +141,7 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
 
 def shared_context(url: str | None, broker: str | None) -> Context:
     """The same, of a database that workers share. Raises InputError where it is none that machines can share."""
-    from wtb.operations.running.submitting import check_shared
-    from wtb.store.database import Database, database_url
+    from wtb.store.database import Database, check_shared, database_url
 
     _check_no_server(url)
     check_shared(Database(database_url(url)))

@@ -455,6 +455,16 @@ class Database:
         self.engine.dispose()
 
 
+def check_shared(database: Database) -> None:
+    """Raise InputError unless several machines can share a database."""
+    if database.is_sqlite:
+        raise InputError(
+            f"workers need PostgreSQL, and the database is {database.shown_url}: name one, here or in "
+            f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`",
+            argument="db",
+        )
+
+
 def _revision(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None

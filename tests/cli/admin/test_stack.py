@@ -266,6 +266,27 @@ class TestASecondStack:  # before parts of the first are killed
         assert not status(one)["up"]
 
 
+def test_a_spare_takes_the_place_of_a_killed_worker(empty_project: Project) -> None:
+    running = start(empty_project, "--no-flower", "--spare")
+    query = "SELECT pid FROM runners WHERE worker IS NOT NULL ORDER BY created_at DESC LIMIT 1"
+    stack = stack_of(empty_project)
+
+    def working_pid() -> int:
+        with connect(stack.database_url) as connection:
+            ((pid,),) = connection.execute(query).fetchall()
+        return int(pid)
+
+    first = working_pid()
+    (other,) = {part(empty_project, name)["pid"] for name in ("worker", "spare")} - {first}
+    os.kill(first, signal.SIGKILL)
+    Project.until(lambda: working_pid() == other, "the other one to work", PATIENCE_S)
+    Project.until(lambda: status(empty_project)["up"], "the killed one to stand by", PATIENCE_S)
+    assert working_pid() == other
+    assert part(empty_project, "worker")["restarts"] + part(empty_project, "spare")["restarts"] == 1
+    running.signal(signal.SIGTERM)
+    running.wait(check=0, timeout=PATIENCE_S)
+
+
 class TestAStackInTheBackground:
     def test_is_ready_when_the_command_returns(self, shared: Project) -> None:
         found = shared.inside("status", "--stack", "--format", "json", check=0).json

@@ -33,6 +33,9 @@ def up(
         int | None,
         typer.Option("--flower-port", min=1, max=65535, help="Port of Flower \\[default: a free one]."),
     ] = None,
+    spare: Annotated[
+        bool, typer.Option("--spare", help="With a second worker, which takes the place of the first if it dies.")
+    ] = False,
     serve: Annotated[bool, typer.Option("--serve", help="With the REST API, as `wtb serve`.")] = False,
     serve_port: Annotated[
         int | None,
@@ -56,7 +59,7 @@ def up(
         ports = {"--flower-port": flower_port, "--serve-port": serve_port}
         values = {"--concurrency": concurrency, "--queues": queues, **ports}
         options = [text for name, value in values.items() if value is not None for text in (name, str(value))]
-        flags = {"--no-flower": no_flower, "--serve": serve}
+        flags = {"--no-flower": no_flower, "--spare": spare, "--serve": serve}
         _start_detached(folder, [*options, *(name for name, is_given in flags.items() if is_given)])
         return
     from wtb.hosting.servers.logs import to_files, to_terminal
@@ -71,7 +74,7 @@ def up(
             for text in (*_access(stack), "stop: Ctrl-C here, or `wtb down`"):
                 line("wtb", text)
 
-    made = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port)
+    made = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port, spare)
     run_stack(folder, made, line, report_ready)
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,13 +17,8 @@ from wtb.cli import options
 from wtb.cli.console import put_json, say
 from wtb.cli.log_format import log_as_json
 from wtb.config.credentials import DATABASE_URL, keep
-from wtb.core.errors import BrokerAway, StoreAway
+from wtb.core.errors import BrokerAway, InputError, StoreAway
 from wtb.core.units import MOST_SLOTS
-from wtb.execution.runtime import alerts as execution
-from wtb.hosting.telemetry.exporter import Exporter, Place, parse_place
-from wtb.operations.running import submitting
-from wtb.operations.telemetry import continuous
-from wtb.operations.telemetry import settings as telemetry_settings
 from wtb.store import database as databases
 from wtb.store.runs import maintenance
 from wtb_workers import broker_notifier
@@ -30,6 +26,7 @@ from wtb_workers import broker_notifier
 if TYPE_CHECKING:
     from celery import Celery
 
+    from wtb.hosting.telemetry.exporter import Place
     from wtb.store.database import Database
 
 
@@ -52,6 +49,9 @@ def worker(
         str, typer.Option("--queues", "-Q", metavar="A,B", help="Queues that nodes name, and `default`.")
     ] = "default",
     name: Annotated[str | None, typer.Option("--name", help="Its name \\[default: host and process].")] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Start when no other worker of this --name works in this folder.")
+    ] = False,
     metrics: Metrics = None,
     broker: options.Broker = None,
     db: options.Db = None,
@@ -61,10 +61,15 @@ def worker(
     SIGTERM or Ctrl-C stops it: nodes that run then have the grace of their sweep; a second signal is quick. Nothing
     that was committed is lost.
 
+    Start two workers with the same --name and --standby: one of them works, and the other one takes its place at once
+    if it dies.
+
     See also: `wtb scheduler` recovers what workers lose; `wtb up` starts both.
 
     Examples: wtb worker  |  wtb worker --concurrency 8  |  wtb worker --concurrency 200 --queues default,gpu
     """
+    if standby and name is None:
+        raise InputError("--standby without --name; expected the name that both workers have", argument="standby")
     log_as_json("worker")
     app = broker_notifier.application(broker)
     from wtb_workers.app import queue_names
@@ -74,7 +79,7 @@ def worker(
     keep(DATABASE_URL, database.url.render_as_string(hide_password=False))
 
     from wtb_workers.app import reach
-    from wtb_workers.hosting import serve
+    from wtb_workers.hosting import serve, stand_by
     from wtb_workers.slots import Worker
 
     wait_for(database.prepare, lambda: reach(app.conf.broker_url))
@@ -82,10 +87,13 @@ def worker(
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
     instance = Worker(host, slots, names)
-    if place is not None:
-        _serve_metrics(place, postgres(db))
-    say(f"worker {host}: {slots} slots, queues {queues}; database {database.shown_url}")
-    raise typer.Exit(serve(app, instance))
+    with ExitStack() as leaving:
+        if standby:
+            leaving.enter_context(stand_by(host, say))
+        if place is not None:
+            _serve_metrics(place, postgres(db))
+        say(f"worker {host}: {slots} slots, queues {queues}; database {database.shown_url}")
+        raise typer.Exit(serve(app, instance))
 
 
 def scheduler(
@@ -113,11 +121,12 @@ def scheduler(
         _run_scheduler(postgres(db), app, interval, _place(metrics))
         return
     database = shared_database(db)
+    from wtb.execution.runtime.alerts import Alerts
     from wtb.operations.schedules.children import Fires
     from wtb_scheduler.rounds import run_round
     from wtb_workers.notifications import notify
 
-    fires, alerts = Fires(database, say), execution.Alerts(database)
+    fires, alerts = Fires(database, say), Alerts(database)
     try:
         put_json(run_round(database, lambda rows: notify(app, rows), fires, alerts))
     finally:
@@ -126,10 +135,12 @@ def scheduler(
 
 
 def _run_scheduler(database: Database, app: Celery, every: float | None, place: Place | None) -> None:
+    from wtb.operations.telemetry import continuous
+    from wtb.operations.telemetry.settings import read_telemetry
     from wtb_scheduler.loop import run_until
     from wtb_workers.notifications import Notifier
 
-    settings = telemetry_settings.read_telemetry()
+    settings = read_telemetry()
 
     def report(text: str) -> None:
         say(f"scheduler: {text}")
@@ -151,13 +162,18 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
 
 
 def _place(metrics: str | None) -> Place | None:
-    return None if metrics is None else parse_place(metrics)
+    if metrics is None:
+        return None
+    from wtb.hosting.telemetry.exporter import parse_place
+
+    return parse_place(metrics)
 
 
 def _serve_metrics(place: Place, database: Database, *, whole: bool = False) -> None:
     """Serve the metrics of this process. whole: those of the database, too."""
     from prometheus_client.registry import Collector
 
+    from wtb.hosting.telemetry.exporter import Exporter
     from wtb.hosting.telemetry.metrics import DatabaseMetrics, ProcessMetrics, Tallies, exposition
 
     collectors: list[Collector] = [ProcessMetrics(database=database)]
@@ -193,7 +209,7 @@ def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None
 def postgres(url: str | None) -> Database:
     """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
     database = databases.Database(databases.database_url(url))
-    submitting.check_shared(database)
+    databases.check_shared(database)
     return database
 
 

@@ -10,7 +10,7 @@ from wtb.config.stack_file import Flower, Part, Restart, Stack
 from wtb.core.documents.administration import FlowerDocument, StackDocument, StackPart
 from wtb.core.serialization.plain_json import iso
 
-PARTS = ("postgres", "valkey", "worker", "scheduler", "flower", "serve")
+PARTS = ("postgres", "valkey", "worker", "spare", "scheduler", "flower", "serve")
 
 
 def stack_document(stack: Stack | None) -> StackDocument:
@@ -19,7 +19,7 @@ def stack_document(stack: Stack | None) -> StackDocument:
         return {"up": False, "pid": None, "folder": None, "since": None, "flower": None, "api": None, "parts": []}
     running = {part.name: part for part in stack.parts}
     restarts = {restart.name: restart for restart in stack.restarts}
-    wanted = {"flower": stack.flower is not None, "serve": stack.api is not None}
+    wanted = {"flower": stack.flower is not None, "serve": stack.api is not None, "spare": "spare" in restarts}
     names = [name for name in PARTS if name in running or wanted.get(name, True)]
     parts = [_part_document(name, running.get(name), restarts.get(name)) for name in names]
     return {

@@ -43,15 +43,20 @@ from wtb.hosting.servers.valkey import ValkeyServer
 from wtb.hosting.stack.supervisor import Requests, Supervisor
 from wtb.store.tables.walls import SERVER, WORKER
 
+SPARE = "spare"
 READY_S = 90.0  # the first time includes making a database
 # The worker finishes its nodes within its own grace.
-GRACE_S = {"worker": 45.0, "scheduler": 10.0, "flower": 5.0, "serve": 10.0}
-STOP_ORDER = (("scheduler", "flower", "serve"), ("worker",), ("valkey",), ("postgres",))
+GRACE_S = {"worker": 45.0, SPARE: 45.0, "scheduler": 10.0, "flower": 5.0, "serve": 10.0}
+STOP_ORDER = (("scheduler", "flower", "serve"), ("worker", SPARE), ("valkey",), ("postgres",))
 
 
 @dataclass(frozen=True)
 class StackOptions:
-    """What the worker should be, and whether and where Flower and the API run. None: its default, or a free port."""
+    """Options of a stack. None: the default, or a free port.
+
+    Attributes:
+        spare: Whether a second worker stands by, so that none has to be started if the first one dies.
+    """
 
     concurrency: int | None = None
     queues: str | None = None
@@ -59,6 +64,7 @@ class StackOptions:
     flower_port: int | None = None
     serve: bool = False
     serve_port: int | None = None
+    spare: bool = False
 
 
 def run_stack(folder: Path, options: StackOptions, line: Line, ready: Callable[[Stack, float], None]) -> None:
@@ -195,9 +201,13 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
     credentials = {DATABASE_URL: role_url(stack.database_url, WORKER), BROKER_URL: stack.broker_url}
     given = {"--concurrency": options.concurrency, "--queues": options.queues}
     arguments = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+    if options.spare:
+        arguments += ["--name", f"wtb-{stack.pid}", "--standby"]
     started = time.time()  # the clock of the database, too, which is on this machine
     check = partial(_worker_runs, stack.database_url, started)
-    yield make("worker", arguments, credentials=credentials, check=check)
+    # With a spare there are two equal ones: the first to have the turn works, the other one whenever that has ended.
+    for name in ("worker", SPARE) if options.spare else ("worker",):
+        yield make(name, arguments, command="worker", credentials=credentials, check=check)
     key = credential(TELEMETRY_HEADERS)
     keys = {} if key is None else {TELEMETRY_HEADERS: key}
     yield make("scheduler", (), credentials=credentials | keys, ready_text="scheduler: every")
@@ -210,11 +220,11 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
         yield make("serve", ("--port", port), credentials=own, address=address, check=check)
 
 
-def _program(name: str, arguments: Sequence[str], **options: Any) -> Program:
-    """A command of WTB as a program of the stack."""
-    command = [sys.executable, "-m", "wtb", name, *arguments]
+def _program(name: str, arguments: Sequence[str], *, command: str | None = None, **options: Any) -> Program:
+    """A command of WTB as a program of the stack. command: if it is not called as the program is."""
+    words = [sys.executable, "-m", "wtb", command or name, *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in NAMES}
-    return Program(name, command, environment=environment, grace=GRACE_S[name], **options)
+    return Program(name, words, environment=environment, grace=GRACE_S[name], **options)
 
 
 def _worker_runs(url: str, since: float) -> bool:

@@ -42,7 +42,7 @@ from wtb.operations.running.preparing import prepare_file
 from wtb.operations.running.submitting import Submitted
 from wtb.operations.sweep import Sweep
 from wtb.planning.prepare import Only, Prepared
-from wtb.store.database import Database, database_url
+from wtb.store.database import Database, check_shared, database_url
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
 
@@ -551,7 +551,7 @@ def submit(
     """
     database = db if isinstance(db, Database) else Database(database_url(db))
     prepared = _prepare(sweep, Only(), None)
-    submitting.check_shared(database)  # what is refused leaves no database behind
+    check_shared(database)  # what is refused leaves no database behind
     bench = open(database, broker=broker)
     return bench._handle(submitting.submit(bench._context, prepared, priority=priority, anyway=anyway))
 

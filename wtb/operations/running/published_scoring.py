@@ -16,10 +16,11 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.payers import check_payer
 from wtb.operations.results.scoring import evaluators_of, limits_of_judging
-from wtb.operations.running.submitting import check_shared, check_workers
+from wtb.operations.running.submitting import check_workers
 from wtb.planning.publishing import PublishedCode
 from wtb.planning.sweep_spec import read_evaluators
 from wtb.store.control import rescore
+from wtb.store.database import check_shared
 from wtb.store.limits.budgets import open_budgets
 from wtb.store.read import queries
 

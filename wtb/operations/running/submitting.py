@@ -10,14 +10,14 @@ from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import stops
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
-from wtb.core.errors import BrokerError, InputError
+from wtb.core.errors import BrokerError
 from wtb.core.texts import plural
 from wtb.display.views import progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context, Notifier
 from wtb.operations.running.local import announcement
 from wtb.planning.prepare import Prepared
-from wtb.store.database import Database
+from wtb.store.database import Database, check_shared
 from wtb.store.files.locations import check_files
 
 
@@ -43,16 +43,6 @@ class Submitted:
     def started(self) -> bool:
         """Whether it starts at once."""
         return self.problem is None and self.workers > 0
-
-
-def check_shared(database: Database) -> None:
-    """Refuse a database that machines cannot share. Raises InputError."""
-    if database.is_sqlite:
-        raise InputError(
-            f"workers need PostgreSQL, and the database is {database.shown_url}: name one, here or in "
-            f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`",
-            argument="db",
-        )
 
 
 @checked

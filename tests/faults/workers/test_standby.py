@@ -1,0 +1,78 @@
+"""A worker that stands by takes the place of the one that works, however that ends."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.support.cluster import Cluster, Worker
+from tests.support.invariants import write_trail
+from wtb.hosting.stack.standby import WAITS
+
+# numpy takes as long as a tenth of all that a worker imports; the rest is of other commands.
+NEEDLESS = ("numpy", "rich.table", "wtb.analysis.statistics", "wtb.display", "wtb.hosting.telemetry.metrics")
+
+
+def start_pair(cluster: Cluster) -> tuple[Worker, Worker]:
+    """A worker that works, and one that stands by."""
+    works = cluster.start_worker(name="pair", options=["--standby"])
+    waits = cluster.start_worker(name="pair", options=["--standby"], ready=False)
+    cluster.until(lambda: WAITS in waits.said, "the second to stand by")
+    return works, waits
+
+
+def pids(cluster: Cluster) -> list[int]:
+    """The processes of workers that have registered and not ended, the last first."""
+    return [pid for (pid,) in cluster.query("SELECT pid FROM runners ORDER BY created_at DESC")]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_a_spare_works_as_soon_as_its_worker_has_ended(cluster: Cluster, ending: signal.Signals) -> None:
+    write_trail(cluster.project, 4, params="{seconds: 0.2}")
+    cluster.start_scheduler()
+    works, waits = start_pair(cluster)
+    assert pids(cluster) == [works.pid], "what stands by is no runner, and takes nothing"
+    cluster.submit()
+    cluster.until(lambda: cluster.executions("running"), "work")
+    works.signal(ending)
+    works.running.process.wait(60)
+    cluster.until(lambda: waits.ready, "the spare to work")
+    third = cluster.start_worker(name="pair", options=["--standby"], ready=False)
+    cluster.until(lambda: WAITS in third.said, "the next one to stand by")
+    cluster.wait_completed()
+    third.stop(check=0)
+    cluster.ends_well({"succeeded": 16})
+
+
+def test_node_processes_of_the_dead_do_not_hold_its_place(cluster: Cluster) -> None:
+    write_trail(cluster.project, 1, params="{hold: [a c0]}")
+    works, waits = start_pair(cluster)
+    cluster.submit()
+    cluster.until(lambda: any(" held " in line for line in cluster.project.log()), "a node to wait")
+    works.suspend()
+    assert not waits.ready, "it is stopped, and has not ended"
+    works.kill()
+    cluster.until(lambda: waits.ready, "the spare to work")
+    cluster.start_scheduler()
+    (cluster.project.folder / "gate").touch()
+    cluster.ends_well({"succeeded": 4})
+
+
+def test_a_worker_that_stands_by_stops_at_once(cluster: Cluster) -> None:
+    works, waits = start_pair(cluster)
+    assert waits.stop(check=0).code == 0
+    assert works.ready
+
+
+def test_a_spare_has_the_name_of_its_worker(cluster: Cluster) -> None:
+    outcome = cluster.wtb("worker", "--standby", check=2)
+    assert "--standby without --name" in outcome.said
+
+
+def test_a_worker_starts_without_what_only_other_commands_need(cluster: Cluster) -> None:
+    worker = cluster.start_worker(own=True, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    lines = (line for line in worker.said.splitlines() if line.startswith("import time:"))
+    imported = {line.rpartition("|")[2].strip() for line in lines}
+    assert "wtb.execution.runner" in imported
+    assert [name for name in imported if name.startswith(NEEDLESS)] == []
