@@ -267,3 +267,14 @@ def test_the_choice_follows_the_answer_of_the_first_metric() -> None:
     assert "maximize" not in sentences.answer(matrix, "exact match")
     matrix["choice"] = choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0"})
     assert "cost_usd < 0: no combination, no combination is known" in sentences.answer(matrix, "ndcg")
+
+
+def test_a_statistic_is_of_the_metric_even_if_another_metric_is_called_so() -> None:
+    found = row("bm25", 0.2, 0.001, 0.1)
+    figures = found["metrics"]["ndcg"]
+    found["metrics"] |= {"ndcg.low": {**figures, "mean": 0.7, "common_mean": 0.7}}
+    matrix = documents.whole_matrix({**MATRIX, "rows": [found, *MATRIX["rows"][1:]]})
+    matrix["metrics"]["ndcg.low"], matrix["best"]["ndcg.low"] = matrix["metrics"]["ndcg"], matrix["best"]["ndcg"]
+    assert row_figure(matrix, found, Name(("ndcg", "low"))) == pytest.approx(0.1)
+    assert row_figure(matrix, found, Name(("ndcg.low", "mean"))) == 0.7
+    assert row_figure(matrix, found, Name(("ndcg.low",))) == 0.7

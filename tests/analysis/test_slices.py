@@ -108,6 +108,26 @@ def test_repeats_say_where_noise_comes_from(database: Database, tmp_path: Path) 
     assert noise["narrower"]["repeats"] < 0.95
 
 
+def test_cases_that_lack_scores_are_counted_where_noise_is_split(database: Database, tmp_path: Path) -> None:
+    made = Workflow("flaky")
+
+    @made.node
+    def answer(state: State, ctx: Context, *, gain: float = 0.0) -> State:
+        if state["x"] % 2 and ctx.repeat == 2:
+            raise ValueError("hard cases fail sometimes")
+        return {"y": ctx.rng.gauss(gain, 1)}
+
+    answer.variant("more", gain=1.0)
+    made.entry(answer)
+    made.edge(answer, END)
+    given = [{"input": {"x": n}} for n in range(8)]
+    bench = make_bench(database, tmp_path, made, given, {"answer": "all"}, evaluators={"y": y}, baseline={}, repeats=3)
+    bench.run()
+    matrix = build(database, bench.row)
+    assert (matrix["noise"]["cases"], matrix["noise"]["incomplete"]) == (4, 4)
+    assert "This rests on 4 of 8 cases, because the others lack scores" in sentences.noise_parts(matrix)[0]
+
+
 def test_nodes_are_taken_in_the_order_in_which_they_run() -> None:
     line = {
         "entries": ["a"],

@@ -525,3 +525,39 @@ def test_a_perfect_row_has_its_interval_although_another_row_has_repeats_that_di
     found = compare(np.array([[1.0] * 6, [0.5, 1, 1, 0, 1, 0.5]]))
     assert found.rows[0].ci == pytest.approx(wilson(6, 6))
     assert found.rows[1].ci is not None
+
+
+@pytest.mark.parametrize("power", [-1000, -560, -340, -210])
+def test_tiny_scores_are_compared_as_others_are(power: int) -> None:
+    """Squares of values below 1e-154 are 0: such as probabilities of long texts."""
+    scores, unit = paired_scores(20), 2.0**power
+    usual, tiny = (compare(table, Design(baseline=0)) for table in (scores, scores * unit))
+    assert (tiny.best, tiny.clear, tiny.candidates) == (usual.best, usual.clear, usual.candidates)
+    for before, after in zip(usual.rows, tiny.rows, strict=True):
+        assert (after.p, after.effect, after.ranks) == (before.p, before.effect, before.ranks)
+        for name in ("mean", "delta", "detectable", "common_mean"):
+            figure = getattr(before, name)
+            assert getattr(after, name) == (None if figure is None else figure * unit)
+        assert after.ci == (None if before.ci is None else (before.ci[0] * unit, before.ci[1] * unit))
+    assert tiny.winner is not None
+    assert usual.winner is not None
+    assert tiny.winner.mean == usual.winner.mean * unit
+    (tested,) = paired_tests((scores[1] - scores[0])[None] * unit)
+    assert tested.p == usual.rows[1].p
+
+
+def test_no_interval_leaves_the_possible_scores() -> None:
+    seconds = np.array([[0.1, 0.1, 9.0, 0.2], [0.1, 0.3, 8.0, 0.1]])
+    free, bound = (compare(seconds, Design(better="lower", ends=ends)) for ends in (None, (0.0, math.inf)))
+    for before, after in zip(free.rows, bound.rows, strict=True):
+        assert before.ci is not None
+        assert before.ci[0] < 0
+        assert after.ci == (0.0, before.ci[1])
+    assert bound.winner is not None
+    assert bound.winner.ci is not None
+    assert bound.winner.ci[0] == 0
+    shares = np.array([[1.0, 1.0, 0.2, 0.9], [0.1, 0.0, 0.9, 0.05]])
+    for row in compare(shares, Design(baseline=0, ends=(0.0, 1.0))).rows:
+        assert row.ci is not None
+        assert 0 <= row.ci[0] <= row.ci[1] <= 1
+        assert row.delta_ci is None or (row.delta_ci[0] >= -1 and row.delta_ci[1] <= 1)

@@ -5,6 +5,7 @@ Everything that compares, ranks or shows scores of cases reads them here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from wtb.core.scoring.figures import OF_SCORES
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.tree.added_rows import Addition, additions
-from wtb.planning.metric_names import primary_of
+from wtb.planning.metric_names import MEASURED_NAMES, primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes, queries
 from wtb.store.read.aggregates import CellGroup
@@ -178,6 +179,7 @@ class Scores:
             self.family(metric),
             share,
             figure=table.figure,
+            ends=_ends(metric, measure),
         )
 
     @cached_property
@@ -387,6 +389,13 @@ class Scores:
         units = numbered([clusters.get(case) for case in cases.tolist()])
         figure = None if observed is None else observed.rows(table.shape, np.arange(len(table)), places(cases))
         return ScoreTable(table, cases, units, behind, 0 if score is None else len(ended), score, figure)
+
+
+def _ends(metric: str, measure: Measure) -> tuple[float, float] | None:
+    """Return the lowest and the highest score that a metric can have: seconds, dollars and counts are not negative."""
+    if measure.figure is not None:
+        return None
+    return measure.scale or ((0.0, math.inf) if metric in MEASURED_NAMES else None)
 
 
 def places(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

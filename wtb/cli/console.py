@@ -203,8 +203,20 @@ def read_limits(texts: list[str] | None) -> Limits:
 
 
 def read_pairs(option: str, texts: Iterable[str] | None) -> dict[str, str]:
-    """What an option NODE=VARIANT,..., given any number of times, chooses. Raises InputError."""
-    return dict(read_pair(option, part.strip()) for text in texts or () for part in text.split(","))
+    """What an option NODE=VARIANT,..., given any number of times, chooses. Raises InputError.
+
+    The name of a variant may have commas: what follows one without `=` belongs to the variant before it.
+    """
+    pairs: list[str] = []
+    for text in texts or ():
+        first, *others = text.split(",")
+        pairs.append(first.strip())
+        for part in others:
+            if "=" in part:
+                pairs.append(part.strip())
+            else:
+                pairs[-1] += f",{part}"
+    return dict(read_pair(option, pair) for pair in pairs)
 
 
 def read_pair(option: str, text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import NotRequired, TypedDict
 from wtb.core.errors import BudgetReached, NodeTimeout, OutOfReach, Rejected, RoutingError, StateError
 from wtb.core.providers.classification import provider_fault
 from wtb.core.providers.faults import ProviderFault
+from wtb.core.providers.secrets import without_secrets
 from wtb.core.serialization.plain_json import storable
 
 MESSAGE = 10_000  # characters of what an error says
@@ -46,10 +47,13 @@ def _fault(error: BaseException) -> ProviderFault | None:
         return None
 
 
+_READ = 1_000_000  # characters of a text that are searched for secrets; far more than are stored
+
+
 def _words(error: BaseException) -> str:
     """The text of an error, whose `str` is user code and may fail, too."""
     try:
-        return storable(str(error), MESSAGE)
+        return storable(without_secrets(str(error)[:_READ]), MESSAGE)
     except BaseException as second:  # noqa: BLE001 - user code, too
         check_interrupt(second)
         return f"(its text cannot be made: {_name(second)})"
@@ -57,7 +61,7 @@ def _words(error: BaseException) -> str:
 
 def _trace(error: BaseException) -> str:
     try:
-        return storable(user_trace(error), MESSAGE)
+        return storable(without_secrets(user_trace(error)[:_READ]), MESSAGE)
     except Exception as second:  # noqa: BLE001 - what it reads is what user code may have replaced
         return f"(its frames cannot be shown: {_name(second)})"
 

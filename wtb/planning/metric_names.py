@@ -130,6 +130,9 @@ def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple
     if row is not None:
         if path in _ROW:
             return _require(_ROW[path](row), f"{path} of {in_words(row['combination'])}, of which no cell succeeded")
+        # A metric whose key is the name of a statistic is found in quotes: `"quality.mean".mean`.
+        if parts[-1] in _STATISTICS and ".".join(parts[:-1]) in matrix["metrics"]:
+            return _statistic_of(matrix, row, ".".join(parts[:-1]), parts[-1])
         if path in matrix["metrics"]:
             return _statistic_of(matrix, row, path, "mean")
         if metric in matrix["metrics"] and statistic in _STATISTICS:

@@ -328,8 +328,27 @@ def _pick_choices(
     return kept, combinations.baseline if combinations.baseline in kept else None
 
 
+def _with_commas(chosen: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+    """Join what was read as NODE=VARIANT after a comma to the variant before it, if only that is a variant.
+
+    For example, `answer=temp=0.1,top_p=0.9` chooses one variant of `answer` if there is no node `top_p`.
+    """
+    known = {choice for combination in every for choice in combination.items()}
+    nodes, found, last = {node for node, _ in known}, dict[str, str](), ""
+    for node, variant in chosen.items():
+        joined = (
+            [f"{found[last]}{comma}{node}={variant}" for comma in (",", ", ")] if last and node not in nodes else []
+        )
+        whole = next((one for one in joined if any(name.startswith(one) for at, name in known if at == last)), None)
+        if whole is None:
+            last = node
+        found[last] = variant if whole is None else whole
+    return found
+
+
 def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> list[int]:
     """Return the numbers of the combinations that choose so. Raises InputError with a near match if none does."""
+    chosen = _with_commas(chosen, every)
     for node, variant in chosen.items():
         known = sorted({choice[node] for choice in every if node in choice})
         if not known:

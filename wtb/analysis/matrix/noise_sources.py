@@ -44,6 +44,7 @@ def noise_of(
         "nodes": [{"node": node, "variance": part} for node, part in zip(nodes, parts.nodes, strict=True)],
         "rest": parts.rest,
         "cases": parts.cases,
+        "incomplete": parts.incomplete,
         "repeats": parts.repeats,
         "narrower": _narrower(scores, parts),
     }

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,18 @@ from wtb.analysis.statistics.paired import (
     defined,
     from_baseline,
     holm,
+    interval_times,
     means,
     paired_tests,
     subtract,
+    times,
+    unit_of,
 )
 from wtb.analysis.statistics.power import PAIRS, cases_needed
 from wtb.analysis.statistics.row_figures import FigureRows
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
+T = TypeVar("T", bound=Any)
 Better = Literal["higher", "lower"]
 SIGNIFICANT = 0.05
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
@@ -52,6 +56,7 @@ class Design:
         metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
         share: the part of 5% that is left, where other rows were tried over these cases before.
         figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
+        ends: the lowest and the highest score that there can be, which no interval exceeds.
     """
 
     baseline: int | None = None
@@ -62,6 +67,7 @@ class Design:
     metrics: int = 1
     share: float = 1.0
     figure: FigureRows | None = None
+    ends: Interval | None = None
 
     @property
     def sign(self) -> float:
@@ -78,6 +84,18 @@ class Design:
         if self.units is None:
             return self
         return replace(self, units=np.unique(self.units[kept], return_inverse=True)[1])
+
+    def within(self, interval: Interval | None) -> Interval | None:
+        """Return an interval of a mean without what lies beyond the ends."""
+        if interval is None or self.ends is None:
+            return interval
+        low, high = self.ends
+        return min(max(interval[0], low), high), min(max(interval[1], low), high)
+
+    def apart(self, interval: Interval | None) -> Interval | None:
+        """Return an interval of a difference without what is further than the ends are apart."""
+        width = math.inf if self.ends is None else self.ends[1] - self.ends[0]
+        return interval and (max(interval[0], -width), min(interval[1], width))
 
     def rates(self, scores: Floats) -> NDArray[np.bool_]:
         """Which rows are compared as pass rates."""
@@ -184,6 +202,8 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
             A case in which no combination has a score counts against all of them.
         design: how they are compared.
     """
+    if design.figure is None and (unit := unit_of(scores)) != 1.0:
+        return _times(compare(scores / unit, replace(design, ends=interval_times(design.ends, 1 / unit))), unit)
     scores = cleaned(scores)
     rates, units = design.rates(scores), design.units
     tested = _held_against_baseline(scores, rates, design)
@@ -200,10 +220,23 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         race.common_means(),
     )
     rows = tuple(
-        Estimate(n, row.n, mean, ci, row.delta, row.ci, row.p, p, row.effect, row.detectable, places, common)
+        Estimate(
+            n,
+            row.n,
+            mean,
+            design.within(ci),
+            row.delta,
+            design.apart(row.ci),
+            row.p,
+            p,
+            row.effect,
+            row.detectable,
+            places,
+            common,
+        )
         for n, row, mean, ci, p, places, common in zip(*columns, strict=True)
     )
-    clear, lead = race.lead()
+    (clear, lead), winner = race.lead(), race.winner()
     return Comparison(
         rows=rows,
         best=race.best,
@@ -211,9 +244,26 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         candidates=race.candidates(clear, lead),
         unranked=tuple(np.flatnonzero(np.isfinite(estimates) & ~race.eligible).tolist()),
         cases=int(race.common.sum()),
-        lead=lead,
-        winner=race.winner(),
+        lead=replace(lead, ci=design.apart(lead.ci)),
+        winner=winner and replace(winner, ci=design.within(winner.ci)),
         skewed=_skewed(by_unit(scores if not rates.any() else scores[~rates], units)) if design.by == "mean" else None,
+    )
+
+
+def _times(found: Comparison, unit: float) -> Comparison:
+    """Return a comparison of scores that are `unit` times as large."""
+
+    def scaled(one: T, figures: Sequence[str], intervals: Sequence[str]) -> T:
+        changed = {name: times(getattr(one, name), unit) for name in figures}
+        changed_intervals = {name: interval_times(getattr(one, name), unit) for name in intervals}
+        return replace(one, **changed, **changed_intervals)
+
+    figures = ("mean", "delta", "detectable", "common_mean")
+    return replace(
+        found,
+        rows=tuple(scaled(row, figures, ("ci", "delta_ci")) for row in found.rows),
+        lead=scaled(found.lead, ("lead",), ("ci",)),
+        winner=found.winner and scaled(found.winner, ("mean", "shrunken"), ("ci",)),
     )
 
 

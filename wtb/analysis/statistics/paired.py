@@ -9,7 +9,7 @@ of the mean, has to agree: the larger p counts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,7 @@ EXACT_PAIRS = 13  # 2**13 <= RESAMPLES: every flip of so few pairs can be enumer
 LIMIT_FROM, LIMIT_ALWAYS = 500, 10_000  # pairs that differ; between them it depends on how even they are
 LIMIT_EVEN = 100  # as many equal differences: from there on the limit is nearer than sampling
 SMALLEST_P = 1e-300
+_TINY = 1e-60  # what is smaller is divided by a power of two, which is exact
 _SKEWNESS_SEEN = 1.5 * math.sqrt(6)  # 1.5 standard errors: taking out less would follow noise, and cost power
 _ROWS = 512  # rows flipped at once
 
@@ -58,6 +59,16 @@ class Tested:
     effect: float | None
     detectable: float | None
     spread: float | None
+
+    def times(self, unit: float) -> Tested:
+        """Return the same of differences that are `unit` times as large."""
+        return replace(
+            self,
+            delta=times(self.delta, unit),
+            ci=interval_times(self.ci, unit),
+            detectable=times(self.detectable, unit),
+            spread=times(self.spread, unit),
+        )
 
 
 def paired_tests(
@@ -84,6 +95,9 @@ def paired_tests(
     Returns:
         One a row. n counts cases; p is None for fewer than two units, or six clusters.
     """
+    if swaps is None and (unit := unit_of(differences)) != 1.0:
+        tested = paired_tests(differences / unit, seed=seed, rates=rates, compare=compare, family=family, units=units)
+        return [one.times(unit) for one in tested]
     differences = cleaned(differences)
     cases = np.isfinite(differences).sum(axis=1)
     each = differences_by_unit(differences, units)
@@ -143,6 +157,25 @@ def _p_of_t(t: float, freedom: int) -> float:
     """Two-sided p of Student's t, by the normal distribution at Wallace's (1959) transformation of it."""
     z = (8 * freedom + 1) / (8 * freedom + 3) * math.sqrt(freedom * math.log1p(t * t / freedom))
     return max(2 * NORMAL.cdf(-z), SMALLEST_P)
+
+
+def unit_of(values: Floats) -> float:
+    """Return the power of two to divide values by, so that squares of tiny ones are not 0; 1 unless all are tiny."""
+    largest = max(
+        (float(np.nanmax(sizes, initial=0.0)) for rows in row_blocks(values.shape) for sizes in [np.abs(values[rows])]),
+        default=0.0,
+    )
+    return 1.0 if largest == 0 or largest >= _TINY else 2.0 ** math.floor(math.log2(largest))
+
+
+def times(figure: float | None, unit: float) -> float | None:
+    """Return a figure of values that are `unit` times as large."""
+    return None if figure is None else figure * unit
+
+
+def interval_times(ends: Interval | None, unit: float) -> Interval | None:
+    """Return an interval of values that are `unit` times as large."""
+    return None if ends is None else (ends[0] * unit, ends[1] * unit)
 
 
 def cleaned(values: Floats) -> Floats:

@@ -20,6 +20,7 @@ class Components:
         nodes: what the randomness of each varied node adds, in their order; shared by the rows that share the node.
         rest: what is left within a case: the randomness that no two rows share.
         cases, repeats: how many of each the estimates rest on.
+        incomplete: cases that are left out because some of their scores are missing.
     """
 
     case: float
@@ -28,6 +29,7 @@ class Components:
     rest: float
     cases: int
     repeats: int
+    incomplete: int
 
 
 def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Components | None:
@@ -42,7 +44,8 @@ def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Compone
     Returns:
         None for fewer than two repeats or cases that have all scores. Estimates that fall below 0 are 0.
     """
-    scores = scores[:, np.isfinite(scores).all(axis=(0, 2))]
+    complete = np.isfinite(scores).all(axis=(0, 2))
+    scores = scores[:, complete]
     rows, cases, repeats = scores.shape
     if repeats < 2 or cases < 2 or not rows:
         return None
@@ -61,4 +64,6 @@ def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Compone
         steps.append(found - before)
         before = found
     common, *own = steps
-    return Components(max(between, 0.0), common, tuple(own), max(within - before, 0.0), cases, repeats)
+    return Components(
+        max(between, 0.0), common, tuple(own), max(within - before, 0.0), cases, repeats, int((~complete).sum())
+    )

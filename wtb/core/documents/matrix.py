@@ -187,7 +187,10 @@ class Narrower(TypedDict):
 
 
 class NoiseDocument(TypedDict):
-    """Components of variance of one score, in the unit of the metric squared."""
+    """Components of variance of one score, in the unit of the metric squared.
+
+    `cases`: those that have every score. `incomplete`: those that lack one and are left out.
+    """
 
     metric: str
     case: float
@@ -195,6 +198,7 @@ class NoiseDocument(TypedDict):
     nodes: list[NodeVariance]
     rest: float
     cases: int
+    incomplete: NotRequired[int]
     repeats: int
     narrower: Narrower
 

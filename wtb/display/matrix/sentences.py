@@ -299,6 +299,12 @@ def noise_parts(document: MatrixDocument) -> list[str]:
         parts.insert(1, f"{found['common'] / whole:.0%} is the same for all combinations of a repeat")
     parts += [f"{found['rest'] / whole:.0%} from the rest of a run"]
     sentence = f"Of the variance of one score by {printable(found['metric'])} {', '.join(parts)}."
+    if left_out := found.get("incomplete"):
+        every = found["cases"] + left_out
+        sentence += (
+            f" This rests on {found['cases']:,} of {every:,} cases, because the others lack scores: "
+            "they may vary in another way."
+        )
     narrower = found["narrower"]
     if narrower["repeats"] is not None:
         sentence += (

@@ -24,6 +24,8 @@ from weakref import WeakValueDictionary
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.core.errors import InputError
+from wtb.core.providers.retry_after import retry_after_s
+from wtb.core.providers.secrets import without_secrets
 from wtb.core.scoring.judgement import Judgement
 from wtb.integrations.judges import kept
 from wtb.integrations.judges.rubric import Preference, Rubric, UnusableReply
@@ -36,6 +38,7 @@ _ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}  # from which
 _TOOL = "judgement"
 _MOST_TOKENS = 2_048  # of a reply; Anthropic requires a limit
 _MOST_KEPT = 1_000  # replies
+_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _ANOTHER_TRY = (408, 429, 500, 502, 503, 504, 529)
 _LEAST_S = 0.1  # of a call, as the clients take no less than 0
 _PAUSES_S = (1.0, 4.0)  # before another try, where the server names none
@@ -118,7 +121,7 @@ def ask(question: Question) -> Judgement:
             with _alone(question):
                 return replied(question)
         except errors as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = without_secrets(f"{type(error).__name__}: {error}", *_known_secrets(question.endpoint))
             wait_s = _wait_s(question.endpoint.provider, error, pause_s)
         except NoTurn as error:
             return Judgement(None, str(error))
@@ -147,8 +150,7 @@ def _wait_s(provider: Provider, error: Any, pause_s: float) -> float:
         return pause_s
     if getattr(error, "status_code", None) not in _ANOTHER_TRY:
         return math.inf
-    asked_for = error.response.headers.get("retry-after", "")
-    return max(pause_s, float(asked_for)) if asked_for.isdecimal() else pause_s
+    return max(pause_s, retry_after_s(error.response.headers) or 0.0)
 
 
 @lru_cache(_MOST_KEPT)
@@ -261,6 +263,12 @@ def client_of(endpoint: Endpoint) -> Any:
     import anthropic
 
     return record_calls(anthropic.Anthropic(**given))
+
+
+def _known_secrets(endpoint: Endpoint) -> list[str]:
+    """Return the keys that may have been sent, which a server may repeat."""
+    names = [endpoint.key] if endpoint.key is not None else _KEYS
+    return [key for name in names if (key := os.environ.get(name))]
 
 
 def _secret(variable: str) -> str:
