@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import select
+import sqlite3
 import threading
 import time
 import weakref
@@ -28,7 +29,7 @@ from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
 from wtb.store.log import Announcer, Growth, adopt_log, is_of_another_server
-from wtb.store.tables.schema import REVISION, metadata, now, projects, sessions
+from wtb.store.tables.schema import REVISION, metadata, now, projects, sessions, sweeps
 from wtb.store.tables.walls import SERVER, build_walls, projects_setting
 
 T = TypeVar("T")
@@ -354,14 +355,30 @@ class Database:
         """Make the tables of an empty database. Raises InputError where it stands at another version."""
         self._make_file()
         revision = self.revision()
+        self._check_own()
         if revision is None:
             self._create()
         elif revision != REVISION:
+            is_later = revision.isdecimal() and int(revision) > int(REVISION)
+            advice = (
+                "use the newer WTB that made it" if is_later else "run `wtb db upgrade`, or use the WTB that made it"
+            )
             raise InputError(
-                f"database {self.shown_url} is of version {revision}; this WTB expects {REVISION}: "
-                f"run `wtb db upgrade`, or use the WTB that made it"
+                f"database {self.shown_url} is of version {revision}; this WTB expects {REVISION}: {advice}"
             )
         self._adopt_log()
+
+    def _check_own(self) -> None:
+        """Refuse an SQLite file of another program. Raises InputError."""
+        if not self.is_sqlite:
+            return
+        with self.read() as connection:
+            tables = set(sa.inspect(connection).get_table_names())
+        if tables and not {"alembic_version", sweeps.name} <= tables:
+            raise InputError(
+                f"database {self.shown_url} is of another program: it has the table {min(tables)!r}; expected a "
+                "database of WTB, or a file that is not there yet"
+            )
 
     def _adopt_log(self) -> None:
         """Have the log of a database that was restored from another server go on here."""
@@ -409,6 +426,7 @@ class Database:
         """
         self._make_file()
         before = self.revision()
+        self._check_own()
         from alembic import command
         from alembic.config import Config
         from alembic.util import CommandError
@@ -575,10 +593,28 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
     arguments = {"timeout": _BUSY_S, "check_same_thread": False}
     if url.database in (None, "", ":memory:"):
         create = partial(create, poolclass=sa.StaticPool)
+    elif url.database:
+        create = partial(create, creator=partial(_connect_sqlite, url.database))
     engine = create(connect_args=arguments)
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _connect_sqlite(file: str) -> sqlite3.Connection:
+    """Open a file. One that nothing can be written beside is opened as it is: a log would have to be written to read.
+
+    Changes that are only in a log of before are read from that, if SQLite can.
+    """
+    path = Path(file)
+    if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return sqlite3.connect(file, timeout=_BUSY_S, check_same_thread=False)
+    log = path.with_name(f"{path.name}-wal")
+    unchanging = "" if log.is_file() and log.stat().st_size else "&immutable=1"
+    uri = f"{path.absolute().as_uri()}?mode=ro{unchanging}"
+    connection = sqlite3.connect(uri, timeout=_BUSY_S, check_same_thread=False, uri=True)
+    connection.execute("PRAGMA query_only=ON").close()  # which `_prepare_sqlite` reads
+    return connection
 
 
 def _note_checkin(connection: Any, record: Any) -> None:
@@ -626,9 +662,19 @@ def _table_statements(driver: str) -> tuple[str, ...]:
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # WTB begins its transactions itself
-    _write_ahead(connection)
+    (is_read_only,) = connection.execute("PRAGMA query_only").fetchone()
+    if not is_read_only and not _is_of_another_program(connection):
+        _write_ahead(connection)
     for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _is_of_another_program(connection: Any) -> bool:
+    """Return whether a file has tables and none of WTB's: then nothing of it is changed, not even its journal mode."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":  # as WTB's are, so this is quick
+        return False
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return bool(names) and sweeps.name not in names
 
 
 def _write_ahead(connection: Any) -> None:

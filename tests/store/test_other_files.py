@@ -1,0 +1,78 @@
+"""Files that are no database of this WTB: of other programs, of later versions, and on disks that only are read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from wtb.core.errors import InputError, StoreError
+from wtb.store.database import Database
+from wtb.store.tables.schema import REVISION, projects
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize("name", ["users", "alembic_version", "sessions"])
+@pytest.mark.parametrize("verb", [Database.prepare, Database.upgrade])
+def test_a_file_of_another_program_is_left_as_it_is(
+    tmp_path: Path, name: str, verb: Callable[[Database], object]
+) -> None:
+    file = tmp_path / "other.db"
+    execute(file, f"CREATE TABLE {name} (version_num TEXT)", f"INSERT INTO {name} VALUES ('ae1027a6acf')")
+    content = file.read_bytes()
+    database = Database(url(file))
+    with pytest.raises(InputError, match=f"is of another program: it has the table '{name}'"):
+        verb(database)
+    database.close()
+    assert file.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["other.db"]
+
+
+@pytest.mark.parametrize(
+    ("revision", "advice"),
+    [(str(int(REVISION) + 1), "use the newer WTB that made it"), (str(int(REVISION) - 1), "run `wtb db upgrade`")],
+)
+def test_the_advice_depends_on_which_version_is_later(tmp_path: Path, revision: str, advice: str) -> None:
+    file = tmp_path / "w.db"
+    database = Database(url(file))
+    database.prepare()
+    database.close()
+    execute(file, f"UPDATE alembic_version SET version_num = '{revision}'")
+    database = Database(url(file))
+    with pytest.raises(InputError) as caught:
+        database.prepare()
+    database.close()
+    assert advice in str(caught.value)
+    assert ("upgrade" in str(caught.value)) is (revision < REVISION)
+
+
+def test_a_database_on_a_disk_that_is_only_read_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a #1?.db"
+    database = Database(sa.URL.create("sqlite", database=str(file)).render_as_string())
+    database.prepare()
+    database.close()
+    content = file.read_bytes()
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # as of a disk that is mounted read-only
+    database = Database(sa.URL.create("sqlite", database=str(file)).render_as_string())
+    database.prepare()
+    assert database.scalars(sa.select(projects.c.name)) == ["default"]
+    with pytest.raises(StoreError, match="readonly"):
+        database.execute(projects.insert().values(name="other", created_by="me"))
+    database.close()
+    assert file.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
