@@ -246,7 +246,7 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_changes_are_told_by_node_variant_and_key() -> None:
     before, after = {"a": {"x": "1", "y": "2"}}, {"a": {"x": "9", "z": "3"}, "b": {"w": "4"}}
-    assert code_changes(before, after) == [{"node": "a", "variant": "x", "before": "1", "after": "9"}]
+    assert code_changes(before, after) == [{"node": "a", "variant": "x", "before": "1", "after": "9", "causes": []}]
     assert variant_changes(before, after) == {
         "added": [{"node": "a", "variant": "z"}, {"node": "b", "variant": "w"}],
         "removed": [{"node": "a", "variant": "y"}],

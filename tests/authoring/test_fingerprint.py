@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -15,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from wtb.authoring.code import fingerprint as fingerprinting
-from wtb.authoring.code.fingerprint import _Walk, fingerprint, fingerprints
+from wtb.authoring.code.fingerprint import fingerprint, fingerprints
 from wtb.authoring.code.resolve import as_workflow
+from wtb.authoring.code.walk import Walk
 
 Load = Callable[..., ModuleType]
 
@@ -487,7 +488,7 @@ def test_code_of_langchain_and_langgraph_themselves_is_not_walked(load: Load) ->
     module = load(text=GRAPHS)
     for name in ("retry", "tools of an agent"):
         graph = module.made[name]
-        assert len(_Walk(list(getattr(graph, "builder", graph).nodes.values())).found) < 60
+        assert len(Walk(list(getattr(graph, "builder", graph).nodes.values())).found) < 60
 
 
 @pytest.fixture
@@ -556,8 +557,8 @@ def test_a_project_that_is_called_like_langgraph_counts_by_its_source(
 
 def test_a_file_is_parsed_once_until_it_changes(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    parse = fingerprinting._parsed
-    monkeypatch.setattr(fingerprinting, "_parsed", lambda source: parsed.append(source) or parse(source))
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda source: parsed.append(source) or parse(source))
     module = load()
 
     for name in NODES:

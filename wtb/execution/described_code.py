@@ -20,6 +20,7 @@ from wtb.authoring.nodes import Backoff
 from wtb.authoring.workflow import Workflow
 from wtb.config.run_options import Run
 from wtb.core.errors import InputError, WTBError
+from wtb.core.tree.stored_code import check_stored
 from wtb.execution.engine.described_engine import DescribedEngine
 from wtb.execution.engine.description import CodeDescription, NamesDescription
 from wtb.execution.engine.executor import CodeExecutor
@@ -58,7 +59,12 @@ class DescribedCode:
 
     @property
     def head(self) -> CodeHead:
-        return {"fingerprints": self.description["fingerprints"], "outline": self.description["outline"]}
+        description = self.description
+        return {
+            "fingerprints": description["fingerprints"],
+            "code": description["code"],
+            "outline": description["outline"],
+        }
 
 
 def describe_code(draft: Draft, run: Run, workspaces: Workspaces, owner: str) -> DescribedCode:
@@ -160,6 +166,7 @@ def _checked(head: Any) -> CodeDescription:
     Recipe.read(description["recipe"])
     if not isinstance(description["files"], list) or not isinstance(description["vary"], dict):
         raise Malformed("a description of code without its parts")
+    check_stored(description["code"])
     if description["workflow"] is not None:
         DescribedEngine(described_workflow(description), description)
     for one in description["evaluators"].values():
@@ -212,6 +219,7 @@ def bind_described(spec: SweepSpec, code: DescribedCode) -> Bound:
         description["fingerprints"],
         recipe.params or {},
         recipe,
+        code=description["code"],
     )
 
 

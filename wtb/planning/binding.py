@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wtb.authoring.code.drafts import Draft, VariantDraft, add_for_forks, complete
-from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.fingerprint import codes_of, stored
 from wtb.authoring.code.import_paths import is_importable, workflow_path
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, StateError, meant_or_known
+from wtb.core.tree.stored_code import StoredCode, stored_code
 from wtb.planning.approval import mode_problems
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, VariantRef
@@ -24,8 +25,8 @@ class Bound:
     """What a process needs to run nodes of a sweep.
 
     vary: varied node -> names of its variants, in the order of the sweep. fingerprints: node -> variant -> code.
-    recipe: how a node process makes the same. not_importable_reason: why it cannot; the code exists in this
-    process only.
+    code: what they rest on. recipe: how a node process makes the same. not_importable_reason: why it cannot; the code
+    exists in this process only.
     """
 
     spec: SweepSpec
@@ -36,6 +37,7 @@ class Bound:
     params: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe = field(default_factory=lambda: Recipe(None))
     not_importable_reason: str | None = None
+    code: StoredCode = field(default_factory=lambda: stored_code({}))
 
     @property
     def pool(self) -> Literal["process", "thread"]:
@@ -65,9 +67,13 @@ def bind(
     recipe = made.recipe
     objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
     not_importable_reason = _tie(recipe, objects, evaluators or {})
-    codes = fingerprints(bound.nodes.values(), made.vary)
+    codes = codes_of(bound.nodes.values(), made.vary)
+    fingerprints = {node: {name: one.fingerprint for name, one in by_name.items()} for node, by_name in codes.items()}
     params = recipe.params or {}
-    return Bound(spec, bound, made.vary, made.evaluators, codes, params, recipe, not_importable_reason)
+    code_parts = stored(codes)
+    return Bound(
+        spec, bound, made.vary, made.evaluators, fingerprints, params, recipe, not_importable_reason, code_parts
+    )
 
 
 def draft_of(spec: SweepSpec) -> Draft:

@@ -167,6 +167,7 @@ class Prepared:
         stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
+        stored["code"] = self.bound.code
         if tools := {name: self._versions(name) for name in self.bound.workflow.versions}:
             stored["environment"] = {**stored["environment"], "tools": tools}
         if self.submitted_by is not None:
@@ -207,7 +208,7 @@ class Prepared:
         )
 
 
-_RECORDED = ("submitted_by", "baseline_row", "folder", "environment", "final", "added_rows", "fork_variants")
+_RECORDED = ("submitted_by", "baseline_row", "folder", "environment", "code", "final", "added_rows", "fork_variants")
 
 
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:

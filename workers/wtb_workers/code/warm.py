@@ -12,6 +12,7 @@ from wtb.authoring.code.drafts import Draft
 from wtb.core.errors import InputError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import bar
+from wtb.core.tree.stored_code import why
 from wtb.execution.described_code import DescribedCode, bind_described, describe_code, run_described
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.imports import imports
@@ -40,15 +41,17 @@ def check_recorded(row: SweepRow, bound: Bound) -> Bound:
         raise Refused(str(error)) from error
     recorded = row.fingerprints
     different = [
-        f"{node}={variant}"
+        (node, variant)
         for node, variants in bound.fingerprints.items()
         for variant, code in variants.items()
         if recorded.get(node, {}).get(variant) != code
     ]
     if different:
+        names = ", ".join(f"{node}={variant}" for node, variant in different)
+        causes = why(row.spec.get("code"), bound.code, different)
         raise Refused(
-            f"its code of {', '.join(different)} is not what the sweep records: install the same code here and start "
-            f"the worker again, or submit the sweep anew"
+            f"its code of {names} is not what the sweep records {causes}: install the same code here and start the "
+            f"worker again, or submit the sweep anew"
         )
     return bound
 

@@ -5,25 +5,43 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wtb.core.tree.stored_code import differences
 from wtb.core.tree.stored_spec import recorded_tools
 from wtb.planning.environment import changed_tools
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CodeChange, SettingChange, VariantChanges, VariantName
     from wtb.core.documents.workflows.graphs import WorkflowDocument
+    from wtb.core.tree.stored_code import StoredCode
     from wtb.core.tree.stored_spec import StoredSpec
     from wtb.store.rows.sweeps import SweepRow
 
 
 _TOOLS = "environment.tools."  # of those that no server was asked for, only what nodes called is known
-_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows")
+_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows", "code")
+Codes = tuple["StoredCode | None", "StoredCode | None"]
 Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> code
 
 
-def code_changes(before: Fingerprints, after: Fingerprints) -> list[CodeChange]:
-    """Variants that both sweeps have with other code: node, variant, and the fingerprints before and after."""
+def code_changes(before: Fingerprints, after: Fingerprints, codes: Codes = (None, None)) -> list[CodeChange]:
+    """Find variants that both sweeps have with other code.
+
+    Args:
+        before: The fingerprints of the earlier sweep.
+        after: Those of the later one.
+        codes: What the code of both rests on, as stored with them.
+
+    Returns:
+        The node, the variant, its fingerprints before and after, and what is different in its code.
+    """
     return [
-        {"node": node, "variant": variant, "before": was, "after": after[node][variant]}
+        {
+            "node": node,
+            "variant": variant,
+            "before": was,
+            "after": after[node][variant],
+            "causes": differences(*codes, node, variant),
+        }
         for node, variants in before.items()
         for variant, was in variants.items()
         if after.get(node, {}).get(variant, was) != was

@@ -158,7 +158,9 @@ def _sizes(pairs: Pairs) -> ComparedSizes:
 def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs, metrics: _Metrics) -> ChangesDocument:
     graphs = [queries.workflow_graph(database, sweep.workflow_id) for sweep in (before, after)]
     return {
-        "code": changes.code_changes(before.fingerprints, after.fingerprints),
+        "code": changes.code_changes(
+            before.fingerprints, after.fingerprints, (before.spec.get("code"), after.spec.get("code"))
+        ),
         "variants": changes.variant_changes(before.fingerprints, after.fingerprints),
         "combinations": pairs.combinations,
         "cases": pairs.cases,

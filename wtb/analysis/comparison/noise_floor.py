@@ -17,6 +17,7 @@ from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.power import spreads
 from wtb.core.documents.comparison import FloorDocument, NoiseFloorDocument
 from wtb.core.errors import ConflictError
+from wtb.core.tree.stored_code import why
 from wtb.planning.binding import Bound
 from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
@@ -30,15 +31,17 @@ if TYPE_CHECKING:
 def check_code(sweep: SweepRow, bound: Bound) -> None:
     """Raises ConflictError where code of a sweep, or a tool of a server, has changed: it has no repeats then."""
     changed = [
-        f"{node}={variant}"
+        (node, variant)
         for node, variants in sweep.fingerprints.items()
         for variant, code in variants.items()
         if bound.fingerprints.get(node, {}).get(variant) != code
     ]
     if changed:
+        names = ", ".join(f"{node}={variant}" for node, variant in changed)
+        causes = why(sweep.spec.get("code"), bound.code, changed)
         raise ConflictError(
-            f"sweep {sweep.id}: the code of {', '.join(changed)} has changed since it ran (or a library that it "
-            f"uses), so another run would be no repeat of it; run the sweep file anew with `wtb run`, and name that one"
+            f"sweep {sweep.id}: the code of {names} has changed since it ran {causes}, so another run would be no "
+            f"repeat of it; run the sweep file anew with `wtb run`, and name that one"
         )
     if tools := changed_tools(sweep.spec, present_tools(bound.workflow)):
         raise ConflictError(

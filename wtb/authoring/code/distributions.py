@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def distribution_of(package: str) -> str | None:
+def distribution_of(package: str, file: str | None = None) -> str | None:
     """`name==version` for a package that was installed from an index; None for the project's own code.
 
     The project's own is what is imported from anywhere else: the working folder, a script, a notebook, an editable
     install; and what was installed from a folder, a file or a repository, as projects are in images of workers.
-    package: the first part of a module's name.
+    package: the first part of a module's name. file: that of the module, which decides; else that of the package.
     """
     module = sys.modules.get(package)
-    file = getattr(module, "__file__", None)
+    file = file or getattr(module, "__file__", None)
     places = (file,) if file else tuple(getattr(module, "__path__", ()))  # a namespace has several, and no file
     return _installed_version(package, places)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -13,12 +13,16 @@ TELLING = 20  # cases that tell most of two rows, where nobody says how many
 
 
 class CodeChange(TypedDict):
-    """A variant of which both sweeps have other code: its fingerprints."""
+    """A variant of which both sweeps have other code: its fingerprints, and what is different in its code.
+
+    `causes` is empty or missing if one of the sweeps was submitted by an earlier version of WTB.
+    """
 
     node: str
     variant: str
     before: str
     after: str
+    causes: NotRequired[list[str]]
 
 
 class VariantName(TypedDict):

@@ -73,6 +73,13 @@ class PilotDocument(TypedDict):
     method: str
 
 
+class PlannedCode(TypedDict):
+    """What fingerprints of the code leave out: `varying` globals and what they call, and what could not be followed."""
+
+    varying: list[str]
+    not_followed: list[str]
+
+
 class PlanDocument(TypedDict):
     """What a sweep would run.
 
@@ -93,6 +100,7 @@ class PlanDocument(TypedDict):
     node_runs: PlannedNodeRuns
     margins: list[MarginDocument]
     notes: NotRequired[list[str]]
+    code: NotRequired[PlannedCode]
     pilot: NotRequired[PilotDocument]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.scoring.scales import OnFailure
+from wtb.core.tree.stored_code import StoredCode
 from wtb.core.values import Json
 
 
@@ -117,6 +118,7 @@ class StoredSpec(TypedDict, total=False):
     baseline_row: dict[str, str] | None
     folder: str
     environment: Environment
+    code: NotRequired[StoredCode]
     submitted_by: str
     final: bool
     added_rows: list[StoredAddition]

@@ -75,7 +75,9 @@ def regression(document: RegressionDocument, width: int, color: bool = False, ce
     if document["verdict"] in ("worse", "cannot tell"):
         return comparison(document, width, color, cells)
     failed = gates.lines(gate for gate in document["gates"] if not gate["holds"])
-    code = [pair for pair in _changes(document["changed"]) if pair[0] in ("code", "graph") and document["cells"]]
+    code = [
+        pair for pair in _changes(document["changed"]) if pair[0] in ("code", "causes", "graph") and document["cells"]
+    ]
     return f"{_quiet(document)}\n{_bullets([*document['because'], *failed], width)}{facts(code, width)}"
 
 
@@ -141,6 +143,7 @@ def _changes(changed: ChangesDocument) -> Iterator[tuple[str, str]]:
     """What was changed besides the results, as pairs of a name and a text; empty texts where nothing was."""
     variants, combinations, cases = changed["variants"], changed["combinations"], changed["cases"]
     yield "code", _named([f"{one['node']}={one['variant']}" for one in changed["code"]])
+    yield "causes", _named(list(dict.fromkeys(cause for one in changed["code"] for cause in one.get("causes", ()))))
     yield "graph", "changed" if changed["graph"] else ""
     for what, names in (("added", variants["added"]), ("removed", variants["removed"])):
         yield f"variants {what}", _named([f"{one['node']}={one['variant']}" for one in names])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument
+from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument, PlannedCode
 from wtb.core.texts import money, plural, took
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
 from wtb.planning.estimate import Count, Estimate
 from wtb.planning.prepare import Prepared
+
+_MOST_PROBLEMS = 10  # that a terminal shows
 
 
 def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocument]) -> PlanDocument:
@@ -49,6 +51,10 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
             },
         },
         "margins": margins,
+        "code": {
+            "varying": prepared.bound.code["varying"],
+            "not_followed": prepared.bound.code["not_followed"],
+        },
     }
     if prepared.notes:
         planned["notes"] = prepared.notes
@@ -92,9 +98,25 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     if planned["margins"]:
         margins = [line for one in planned["margins"] for line in wrapped(margin_in_words(one), width)]
         parts.append("".join(f"{line}\n" for line in margins))
+    if "code" in planned:
+        parts += _code(planned["code"], width)
     if "pilot" in planned:
         parts += _pilot(planned["pilot"], width)
     return "\n".join(parts)
+
+
+def _code(code: PlannedCode, width: int) -> list[str]:
+    """What fingerprints of the code leave out."""
+    paragraphs = []
+    if code["varying"]:
+        names = ", ".join(code["varying"])
+        paragraphs.append([f"Left out of fingerprints, because the value differs between processes: {names}."])
+    if code["not_followed"]:
+        more = len(code["not_followed"]) - _MOST_PROBLEMS
+        rest = [f"  and {more:,} more"] if more > 0 else []
+        head = "Not followed, so that a change of it is no change of the code:"
+        paragraphs.append([head, *(f"  {problem}" for problem in code["not_followed"][:_MOST_PROBLEMS]), *rest])
+    return ["".join(f"{line}\n" for text in lines for line in wrapped(text, width)) for lines in paragraphs]
 
 
 def margin_in_words(one: MarginDocument) -> str:

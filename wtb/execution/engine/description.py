@@ -16,7 +16,7 @@ from wtb.authoring.code.describing import (
     described_names,
 )
 from wtb.authoring.code.drafts import Draft, ImportedCode, complete
-from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.fingerprint import codes_of, stored
 from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.declarations import BY_PATH
@@ -25,6 +25,7 @@ from wtb.authoring.graph_snapshot import outline_digest
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import EvaluatorDescription, WorkflowDescription
 from wtb.core.errors import InputError, WTBError
+from wtb.core.tree.stored_code import StoredCode
 from wtb.execution.engine.imports import ImportedFile, imports
 from wtb.execution.engine.protocol import engine_of
 
@@ -47,6 +48,7 @@ class CodeDescription(TypedDict):
         evaluators: By import path, those that the sweep names.
         vary: The names of the variants of each varied node.
         fingerprints: The code of each variant of the varied nodes.
+        code: What the fingerprints rest on.
         outline: The digest of everything else about the workflow.
         recipe: How other node processes make the same, as typed JSON.
         files: The modules of the project that were imported, as they were then.
@@ -59,6 +61,7 @@ class CodeDescription(TypedDict):
     evaluators: dict[str, EvaluatorDescription]
     vary: dict[str, list[str]]
     fingerprints: dict[str, dict[str, str]]
+    code: StoredCode
     outline: str | None
     recipe: str
     files: list[ImportedFile]
@@ -108,12 +111,14 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
         "evaluators": dict(_evaluators(code.loaded)),
         "vary": {node: list(names) for node, names in made.vary.items()},
         "fingerprints": {},
+        "code": stored({}),
         "outline": None,
         "recipe": made.recipe.text(),
         "files": imports.files(),
     }
     if workflow is not None:
         engine = engine_of(workflow)
+        codes = codes_of(workflow.nodes.values(), made.vary)
         description |= {
             "workflow": describe_workflow(workflow, schemas=False),
             "nodes": {
@@ -125,7 +130,8 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
             },
             "irreversible": [name for name, tool in workflow.tools.items() if tool.reverse is None],
             "begins_here": engine.begins_here,
-            "fingerprints": fingerprints(workflow.nodes.values(), made.vary),
+            "fingerprints": {node: {name: one.fingerprint for name, one in of.items()} for node, of in codes.items()},
+            "code": stored(codes),
             "outline": outline_digest(workflow),
         }
     return made.recipe, workflow, made.evaluators, description

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import FunctionType, ModuleType
 
-from wtb.authoring.code.fingerprint import names_in
+from wtb.authoring.code.walk import names_in
 from wtb.authoring.context.attempt_record import CaseView, Record
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.prices import load_prices

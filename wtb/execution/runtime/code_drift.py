@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wtb.authoring.graph import reachable, successors
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.tree.stored_code import why
 from wtb.planning.binding import Bound
 from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
@@ -47,13 +48,14 @@ def accept_code(database: Database, sweep: SweepRow, bound: Bound, *, allow: boo
     changed = changed_ahead(database, sweep, bound)
     if changed and not allow:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
+        causes = why(sweep.spec.get("code"), bound.code, changed)
         raise ConflictError(
-            f"sweep {sweep.id}: the code of {names} has changed since it was submitted (or a library that it uses), "
+            f"sweep {sweep.id}: the code of {names} has changed since it was submitted {causes}, "
             f"so its cells would not be comparable; submit it anew with `wtb run`, or allow the change of code",
             argument="allow_code_change",
         )
     if changed:
-        leases.record_code(database, sweep.id, bound.fingerprints)
+        leases.record_code(database, sweep.id, bound.fingerprints, bound.code)
     return changed
 
 

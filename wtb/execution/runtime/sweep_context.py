@@ -159,6 +159,10 @@ def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExec
 
 def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> CodeExecutor:
     """Run the code of a sweep in at most `slots` node processes."""
-    head: CodeHead = {"fingerprints": bound.fingerprints, "outline": outline_digest(bound.workflow)}
+    head: CodeHead = {
+        "fingerprints": bound.fingerprints,
+        "code": bound.code,
+        "outline": outline_digest(bound.workflow),
+    }
     code = UserCode(engine_of(bound.workflow), bound.evaluators, bound.recipe, head)
     return redacting(InProcesses(code, bound.spec.run, workspaces, owner, slots), bound.spec.redact.redactor)

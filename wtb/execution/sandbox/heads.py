@@ -10,6 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 from wtb.core.questions import Kind
 from wtb.core.tree.checkpoints import StoredPosition
+from wtb.core.tree.stored_code import StoredCode
 from wtb.store.files.store import Place
 
 # What frames hold where values travel: a value's digest, with its bytes as they are sent and their number as they are
@@ -95,9 +96,13 @@ class Scoring(TypedDict):
 
 
 class CodeHead(TypedDict):
-    """What a node process must find of the code: the fingerprints of its variants, and the outline of the workflow."""
+    """What a node process must find of the code: the fingerprints of its variants, and the outline of the workflow.
+
+    code: what the fingerprints rest on.
+    """
 
     fingerprints: Mapping[str, Mapping[str, str]]
+    code: NotRequired[StoredCode]
     outline: str | None
 
 
@@ -113,6 +118,7 @@ SetupHead = TypedDict(
         "draft": NotRequired[str],
         "names": NotRequired[Sequence[Mapping[str, str]]],
         "fingerprints": Mapping[str, Mapping[str, str]],
+        "code": NotRequired[StoredCode | None],
         "outline": str | None,
         "files": Place,
         "growth": int,

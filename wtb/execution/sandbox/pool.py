@@ -428,6 +428,7 @@ def setup_of(recipe: str, code: CodeHead, run: Run, workspaces: Workspaces, owne
     head: SetupHead = {
         "recipe": recipe,
         "fingerprints": code["fingerprints"],
+        "code": code.get("code"),
         "outline": code["outline"],
         "files": workspaces.files.place(),
         "growth": run.recycle.memory,

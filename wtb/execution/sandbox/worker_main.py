@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.authoring.code.fingerprint import fingerprints
+from wtb.authoring.code.fingerprint import codes_of, stored
 from wtb.authoring.code.recipe import Recipe, assemble
 from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
@@ -32,6 +32,7 @@ from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Score
+from wtb.core.tree.stored_code import why
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, begin, engine_of, join
 from wtb.execution.engine.warmup import warm_up
@@ -192,12 +193,17 @@ def _compare(setup: SetupHead, workflow: Workflow) -> None:
             "a node process finds another workflow at its import path than the one that was given: it was changed "
             "after it was imported. Make the change in its module, or use the thread pool (run: {pool: thread})"
         )
-    present = fingerprints(nodes.values(), {node: list(variants) for node, variants in recorded.items()})
+    present = codes_of(nodes.values(), {node: list(variants) for node, variants in recorded.items()})
     changed = [
-        f"{node}={v}" for node, codes in recorded.items() for v, code in codes.items() if present[node][v] != code
+        (node, variant)
+        for node, variants in recorded.items()
+        for variant, code in variants.items()
+        if present[node][variant].fingerprint != code
     ]
     if changed:
-        raise WTBError(f"the code of {', '.join(changed)} was changed while the sweep was running")
+        names = ", ".join(f"{node}={variant}" for node, variant in changed)
+        causes = why(setup.get("code"), stored(present), changed)
+        raise WTBError(f"the code of {names} was changed while the sweep was running {causes}")
 
 
 def _flush_output() -> None:

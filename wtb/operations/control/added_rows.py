@@ -16,6 +16,7 @@ from wtb.core.arguments.kinds import Reason
 from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.tree.added_rows import Addition, additions
 from wtb.core.tree.combinations import in_words
+from wtb.core.tree.stored_code import why, with_added
 from wtb.execution.runtime.sweep_run import Ended, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -326,6 +327,7 @@ def _new_row(
     spec["vary"] = bound.spec.model_dump(mode="json", include={"vary"})["vary"]
     if (baseline := spec.get("baseline_row")) is not None:
         spec["baseline_row"] = {**defaults, **baseline}
+    spec["code"] = with_added(spec.get("code"), bound.code)
     recorded = sweep.fingerprints
     return NewRow(
         addition=_addition(context, sweep, draft, len(every), changed, reason),
@@ -361,15 +363,17 @@ def _check_code(sweep: SweepRow, bound: Bound, changed: Choices) -> None:
     """Refuse a row if nodes from there on are not what they were when the others ran; workers hold to all nodes."""
     after = reachable(successors(bound.workflow), changed)
     different = [
-        f"{node}={variant}"
+        (node, variant)
         for node, variants in bound.fingerprints.items()
         for variant, code in variants.items()
         if (sweep.queued or node in after) and sweep.fingerprints.get(node, {}).get(variant, code) != code
     ]
     if different:
+        names = ", ".join(f"{node}={variant}" for node, variant in different)
+        causes = why(sweep.spec.get("code"), bound.code, different)
         raise ConflictError(
-            f"sweep {sweep.id}: the code of {', '.join(different)} has changed since it was submitted (or a library "
-            f"that it uses), so the row would not be comparable with the others; bring the old code back, and give "
+            f"sweep {sweep.id}: the code of {names} has changed since it was submitted {causes}, "
+            f"so the row would not be comparable with the others; bring the old code back, and give "
             f"what was changed on purpose a variant of its own"
         )
 

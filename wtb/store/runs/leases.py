@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
+from wtb.core.tree.stored_code import StoredCode
 from wtb.store.bulk import fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
@@ -358,10 +359,16 @@ def sweep_statuses(database: Database, ids: Iterable[str]) -> dict[str, tuple[st
     return {id: (status, reason) for id, status, reason in database.tuples(query)}
 
 
-def record_code(database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]]) -> None:
-    """Record the fingerprints of the code that a sweep continues with."""
+def record_code(
+    database: Database, sweep_id: str, fingerprints: Mapping[str, Mapping[str, str]], code: StoredCode
+) -> None:
+    """Record the code that a sweep continues with: its fingerprints, and what it rests on."""
     plain = {node: dict(variants) for node, variants in fingerprints.items()}
-    database.execute(sweeps.update().where(sweeps.c.id == sweep_id).values(fingerprints=plain))
+    this = sweeps.c.id == sweep_id
+    with database.write() as connection:
+        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
+        if spec is not None:
+            connection.execute(sweeps.update().where(this).values(fingerprints=plain, spec={**spec, "code": code}))
 
 
 def record_tools(database: Database, sweep_id: str, tools: Mapping[str, Mapping[str, str]]) -> None:

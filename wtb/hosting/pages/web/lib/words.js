@@ -316,7 +316,7 @@ export const words = {
     cells: { failed: "Fails now", worse: "Got worse", fixed: "Fails no more", better: "Got better" },
     added: (/** @type {string} */ node, /** @type {string} */ variant) => `+ ${node} = ${variant}`,
     removed: (/** @type {string} */ node, /** @type {string} */ variant) => `− ${node} = ${variant}`,
-    codeOf: (/** @type {string} */ node, /** @type {string} */ variant) => `code of ${node} = ${variant}`,
+    codeOf: (/** @type {string} */ node, /** @type {string} */ variant, /** @type {string[]} */ causes) => `code of ${node} = ${variant}${causes.length ? ` (${causes.join(", ")})` : ""}`,
     look: "compare",
     pWorse: "p of worse",
     partAt: (/** @type {string} */ node) => `first differs at ${node}`,

@@ -24,7 +24,7 @@ export function ComparePage({ parts: [before, after] }) {
 /** @param {{changed: any}} props */
 function Changed({ changed }) {
   const items = [
-    ...changed.code.map((/** @type {any} */ one) => words.compare.codeOf(one.node, one.variant)),
+    ...changed.code.map((/** @type {any} */ one) => words.compare.codeOf(one.node, one.variant, one.causes ?? [])),
     ...changed.settings.map((/** @type {any} */ one) => `${one.key}: ${JSON.stringify(one.before)} → ${JSON.stringify(one.after)}`),
     ...(changed.variants?.added ?? []).map((/** @type {any} */ one) => words.compare.added(one.node, one.variant)),
     ...(changed.variants?.removed ?? []).map((/** @type {any} */ one) => words.compare.removed(one.node, one.variant)),

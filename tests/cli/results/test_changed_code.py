@@ -1,0 +1,103 @@
+"""What changed in the code of a sweep is refused by `wtb resume` and named by `wtb regress`, wherever it lies."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.project import Project
+
+FLOW = """
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+import lib
+from wtb import END, Workflow
+
+HERE = Path(__file__).parent
+PROMPT = (HERE / "prompts" / "v1.md").read_text()
+SESSION = uuid.uuid4().hex
+STARTED = time.time()
+wf = Workflow("flow")
+
+
+@wf.node
+def first(state):
+    return {"x": 1}
+
+
+@wf.node
+def second(state):
+    said = subprocess.run(["sh", HERE / "agent.sh"], capture_output=True, text=True, check=True).stdout
+    assert SESSION and STARTED
+    return {"y": f"{lib.helper()} {PROMPT} {said}"}
+
+
+wf.entry(first)
+wf.edge(first, second)
+wf.edge(second, END)
+
+
+def right(case, result):
+    return result.state["y"] == "1 one one\\n"
+"""
+SWEEP = """
+workflow: flow:wf
+cases: cases.jsonl
+vary: {first: [default]}
+evaluate: ["flow:right"]
+"""
+FILES = {
+    "flow.py": FLOW,
+    "lib.py": "import sub\n\n\ndef helper():\n    return sub.deep()\n",
+    "sub.py": "def deep():\n    return 1\n",
+    "prompts/v1.md": "one",
+    "agent.sh": "echo one",
+    "sweep.yaml": SWEEP,
+    "part.yaml": SWEEP + "limits: {node_runs: 1}\n",
+}
+CHANGES = {
+    "a module two away": ("sub.py", "def deep():\n    return 2222\n", "sub:deep changed"),
+    "a prompt": ("prompts/v1.md", "three", "file prompts/v1.md: content differs"),
+    "a script": ("agent.sh", "echo three", "script agent.sh: content differs"),
+}
+
+
+@pytest.fixture
+def changing(project: Project) -> Project:
+    project.write({**FILES, "cases.jsonl": project.cases(6)})
+    return project
+
+
+def test_resume_refuses_and_names_what_changed(changing: Project) -> None:
+    changing.inside("run", "part.yaml", check=1)
+    for file, text, cause in CHANGES.values():
+        changing.write({file: text})
+        refused = changing.inside("resume", "part", "--limits", "node_runs=99")
+        assert refused.code == 2
+        assert f"the code of second=default has changed since it was submitted ({cause})" in refused.said
+        changing.write({file: FILES[file]})
+    changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
+
+
+def test_regress_names_what_changed(changing: Project) -> None:
+    changing.inside("run", "sweep.yaml", check=0)
+    changing.inside("baseline", "set", "main", "sweep", check=0)
+    for file, text, cause in CHANGES.values():
+        changing.write({file: text})
+        found = changing.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
+        assert found["verdict"] == "worse"
+        assert [(one["node"], one["causes"]) for one in found["changed"]["code"]] == [("second", [cause])]
+        changing.write({file: FILES[file]})
+
+
+def test_plan_lists_what_fingerprints_leave_out(changing: Project) -> None:
+    text = FLOW.replace("    assert SESSION", "    open(state.get('path', '/dev/null')).close()\n    assert SESSION")
+    changing.write({"flow.py": text})
+    planned = changing.inside("plan", "sweep.yaml", "--format", "json", check=0).json["code"]
+    assert planned["varying"] == ["flow:SESSION (uuid.uuid4)", "flow:STARTED (time.time)"]
+    assert planned["not_followed"] == ["second: flow, line 25: it opens a file whose path is computed"]
+    said = changing.inside("plan", "sweep.yaml", check=0).stdout
+    assert "flow:SESSION" in said
+    assert "line 25" in said

@@ -1,0 +1,493 @@
+"""Everything that code rests on, found from a callable: functions, classes, globals, files, down through own modules.
+
+Functions and classes are walked as the objects they are, so that closures, partials and methods differ by what they
+hold. Globals that are computed are walked by their statements: see `wtb.authoring.code.sources.globals`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from wtb.authoring.code.distributions import distribution_of
+from wtb.authoring.code.langchain_parts import has_parts, is_foreign, parts_of
+from wtb.authoring.code.sources.files import Files
+from wtb.authoring.code.sources.globals import (
+    Global,
+    globals_at,
+    globals_in,
+    is_literal,
+    is_literal_expression,
+    module_at,
+    origin_of,
+    submodule,
+    what_varies,
+)
+from wtb.authoring.code.sources.mentions import Imported, Mentions, mentions_of, mentions_of_body
+from wtb.authoring.code.sources.modules import Module, is_own, module_of
+from wtb.authoring.code.sources.paths import PathText
+from wtb.authoring.code.sources.source_file import SourceFile, Statement, source_of, unchanged_files
+from wtb.core.errors import StateError
+from wtb.core.serialization.codec import digest, encode
+
+Line = tuple[str | None, str]  # what it is a part of, by name, None for the thing that is described; and the text
+_REFERENCE = re.compile(r"(^|: )#\d+(, #\d+)*$")
+_LIBRARY = re.compile(r"^\S*:? ?(?:module|named) \S+ of ([A-Za-z0-9._-]+)==\S+$")
+_FIRST: WeakKeyDictionary[ModuleType, dict[str, str]] = WeakKeyDictionary()  # module -> global -> its first value
+_MOST_HELD = 1000  # objects in a registry that are looked through for the functions in them
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a piece of code rests on.
+
+    Attributes:
+        fingerprint: The first 16 hex characters of a SHA-256 of all of it.
+        parts: Each function, class, global and file by its name, with a short digest of its own.
+        varying: Globals that a fingerprint has by their source, since their values differ between processes.
+        not_followed: What it may rest on, and could not be followed.
+    """
+
+    fingerprint: str
+    parts: Mapping[str, str]
+    varying: Sequence[str] = ()
+    not_followed: Sequence[str] = ()
+
+
+class Walk:
+    """What a fingerprint covers: each function, class and object once, numbered in the order it was met."""
+
+    def __init__(self, root: Any) -> None:
+        self.found: list[Any] = [root]
+        self.numbers = {id(root): 0}
+        self.home = set(_packages_looked_into(root))
+        self._labels: dict[int, str] = {}
+        self._modules: dict[int, Module] = {}  # of statements, by their ids
+        self._varying: dict[str, None] = {}
+        self._not_followed: dict[str, None] = {}
+        self._files = Files()
+
+    def run(self) -> Code:
+        """Walk through everything."""
+        with unchanged_files():
+            return self._run()
+
+    def _run(self) -> Code:
+        text = hashlib.sha256()
+        parts: dict[str, Any] = {}
+        for thing in self.found:  # grows under way
+            lines = list(self.describe(thing))
+            text.update("\0".join([*(line for _, line in lines), "\n"]).encode("utf-8", "surrogatepass"))
+            for label, line in lines:
+                if not _REFERENCE.search(line):  # what it refers to is a part of its own
+                    library = _LIBRARY.search(line)
+                    name = f"library {library[1]}" if library else label or self._label(thing)
+                    parts.setdefault(name, hashlib.sha256()).update(line.encode("utf-8", "surrogatepass"))
+        digests = {name: part.hexdigest()[:8] for name, part in parts.items()}
+        for name, content in self._files.parts():
+            text.update(f"{name}: {content}\n".encode("utf-8", "surrogatepass"))
+            digests[name] = content[:8]
+        not_followed = [*self._not_followed, *self._files.problems]
+        return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed)
+
+    def refer(self, value: Any, captured: bool = False, label: str | None = None) -> str:
+        """What stands for `value` in a description. `captured`: it is in a cell, default or attribute."""
+        kind, at_home = type(value), self.is_ours(value)
+        if isinstance(value, ModuleType):
+            return f"module {value.__name__}{_version(value)}"
+        if isinstance(value, type | FunctionType):
+            followed = at_home or (captured and kind is FunctionType)
+            return self.number(value) if followed else f"named {_name(value)}"
+        if isinstance(value, PurePath):
+            return _name(kind)  # `Path(__file__).parent` differs between machines
+        try:
+            if has_parts(value):  # more than can be stored of it counts
+                return self.number(value, label)
+            return f"{digest(encode(value))} of {self.refer(kind)}"
+        except (StateError, RecursionError):  # a list that holds itself, for one
+            inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(value, "__wrapped__")
+            if inside or (at_home and (captured or callable(value))):
+                return self.number(value, label)
+        return f"named {_name(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
+
+    def is_ours(self, value: Any) -> bool:
+        return is_own(_module_name(value)) or _package(value) in self.home
+
+    def number(self, value: Any, label: str | None = None) -> str:
+        if id(value) not in self.numbers:
+            self.numbers[id(value)] = len(self.found)
+            self.found.append(value)
+            if label is not None:
+                self._labels[id(value)] = label
+        return f"#{self.numbers[id(value)]}"
+
+    def _label(self, thing: Any) -> str:
+        if id(thing) in self._labels:
+            return self._labels[id(thing)]
+        if isinstance(thing, FunctionType):  # `functools.wraps` gives a wrapper the name of what it wraps
+            return f"{thing.__globals__.get('__name__')}:{thing.__code__.co_qualname}"
+        kind = thing if hasattr(thing, "__qualname__") else type(thing)
+        return f"{_module_name(kind)}:{kind.__qualname__}"
+
+    def describe(self, thing: Any) -> Iterator[Line]:
+        if isinstance(thing, FunctionType):
+            yield from self.function(thing)
+        elif isinstance(thing, type):
+            yield from self.class_body(thing)
+        elif isinstance(thing, Statement):
+            yield None, thing.text
+            module = self._modules[id(thing)]
+            self._files.read(module, [thing.node])
+            yield from self.static(module, thing.mentions)
+        elif isinstance(thing, list | tuple):
+            captured = thing is self.found[0]
+            yield from ((None, self.refer(value, captured)) for value in thing)
+        elif isinstance(thing, dict):
+            yield from ((None, f"{self.refer(key)}: {self.refer(value)}") for key, value in thing.items())
+        elif isinstance(thing, MethodType):
+            yield from ((None, self.refer(part, captured=True)) for part in (thing.__func__, thing.__self__))
+        else:
+            yield from self.instance(thing)
+
+    def class_body(self, thing: type[Any]) -> Iterator[Line]:
+        if not is_own(_module_name(thing)):
+            yield None, _name(thing)
+            return
+        source, nodes = _class_source(thing)
+        text = "".join(source.text(part) for node in nodes for part in (*node.decorator_list, node)) if source else ""
+        yield None, text or _name(thing)
+        yield from ((None, self.refer(base)) for base in thing.__bases__)
+        walked = set()
+        for name, member in sorted(vars(thing).items()):
+            code = getattr(member, "__func__", getattr(member, "fget", member))
+            # Without source it was generated, as those of dataclasses are: by the version of Python.
+            if isinstance(code, FunctionType) and _source(code)[1]:
+                walked.add(name)
+                yield None, f"{name}: {self.refer(code)}"
+        rest = [part for node in nodes for part in _beside_methods(node, walked)]
+        if (module := module_of(_module_name(thing))) is not None:
+            self._files.read(module, rest)
+            yield from self.static(module, mentions_of(rest))
+
+    def instance(self, thing: Any) -> Iterator[Line]:
+        yield None, _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
+        inner = parts_of(thing)
+        parts = dict(getattr(thing, "__dict__", {}) if inner is None else inner)
+        if isinstance(thing, functools.partial):
+            parts = {"": thing.func, **dict(enumerate(thing.args)), **thing.keywords}
+        elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
+            parts = {"": parts["__wrapped__"]}
+        for name in sorted(parts, key=str):
+            yield None, f"{name}: {self.refer(parts[name], captured=True)}"
+
+    def function(self, fn: FunctionType) -> Iterator[Line]:
+        source, nodes = _source(fn)
+        text = "".join(map(source.text, nodes)) if source else ""
+        yield None, text or _name(fn)
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            try:
+                yield None, f"{name}: {self.refer(cell.cell_contents, captured=True)}"
+            except ValueError:  # not filled yet
+                yield None, f"{name}: empty"
+        module = module_of(str(fn.__globals__.get("__name__")))
+        yield from self._defaults(fn, nodes, module)
+        if nodes:
+            if module is not None:
+                self._files.read(module, nodes)
+            yield from self._names(fn.__globals__, module, mentions_of_body(nodes, fn.__code__.co_freevars))
+
+    def _defaults(self, fn: FunctionType, nodes: Sequence[Any], module: Module | None) -> Iterator[Line]:
+        """The values of defaults, and the causes of those that are computed."""
+        arguments = nodes[0].args if nodes else None
+        positional = arguments.defaults if arguments else []
+        names = [argument.arg for argument in arguments.kwonlyargs] if arguments else []
+        keywords = dict(zip(names, arguments.kw_defaults if arguments else (), strict=True))
+        values = fn.__defaults__ or ()
+        expressions = positional if len(positional) == len(values) else [None] * len(values)
+        named = sorted((fn.__kwdefaults__ or {}).items())
+        pairs = [("", value, node) for value, node in zip(values, expressions, strict=True)]
+        pairs += [(f"{name}: ", value, keywords.get(name)) for name, value in named]
+        for prefix, value, node in pairs:
+            if node is None or module is None or is_literal_expression(module, node):
+                yield None, f"{prefix}{self.refer(value, captured=True)}"
+            else:  # its text is in the source
+                yield from self.static(module, mentions_of([node]))
+
+    def _names(self, namespace: dict[str, Any], module: Module | None, mentions: Mentions) -> Iterator[Line]:
+        """The globals that a function names, and the names that it takes of modules of the user's."""
+        taken: dict[str, dict[str, None]] = {}  # by module
+        spaces = [(module, namespace, {chain[0]: None for chain in mentions.chains})]
+        if mentions.reaches_all and module is not None:
+            yield from self._whole(module)
+        for chain in mentions.chains:
+            yield from self._descend(namespace, chain, taken)
+        spaces += [(module_of(name), vars(sys.modules[name]), names) for name, names in taken.items()]
+        for place, space, names in spaces:
+            for name in sorted(names.keys() & space.keys()):
+                if not name.startswith("__"):  # `__file__` differs between machines
+                    yield self._global(place, space, name)
+        for imported in mentions.imports:
+            if module is not None:
+                yield from self._imported(module, imported)
+        for line in mentions.computed:
+            self._miss(module, f"line {line} imports a module by a computed name")
+
+    def _descend(
+        self, namespace: dict[str, Any], chain: tuple[str, ...], taken: dict[str, dict[str, None]]
+    ) -> Iterator[Line]:
+        """Go along a chain of names through modules of the user's, and note what is taken of each."""
+        space, value = namespace, namespace.get(chain[0])
+        for attribute in chain[1:]:
+            if not isinstance(value, ModuleType) or not self.is_ours(value):
+                return
+            space = vars(value)
+            taken.setdefault(value.__name__, {})[attribute] = None
+            if attribute not in space:  # not imported yet, or made by a function when it is asked for
+                yield from self._static_chain(value.__name__, chain[chain.index(attribute) :])
+                return
+            value = space[attribute]
+        if isinstance(value, ModuleType) and self.is_ours(value) and (module := module_of(value.__name__)) is not None:
+            yield from self._whole(module)
+
+    def _global(self, module: Module | None, space: Mapping[str, Any], name: str) -> Line:
+        """A global: by its value, or by the statements that compute it."""
+        value = space[name]
+        place = None if module is None or isinstance(value, ModuleType) else origin_of(module, name)
+        if place is None:
+            return None, f"{name}: {self.refer(value, label=name)}"
+        label = str(place)
+        if place.is_defined or is_literal(place):
+            reference = self._first_reference(place, value)
+            if reference.startswith("#") or not place.is_defined or is_foreign(_package(value)):
+                return None if reference.startswith("#") else label, f"{name}: {reference}"
+            return label, f"{name}: {reference}, {self._statements(place)}"  # others' object, which hides the function
+        is_made = isinstance(value, type | FunctionType)  # by the statement, with all that it holds
+        held = [] if is_made else [self.refer(function) for function in self._callables(value)]
+        return None, f"{name}: {', '.join([self._statements(place), *held])}"
+
+    def _first_reference(self, place: Global, value: Any) -> str:
+        """What stands for a value, as it was when this process saw it first if functions change it, as a cache."""
+        module = sys.modules.get(place.module.name)
+        if module is None or place.is_defined or not place.changers:
+            return self.refer(value, label=str(place))
+        known = _FIRST.setdefault(module, {})
+        if place.name not in known:
+            reference = self.refer(value, label=str(place))
+            if reference.startswith("#"):  # functions are in it
+                return reference
+            known[place.name] = reference
+        return known[place.name]
+
+    def _statements(self, place: Global) -> str:
+        """References to the statements that make a global."""
+        if not place.is_defined and (cause := what_varies(place)) is not None:
+            self._varying[f"{place} ({cause})"] = None
+        numbers = []
+        for statement in (*place.statements, *(() if place.is_defined else place.changers)):
+            self._modules.setdefault(id(statement), place.module)
+            numbers.append(self.number(statement, str(place)))
+        return ", ".join(numbers)
+
+    def _callables(self, value: Any) -> Iterator[Any]:
+        """Yield functions and classes of the user's in a registry, which other modules may have put there."""
+        todo, seen = [value], {id(value)}
+        for thing in todo:  # grows
+            if isinstance(thing, type | FunctionType):
+                if is_own(_module_name(thing)):
+                    yield thing
+                continue
+            for inner in _held_by(thing):
+                if id(inner) not in seen and len(todo) < _MOST_HELD:
+                    seen.add(id(inner))
+                    todo.append(inner)
+
+    def static(self, module: Module, mentions: Mentions) -> Iterator[Line]:
+        """What statements refer to, without the objects, which this process may not have."""
+        if mentions.reaches_all:
+            yield from self._whole(module)
+        for chain in sorted(mentions.chains):
+            targets = list(globals_at(module, chain))
+            for target in targets:
+                yield None, f"{'.'.join(chain)}: {self._statements(target)}"
+            if not targets and (whole := module_at(module, chain)) is not None:
+                yield from self._whole(whole) if whole.is_own else [(None, f"module {whole.shown}")]
+        for imported in sorted(mentions.imports, key=str):
+            yield from self._imported(module, imported)
+        for line in mentions.computed:
+            self._miss(module, f"line {line} imports a module by a computed name")
+
+    def _imported(self, module: Module, imported: Imported) -> Iterator[Line]:
+        yield from self._static_chain(module.absolute(imported), imported.attributes)
+
+    def _static_chain(self, name: str, attributes: tuple[str, ...]) -> Iterator[Line]:
+        """What attributes of a module stand for, which this process may not have imported."""
+        shown = ".".join((name, *attributes))
+        targets = list(globals_in(name, attributes))
+        for target in targets:
+            yield None, f"{shown}: {self._statements(target)}"
+        if targets:
+            return
+        module = submodule(name, attributes) or module_of(name)
+        if module is not None:
+            yield from self._whole(module) if module.is_own else [(None, f"module {module.shown}")]
+
+    def _whole(self, module: Module) -> Iterator[Line]:
+        """All of a module, where any name of it may be used."""
+        source = module.source
+        if source is None or source.tree is None:
+            yield f"file of {module.name}", f"all of {module.name}: {_file_digest(module)}"
+            if module.is_compiled:
+                self._miss(module, "it is compiled")
+            return
+        for name in sorted(source.statements):
+            place = Global(module, name)
+            if not any(name in statement.imports for statement in place.bindings):
+                yield None, f"{place}: {self._statements(place)}"
+
+    def _miss(self, module: Module | None, problem: str) -> None:
+        self._not_followed[f"{module.name if module else 'a function of no module'}: {problem}"] = None
+
+
+def is_own_code(value: Any) -> bool:
+    """Return whether a value is a function or a class of the user's, or an object of such a class."""
+    named = value if isinstance(value, type | FunctionType | MethodType) else type(value)
+    return isinstance(value, functools.partial) or is_own(_module_name(named))
+
+
+def files_named_by(fn: Any, values: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the files beside a function that values name, by their names, each with a digest of its content."""
+    module = module_of(_module_name(inspect.unwrap(getattr(fn, "func", fn))))
+    files = Files()
+    for value in values:
+        if module is not None and isinstance(value, str | PurePath) and ("." in str(value) or "/" in str(value)):
+            files.add(module, PathText(str(value)), "named", 0)
+    yield from files.parts()
+
+
+def _packages_looked_into(root: Any) -> Iterator[str]:
+    """Yield the packages of others that are looked into: those of a node that is an object of theirs itself."""
+    roots, seen = [(root, False)], {id(root)}
+    for thing, is_captured in roots:  # grows; what is wrapped or captured shows whose code it is
+        package = _package(thing)
+        own = is_own(_module_name(thing))
+        if package != "None" and not own and not (is_captured or _is_known(package) or is_foreign(package)):
+            yield package
+        for part, is_part in _wrapped(thing):
+            counts = callable(part) or isinstance(part, list | tuple | dict) or parts_of(part) is not None
+            if counts and id(part) not in seen:
+                seen.add(id(part))
+                roots.append((part, is_captured or is_part))
+
+
+def _wrapped(value: Any) -> Iterator[tuple[Any, bool]]:
+    """What says whose code something is that is not the user's itself: what it wraps, and (True) what it holds."""
+    if isinstance(value, functools.partial):
+        yield value.func, False
+    elif isinstance(value, MethodType):
+        yield from ((part, False) for part in (value.__func__, value.__self__))
+    elif hasattr(value, "__wrapped__"):
+        yield value.__wrapped__, False
+    if isinstance(value, list | tuple):
+        yield from ((part, False) for part in value)
+    elif isinstance(value, dict):
+        yield from ((part, False) for part in value.values())
+    elif (captured := parts_of(value)) is not None:
+        yield from ((part, True) for part in captured.values())
+    elif isinstance(value, FunctionType):
+        if not is_own(_module_name(value)):
+            yield from ((part, True) for part in inspect.getclosurevars(value).nonlocals.values())
+    elif _package(value) == "wtb" and not isinstance(value, type):
+        yield from ((part, True) for part in getattr(value, "__dict__", {}).values() if callable(part))
+
+
+def _held_by(thing: Any) -> Iterable[Any]:
+    """Return what a container, a partial, a method or an object of the user's holds."""
+    if isinstance(thing, list | tuple):
+        return thing
+    if isinstance(thing, dict):
+        return thing.values()
+    if isinstance(thing, functools.partial):
+        return (thing.func, *thing.args, *thing.keywords.values())
+    if isinstance(thing, MethodType):
+        return (thing.__func__, thing.__self__)
+    attributes = getattr(thing, "__dict__", {}) if is_own(_module_name(type(thing))) else {}
+    return [attributes[name] for name in sorted(attributes, key=str)]
+
+
+def _module_name(value: Any) -> str:
+    return str(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None))
+
+
+def _package(value: Any) -> str:
+    return _module_name(value).partition(".")[0]
+
+
+def _is_known(package: str) -> bool:
+    return package == "wtb" or package in sys.stdlib_module_names
+
+
+def _name(value: Any) -> str:
+    return f"{getattr(value, '__module__', None)}.{value.__qualname__}{_version(value)}"
+
+
+def _version(value: Any) -> str:
+    """The distribution that something is from, where it is not the project's own."""
+    package = _package(value)
+    found = None if _is_known(package) else distribution_of(package)
+    return "" if found is None else f" of {found}"
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The names that `code` may look up in its module; not `__file__` and the like."""
+    names = {name for name in code.co_names if not name.startswith("__")}
+    return names.union(*(names_in(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+def _class_source(kind: type) -> tuple[SourceFile | None, Sequence[Any]]:
+    module = module_of(kind.__module__)
+    source = None if module is None else module.source
+    return source, () if source is None else source.class_named(kind.__qualname__)
+
+
+def _beside_methods(node: Any, methods: set[str]) -> Iterator[ast.AST]:
+    """Yield the parts of a class that run when it is made: decorators, metaclass, attributes, wrapped methods."""
+    yield from (*node.decorator_list, *(keyword.value for keyword in node.keywords))
+    for part in node.body:
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) or part.name not in methods:
+            yield part
+
+
+def _source(fn: FunctionType) -> tuple[SourceFile | None, Sequence[Any]]:
+    """The file of a function and its definition there; nothing where there is none, or it is others'."""
+    code = fn.__code__
+    if not is_own(str(fn.__globals__.get("__name__"))):
+        return None, ()
+    source = source_of(code.co_filename, fn.__globals__)
+    nodes = () if source is None else source.function_at(code.co_firstlineno, code.co_name)
+    if len(nodes) > 1:  # lambdas on one line
+        spans = set(code.co_positions())
+        nodes = [node for node in nodes if _span(node.body) in spans] or nodes
+    return source, nodes
+
+
+def _span(node: Any) -> tuple[int, int, int, int]:
+    return (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+
+
+def _file_digest(module: Module) -> str:
+    """Return the digest of a module's file, which cannot be parsed."""
+    try:
+        with open(module.file or "", "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"

@@ -1,0 +1,134 @@
+"""What the code of a sweep's variants rests on, as it is stored, so that comparisons name what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from typing_extensions import TypedDict
+
+Parts = Mapping[str, str]  # "lib:helper" or "file prompts/v1.md" -> a short digest of it
+
+_MOST_NAMED = 5
+_MOST_PARTS = 200  # of a variant; the parts of a module are taken together if there are more
+
+
+class StoredCode(TypedDict):
+    """What code rests on.
+
+    parts: each with its digest. sets: of parts, by their numbers. variants: node -> variant -> the number of its set.
+    varying: globals that count by their source, because their values differ between processes. not_followed: what code
+    may rest on, and could not be followed.
+    """
+
+    parts: list[list[str]]
+    sets: list[list[int]]
+    variants: dict[str, dict[str, int]]
+    varying: list[str]
+    not_followed: list[str]
+
+
+def stored_code(
+    variants: Mapping[str, Mapping[str, Parts]], varying: Sequence[str] = (), not_followed: Sequence[str] = ()
+) -> StoredCode:
+    """Make what is stored of code.
+
+    Args:
+        variants: Node -> variant -> its parts.
+        varying: See `StoredCode`.
+        not_followed: See `StoredCode`.
+
+    Returns:
+        It, with each part and each set of parts once.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    sets: dict[tuple[int, ...], int] = {}
+    chosen: dict[str, dict[str, int]] = {}
+    for node, parts_by_variant in variants.items():
+        for variant, parts in parts_by_variant.items():
+            members = tuple(numbers.setdefault(part, len(numbers)) for part in sorted(_bounded(parts).items()))
+            chosen.setdefault(node, {})[variant] = sets.setdefault(members, len(sets))
+    return {
+        "parts": [list(part) for part in numbers],
+        "sets": [list(members) for members in sets],
+        "variants": chosen,
+        "varying": list(dict.fromkeys(varying)),
+        "not_followed": list(dict.fromkeys(not_followed)),
+    }
+
+
+def _bounded(parts: Parts) -> Parts:
+    if len(parts) <= _MOST_PARTS:
+        return parts
+    modules = groupby(sorted(parts.items()), key=lambda part: part[0].partition(":")[0])
+    return {name: "".join(digest[:2] for _, digest in members)[:400] for name, members in modules}
+
+
+def parts_of(code: StoredCode | None, node: str, variant: str) -> Parts | None:
+    """Return the parts of a variant; None if they were not stored."""
+    number = None if code is None else code["variants"].get(node, {}).get(variant)
+    if code is None or number is None:
+        return None
+    members = [code["parts"][part] for part in code["sets"][number]]
+    return {label: content for label, content in members}  # noqa: C416 - of lists, as JSON has them
+
+
+def differences(before: StoredCode | None, after: StoredCode | None, node: str, variant: str) -> list[str]:
+    """Name what is different between two codes of a variant: files and scripts first.
+
+    Returns:
+        Texts such as "lib:helper changed"; none if one of the codes was stored by an earlier version.
+    """
+    was, now = parts_of(before, node, variant), parts_of(after, node, variant)
+    if was is None or now is None:
+        return []
+    names = sorted(was.keys() | now.keys(), key=lambda name: (not _is_file(name), name))
+    return [_difference(name, was, now) for name in names if was.get(name) != now.get(name)]
+
+
+def _difference(name: str, was: Parts, now: Parts) -> str:
+    if name not in was:
+        return f"{name} is new"
+    if name not in now:
+        return f"{name} is gone"
+    return f"{name}: content differs" if _is_file(name) else f"{name} changed"
+
+
+def _is_file(name: str) -> bool:
+    return name.startswith(("file ", "script "))
+
+
+def why(before: StoredCode | None, after: StoredCode | None, variants: Iterable[tuple[str, str]]) -> str:
+    """Say why the code of variants differs, in parentheses: "(lib:helper changed)"."""
+    causes = list(dict.fromkeys(cause for each in variants for cause in differences(before, after, *each)))
+    if not causes:
+        return "(or a library that it uses)"
+    more = f", and {len(causes) - _MOST_NAMED} more" if len(causes) > _MOST_NAMED else ""
+    return f"({', '.join(causes[:_MOST_NAMED])}{more})"
+
+
+def with_added(recorded: StoredCode | None, added: StoredCode) -> StoredCode:
+    """Return recorded code with the variants of another that it does not have."""
+    if recorded is None:
+        return added
+    variants = {
+        node: {
+            variant: parts_of(recorded, node, variant) or parts_of(added, node, variant) or {}
+            for variant in {**recorded["variants"].get(node, {}), **added["variants"].get(node, {})}
+        }
+        for node in {**recorded["variants"], **added["variants"]}
+    }
+    return stored_code(
+        variants,
+        [*recorded["varying"], *added["varying"]],
+        [*recorded["not_followed"], *added["not_followed"]],
+    )
+
+
+def check_stored(code: StoredCode) -> None:
+    """Read all of it as its users do. Raises KeyError, IndexError, TypeError or ValueError if it is malformed."""
+    for texts in (code["varying"], code["not_followed"], *code["parts"]):
+        "".join(texts)
+    for node, variants in code["variants"].items():
+        for variant in variants:
+            parts_of(code, node, variant)
