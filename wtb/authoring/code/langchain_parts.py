@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from wtb.authoring.code.distributions import distribution_of
+from wtb.authoring.code.sources.distributions import distribution_of
 
 _SEQUENCE, _EITHER = ("steps",), ("func", "afunc", "kwargs")
 _HELD: Mapping[str, tuple[str, ...] | None] = {  # class -> what it holds; None: all of it

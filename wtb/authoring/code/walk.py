@@ -19,8 +19,8 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from wtb.authoring.code.distributions import distribution_of
 from wtb.authoring.code.langchain_parts import has_parts, is_foreign, parts_of
+from wtb.authoring.code.sources.distributions import distribution_of
 from wtb.authoring.code.sources.files import Files
 from wtb.authoring.code.sources.globals import (
     Global,

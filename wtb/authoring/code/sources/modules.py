@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Any
 
-from wtb.authoring.code.distributions import distribution_of
+from wtb.authoring.code.sources.distributions import distribution_of
 from wtb.authoring.code.sources.mentions import Imported
 from wtb.authoring.code.sources.source_file import SourceFile, source_of
 
