@@ -19,7 +19,11 @@ CHANGES = {
     "a new column in the CSV of the matrix": ("CSV", "wtb/display/matrix/csv.py", "_COLUMNS"),
     "leases of two minutes": ("lease", "wtb/store/runs/slots.py", "LEASE_S"),
     "a new option of `wtb run`": ("option of `wtb run`", "wtb/cli/run/sweeps.py", "run"),
-    "a fingerprint that covers data files, too": ("fingerprint", "wtb/authoring/code/fingerprint.py", "fingerprint"),
+    "a fingerprint that covers variables of the environment, too": (
+        "fingerprint",
+        "wtb/authoring/code/walk.py",
+        "Walk",
+    ),
     "a trimmed mean beside the mean": ("figure of the matrix", "wtb/analysis/statistics/comparing.py", "compare"),
     "no retries after errors of the network": ("retry", "wtb/execution/node_run.py", "NodeRuns"),
     "`wtb doctor` looks at the time zone": ("doctor", "wtb/hosting/diagnostics/machine.py", "examine"),
