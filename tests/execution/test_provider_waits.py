@@ -14,9 +14,13 @@ from tests.support import model_provider as provider_of
 from tests.support.bench import Bench
 from tests.support.model_provider import Fault, ModelProvider, answer_to, limited, model_provider
 from wtb import END, Workflow
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.gates import judged
 from wtb.analysis.matrix.build import build
 from wtb.core.providers import faults
+from wtb.display.matrix import csv, table
 from wtb.integrations.models import record_calls
+from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import attempts, node_runs
 
 Make = Callable[..., Bench]
@@ -183,7 +187,7 @@ def test_a_request_that_always_fails_while_others_are_served_is_lost_alone(
     assert lost.failure is not None
     assert (lost.case, lost.failure["kind"], lost.failure["provider"]["status"]) == ("c3", "provider", 500)
     assert lost.scores == {}
-    assert rows_of(made) == [{"mean": 1.0, "n": 40, "failed": 1}]
+    assert rows_of(made) == [{"mean": 1.0, "n": 40, "failed": 0}]
 
 
 def test_what_waits_in_vain_again_is_lost_so_that_the_sweep_can_end(provider: ModelProvider, bench: Make) -> None:
@@ -208,3 +212,62 @@ def test_what_the_provider_rejects_for_its_content_is_graded(
     made = bench(asking(provider), CASES[:4], {}, evaluate=EXACT)
     assert made.run().status == "completed"
     assert rows_of(made) == [{"mean": 0.75, "n": 4, "failed": 1}]
+
+
+def with_lost(provider: ModelProvider, bench: Make, lost: int, **spec: Any) -> Bench:
+    """A sweep of which `claude` lost so many of 40 cells."""
+
+    def fault(number: int, text: str) -> Fault | None:
+        return Fault(500) if text in [f"question {x}" for x in range(lost)] else None
+
+    provider.fault = fault
+    made = bench(asking(provider), CASES, {"ask": ["claude"]}, evaluate=EXACT, **spec)
+    assert made.run().status == "completed"
+    return made
+
+
+def test_lost_cells_are_counted_apart_and_bounded_by_a_gate(provider: ModelProvider, bench: Make) -> None:
+    gates = ["provider_failures <= 0.02", "provider_failures <= 0.2", "failed == 0", "exact_match.mean >= 1"]
+    made = with_lost(provider, bench, 1, gates=gates)
+    found = judged(made.database, made.row)
+    assert (found["rows"][0]["failed"], found["rows"][0].get("lost_to_provider")) == (0, 1)
+    assert (found["provider"]["lost"], found["provider"]["share"]) == (1, 1 / 40)
+    assert found["provider"]["attempts"] == len(provider.requests) - 39
+    assert [gate["holds"] for gate in found["gates"]] == [False, True, True, True]
+    (warning,) = [text for text in found["warnings"] if "lost to a provider" in text]
+    assert warning.startswith("1 cell was lost to a provider (2.5% of all) and left out, not graded")
+    assert not any("count as 0" in text for text in found["warnings"])
+    for text in (table.render(found), csv.render(found)):
+        assert "provider" in text
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(0, "same"), (2, "same"), (6, "unclear")])
+def test_an_outage_changes_no_verdict_or_makes_it_unclear(
+    provider: ModelProvider, bench: Make, lost: int, verdict: str
+) -> None:
+    before, after = (with_lost(provider, bench, count) for count in (0, lost))
+    found = compare_sweeps(before.database, before.row, after.row)
+    assert found["verdict"] == verdict
+    assert found["because"] == ([f"{lost / 40:.0%} of cells lost to the provider in the later sweep"] if lost else [])
+    assert found["cells"] == []
+
+
+def test_a_sweep_that_waits_for_a_provider_is_unclear(provider: ModelProvider, bench: Make) -> None:
+    before = with_lost(provider, bench, 0)
+    provider.fault = lambda number, text: provider_of.UNAUTHORIZED if number > 60 else None
+    after = bench(asking(provider), CASES, {"ask": ["claude"]}, evaluate=EXACT)
+    assert after.run().status == "paused"
+    found = compare_sweeps(before.database, before.row, after.row)
+    assert found["verdict"] == "unclear"
+    assert "of cells lost to the provider in the later sweep" in found["because"][0]
+
+
+def test_lost_cells_alone_are_run_again(provider: ModelProvider, bench: Make) -> None:
+    made = with_lost(provider, bench, 2)
+    provider.fault = lambda number, text: None
+    asked = len(provider.requests)
+    assert retry(made.database, made.sweep_id, kind="budget") == 0
+    assert retry(made.database, made.sweep_id, kind="provider") == 2
+    assert made.run().status == "completed"
+    assert made.counts == {"succeeded": 40}
+    assert len(provider.requests) - asked == 2

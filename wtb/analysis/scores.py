@@ -105,6 +105,10 @@ class Scores:
         self._tables: dict[str, ScoreTable] = {}
 
     @property
+    def sweep_id(self) -> str:
+        return self._sweep.id
+
+    @property
     def seed(self) -> int:
         """Of whatever is drawn to conclude from the scores."""
         return int(self._sweep.spec["seed"])
@@ -220,22 +224,31 @@ class Scores:
         return sum(group.ended for group in self.cell_groups if group.edited)
 
     @cached_property
-    def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int]]:
+    def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int], Counter[int]]:
         """(combination, case, repeat) of the failed cells that are results.
 
-        Also how many are missing, by kind, and how many cells of each case came to no final state.
+        Also how many are missing, by kind, how many cells of each case came to no final state, and how many of each
+        combination were lost to a provider.
         """
         counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
+        lost = Counter[int]()
         has_any = any(group.status in ENDS for group in self.cell_groups)
         found = aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
         for *place, status, kind, type_ in found:
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
+            if ended == "provider":
+                lost[place[0]] += 1
             if ended in counted:
                 places.append(place)
             else:
                 missing[ended] += 1
-        return np.array(places, dtype=np.int64).reshape(-1, 3), missing, by_case
+        return np.array(places, dtype=np.int64).reshape(-1, 3), missing, by_case, lost
+
+    @property
+    def lost_of(self) -> Mapping[int, int]:
+        """How many cells of each combination were lost to a provider."""
+        return self._ended[3]
 
     @property
     def failed(self) -> int:

@@ -28,6 +28,7 @@ _ROW: Mapping[str, Callable[[RowDocument], float | None]] = {
     "latency_s.p95": lambda row: row["latency_s"]["p95"],
     "n": lambda row: row["n"],
     "failed": lambda row: row["failed"],
+    "provider_failures": lambda row: row.get("lost_to_provider", 0) / row["n"] if row["n"] else None,
 }
 _OF_THE_COMPARABLE = frozenset({"mean", "low", "high", "delta", "delta_low", "delta_high", "p"})
 _STATISTICS: Mapping[str, Callable[[MetricEstimate], float | None]] = {
@@ -40,10 +41,18 @@ _STATISTICS: Mapping[str, Callable[[MetricEstimate], float | None]] = {
     "n": lambda found: found["n"],
     "p": lambda found: found["p_adjusted"],
 }
+
+
+def _lost(matrix: MatrixDocument) -> int:
+    """The number of cells that were lost to a provider."""
+    return matrix["provider"]["lost"] if "provider" in matrix else 0
+
+
 _SWEEP: Mapping[str, Callable[[MatrixDocument], float | None]] = {
     "total": lambda matrix: matrix["cells"]["total"],
     "succeeded": lambda matrix: matrix["cells"]["succeeded"],
-    "failed": lambda matrix: matrix["cells"]["failed"] + matrix["cells"]["set_aside"],
+    "failed": lambda matrix: matrix["cells"]["failed"] + matrix["cells"]["set_aside"] - _lost(matrix),
+    "provider_failures": lambda matrix: _lost(matrix) / matrix["cells"]["total"] if matrix["cells"]["total"] else None,
     "scores_failed": lambda matrix: matrix.get("scores_failed", 0),
     "cost_usd.total": lambda matrix: matrix["cost"]["usd"],
     "tokens_in.total": lambda matrix: matrix["cost"]["tokens_in"],

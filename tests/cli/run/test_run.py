@@ -155,6 +155,7 @@ CONTRACT = strict(
     primary_named={"type": "boolean"},
     best=each(BEST),
     failures=strict(causes={"type": "array", "items": CAUSE}, more=COUNT),
+    provider=strict(lost=COUNT, share={"type": "number"}, attempts=COUNT),
     scores_failed=COUNT,
     edited_left_out=COUNT,
     clusters={"type": ["integer", "null"]},

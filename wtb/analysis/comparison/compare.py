@@ -27,6 +27,7 @@ from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.statistics import Floats, margins
 from wtb.authoring.evaluation.evaluators import beyond_scale
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.measure import Measure
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import StoredSpec
 
 VERSION: Final = 2
+MOST_LOST = 0.05  # of a combination's cells; where a provider lost more of them, the rest may be no fair sample
 LOOKED_INTO = 20  # cells of which the first node that differs is looked for
 CELLS = ""  # the question whether cells fail, beside those by metrics, all of which have names
 
@@ -101,11 +103,12 @@ def compare_sweeps(
         unpaired=failed.unpaired,
         unscored=sum(int(one.lost.sum()) for one in scored),
         missing=failed.missing,
+        lost_shares=failed.lost_shares,
         changed=changed,
         stopped=[
             f"{why} ({side})"
             for side, sweep in (("the earlier one", before), ("the later one", after))
-            if (why := why_stopped(sweep))
+            if not is_waiting(sweep.reason) and (why := why_stopped(sweep))
         ],
         unknown=[name for name in {**own, **given} if name not in metrics.common],
     )
@@ -237,6 +240,8 @@ class _Sides:
 
 def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verdict:
     verdict = of_sweep(answers, sides.questions)
+    if max(facts.lost_shares) > MOST_LOST:
+        return UNCLEAR
     if facts.stopped and verdict != SAME:
         return CANNOT_TELL
     lost = facts.changed["metrics"]["removed"] and not facts.metrics

@@ -15,6 +15,7 @@ from wtb.analysis.observations import Numbers
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.paired import subtract
 from wtb.analysis.statistics.row_figures import FigureRows
+from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
 from wtb.store.read import outcomes
@@ -28,12 +29,20 @@ class Outcomes:
     """The share of the repeats of each cell that failed (NaN: no outcome), and an execution, in each sweep.
 
     unpaired: cells that fail in the later sweep and have no outcome to be compared with.
+    lost: whether each cell was lost to a provider, or waits for one, in each sweep.
     """
 
     before: Floats
     after: Floats
     executions: tuple[NDArray[Any], NDArray[Any]]
     unpaired: int
+    lost: tuple[Booleans, Booleans]
+
+    @property
+    def lost_shares(self) -> tuple[float, float]:
+        """The greatest share of a combination's cells that was lost to a provider: (before, after)."""
+        before, after = (float(lost.mean(axis=1).max()) if lost.size else 0.0 for lost in self.lost)
+        return before, after
 
     @property
     def compared(self) -> int:
@@ -47,7 +56,8 @@ class Outcomes:
     def missing(self) -> tuple[int, int]:
         """Cells without an outcome here that have one in the other sweep: (before, after)."""
         none = np.isnan(self.before), np.isnan(self.after)
-        return int((none[0] & ~none[1]).sum()), int((none[1] & ~none[0]).sum())
+        first, second = none[0] & ~none[1] & ~self.lost[0], none[1] & ~none[0] & ~self.lost[1]
+        return int(first.sum()), int(second.sum())
 
     def succeeded(self, row: int) -> bool:
         """Return whether any cell of a combination did, in both sweeps."""
@@ -62,7 +72,11 @@ def read_outcomes(database: Database, before: SweepRow, after: SweepRow, pairs: 
     )
     first, second = (pairs.table(side, rows, 4, object) for side, rows in enumerate(found))
     failing = sum(row[3] > 0 for row in found[1]) - int(((now > 0) & np.isfinite(was)).sum())
-    return Outcomes(was, now, (first, second), failing)
+    before_lost, after_lost = (
+        (pairs.table(side, rows, 5) > 0) | (np.isnan(share) & is_waiting(sweep.reason))
+        for side, (rows, share, sweep) in enumerate(zip(found, (was, now), (before, after), strict=True))
+    )
+    return Outcomes(was, now, (first, second), failing, (before_lost, after_lost))
 
 
 def _share_failed(succeeded: Floats, failed: Floats) -> Floats:

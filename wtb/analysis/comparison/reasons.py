@@ -31,7 +31,8 @@ class Facts:
     which decides. unknown: others that have a margin. cells: how many are compared; later: how many the later sweep
     has. missing: how many have no outcome in the earlier sweep, and in the later. unpaired: how many of the later one
     fail and are compared with nothing. unscored: how many scores failed that did not before. stopped: of a sweep that
-    did not come to its end as planned, how it did.
+    did not come to its end as planned, how it did. lost_shares: the greatest share of a combination's cells that was
+    lost to a provider, in the earlier sweep and in the later.
     """
 
     rows: Sequence[ComparedRow]
@@ -46,6 +47,7 @@ class Facts:
     changed: ChangesDocument
     unknown: Sequence[str] = ()
     stopped: Sequence[str] = ()
+    lost_shares: tuple[float, float] = (0.0, 0.0)
 
 
 def sentences(facts: Facts) -> list[str]:
@@ -57,6 +59,7 @@ def sentences(facts: Facts) -> list[str]:
             f"{sentence}: tests say nothing of a sweep that somebody may have stopped for what it showed"
             for sentence in facts.stopped
         ),
+        *_lost_to_provider(facts),
         *_nothing_in_common(facts),
         *_failing(facts),
         *(sentence for name in deciding for sentence in _worse(facts, name)),
@@ -69,6 +72,13 @@ def sentences(facts: Facts) -> list[str]:
         ),
         *_left_out(facts),
     ]
+
+
+def _lost_to_provider(facts: Facts) -> Iterator[str]:
+    for side, share in zip(("earlier", "later"), facts.lost_shares, strict=True):
+        if share:
+            which = "cells" if len(facts.rows) == 1 else "cells of one combination"
+            yield f"{share:.0%} of {which} lost to the provider in the {side} sweep"
 
 
 def _decides(facts: Facts, metric: str) -> bool:

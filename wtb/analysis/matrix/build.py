@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         MetricDocument,
         MetricEstimate,
         NodeRuns,
+        ProviderDocument,
         RowDocument,
         SlicesDocument,
         TagRow,
@@ -124,7 +125,16 @@ def _is_current(kept: MatrixDocument) -> bool:
     """Return whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     is_ranked = all("tried" in best for best in kept.get("best", {}).values())
-    has_all = {"edited_left_out", "failures", "clusters", "figures", "slices", "noise", "primary"} <= kept.keys()
+    has_all = {
+        "edited_left_out",
+        "failures",
+        "provider",
+        "clusters",
+        "figures",
+        "slices",
+        "noise",
+        "primary",
+    } <= kept.keys()
     return kept["version"] == VERSION and has_all and is_measured and is_ranked
 
 
@@ -158,6 +168,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         "baseline": _baseline(sweep, scored),
         **figures,
         "failures": {"causes": causes_found, "more": more},
+        "provider": _provider(database, sweep_id, scored, sum(counts.values()), has_failed=runs.has_failed),
         "front": {},
         "choice": None,
         "scores_failed": sum(count for _, count, _ in errors),
@@ -175,6 +186,12 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
         matrix["warnings"].append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
     return matrix
+
+
+def _provider(database: Database, sweep_id: str, scored: Scores, cells: int, *, has_failed: bool) -> ProviderDocument:
+    lost = sum(scored.lost_of.values())
+    attempts = aggregates.provider_attempts(database, sweep_id) if has_failed else 0
+    return {"lost": lost, "share": lost / cells if cells else 0.0, "attempts": attempts}
 
 
 def _baseline(sweep: SweepRow, scored: Scores) -> Combination | None:
@@ -299,6 +316,9 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregate
         elif status in ("failed", "set_aside"):
             row["failed"] += count
             failed_usd[number] += count * (usd or 0.0)
+    for number, lost in scored.lost_of.items():
+        rows[number]["failed"] -= lost
+        rows[number]["lost_to_provider"] = lost
     for number, row in enumerate(rows):
         add_costs(row, succeeded_usd.get(number), failed_usd[number])
         if innocent_usd[number]:

@@ -64,11 +64,25 @@ def failures_counted(scored: Scores) -> list[str]:
     if undeclared and scored.failed:
         why = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
         sentences.append(f"{many} {'is' if is_one else 'are'} left out by {listed_names(undeclared)}: {why}")
-    if missing := {kind: count for kind, count in scored.missing.items() if kind not in ("cancelled", "skipped")}:
+    sentences += _lost_to_provider(scored)
+    told = ("cancelled", "skipped", "provider")  # by themselves
+    if missing := {kind: count for kind, count in scored.missing.items() if kind not in told}:
         kinds = listed_names([f"{count:,} {kind}" for kind, count in sorted(missing.items())])
         one = "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
         sentences.append(f"{one} no result ({kinds}) and left out everywhere")
     return sentences
+
+
+def _lost_to_provider(scored: Scores) -> list[str]:
+    lost = sum(scored.lost_of.values())
+    if not lost:
+        return []
+    cells = "1 cell was" if lost == 1 else f"{lost:,} cells were"
+    total = scored.cells * len(scored.choices)
+    return [
+        f"{cells} lost to a provider ({lost / total:.1%} of all) and left out, not graded: "
+        f"run {'it' if lost == 1 else 'them'} again with `wtb retry {scored.sweep_id} --provider`"
+    ]
 
 
 def _shown(score: float | str) -> str:

@@ -80,6 +80,9 @@ def retry(
     failed_only: Annotated[
         bool, typer.Option("--failed", help="Only failed cells, not those cancelled or set aside.")
     ] = False,
+    provider: Annotated[
+        bool, typer.Option("--provider", help="Only cells lost to a provider; a sweep that waits for one continues.")
+    ] = False,
     limits: options.Limits = None,
     wait: options.Wait = False,
     broker: options.Broker = None,
@@ -94,13 +97,15 @@ def retry(
 
     See also: `wtb resume` continues what was stopped or paused; `wtb rollback` goes back.
 
-    Examples: wtb retry nightly --failed  |  wtb retry EXECUTION
+    Examples: wtb retry nightly --failed  |  wtb retry nightly --provider  |  wtb retry EXECUTION
     """
     backend = open_backend(db, broker)
     shows = _shows_progress(backend, ref, format, wait, quiet)
     changed = read_limits(limits)
     with prints_to_stderr(), shows as show:
-        done = backend.call(continuing.retry, ref, failed_only=failed_only, limits=changed, progress=show)
+        done = backend.call(
+            continuing.retry, ref, failed_only=failed_only, provider=provider, limits=changed, progress=show
+        )
     _present(backend, done, wait, format, output, quiet)
 
 

@@ -88,6 +88,7 @@ class RowDocument(TypedDict):
     n: int
     succeeded: int
     failed: int
+    lost_to_provider: NotRequired[int]  # cells, if any; they are not among those that failed
     cost_usd: float | None  # mean of cells that succeeded, as if alone
     cost_failed_usd: float
     cost_per_success_usd: float | None
@@ -227,6 +228,14 @@ class GateDocument(GateVerdict):
     gate: str
 
 
+class ProviderDocument(TypedDict):
+    """Cells that were lost to providers, of all cells, and the attempts that providers failed."""
+
+    lost: int
+    share: float
+    attempts: int
+
+
 class MatrixFigures(TypedDict):
     """The part of a matrix that rests on scores."""
 
@@ -252,6 +261,7 @@ class MatrixDocument(MatrixFigures):
     cost: Cost
     baseline: Combination | None
     failures: FailureCauses
+    provider: NotRequired[ProviderDocument]
     front: dict[str, list[int]]  # metric -> indices of rows
     choice: ChoiceDocument | None
     scores_failed: int

@@ -23,6 +23,7 @@ _COLUMNS = (
     "better",
     "n",
     "failed",
+    "lost_to_provider",
     "n_pairs",
     "mean",
     "ci_low",
@@ -70,6 +71,7 @@ def render(document: MatrixDocument) -> str:
 def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> dict[str, Figure]:
     values: dict[str, Figure] = {
         "failed": row["failed"],
+        "lost_to_provider": row.get("lost_to_provider", 0),
         "baseline": _flag(summary.is_baseline(document, row)),
         "cost_usd": row.get("cost_usd"),
         "cost_failed_usd": row.get("cost_failed_usd"),

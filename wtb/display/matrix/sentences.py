@@ -10,7 +10,14 @@ from wtb.display.matrix import figures, summary
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import CellCounts
-    from wtb.core.documents.matrix import BestDocument, MatrixDocument, MetricEstimate, RowDocument, TagRow
+    from wtb.core.documents.matrix import (
+        BestDocument,
+        MatrixDocument,
+        MetricEstimate,
+        ProviderDocument,
+        RowDocument,
+        TagRow,
+    )
 
 
 _NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
@@ -215,11 +222,19 @@ def others(cells: CellCounts) -> list[str]:
     ]
 
 
+def _provider_failures(failures: ProviderDocument) -> str:
+    attempts = "1 attempt" if failures["attempts"] == 1 else f"{failures['attempts']:,} attempts"
+    cells = "1 cell was" if failures["lost"] == 1 else f"{failures['lost'] or 'no':,} cells were"
+    return f"Provider failures: {attempts}; {cells} lost ({failures['share']:.1%})."
+
+
 def totals(document: MatrixDocument) -> list[str]:
     """Sentences on the cells, what sharing saved, and what was spent."""
     cells, runs, cost = document["cells"], document["node_runs"], document["cost"]
     sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others(cells)]) + "."]
     saved = f" ({1 - runs['executed'] / runs['unshared']:.0%} saved)" if runs["unshared"] else ""
+    if (failures := document.get("provider")) and failures["attempts"]:
+        sentences.append(_provider_failures(failures))
     sentences.append(f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}.")
     spent = [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []
     if cost["tokens_in"] or cost["tokens_out"]:

@@ -34,6 +34,8 @@ def columns(
     shown = [] if brief else [(named("n"), [str(row["n"]) for row in rows])]
     if any(row["failed"] for row in rows):
         shown.append((named("failed"), [f"{row['failed']:,}" for row in rows]))
+    if any(row.get("lost_to_provider") for row in rows):
+        shown.append(("lost to provider", [f"{row.get('lost_to_provider', 0):,}" for row in rows]))
     for metric in metrics:
         header = f"{metric} {summary.arrow(document, metric)}{'' if brief else ' (95% interval)'}"
         shown.append((header, [_mean(document, row, metric) for row in rows]))

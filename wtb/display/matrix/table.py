@@ -212,6 +212,8 @@ def _counts(document: MatrixDocument, rows: list[RowDocument]) -> list[Column]:
     if any(row["failed"] for row in rows):
         failed = summary.heading(document, "failed")
         shown.append(Column(failed, [str(row["failed"] or "") for row in rows], columns.COUNT))
+    if any(row.get("lost_to_provider") for row in rows):
+        shown.append(Column("provider", [str(row.get("lost_to_provider", "")) for row in rows], columns.COUNT))
     return shown
 
 

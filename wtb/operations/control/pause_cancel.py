@@ -237,13 +237,14 @@ def cancel(context: Context, ref: str, *, reason: Reason | None = None) -> Cance
     return replace(found, cells=cells)
 
 
-def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False) -> str:
+def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False, kind: str | None = None) -> str:
     """Give the failed cells of an execution a new one.
 
     Args:
         database: The database that it is in.
         row: Its row.
         failed_only: Leave out cells that were cancelled or set aside.
+        kind: Only cells with failures of this kind.
 
     Returns:
         The id of the new execution.
@@ -254,7 +255,8 @@ def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False) -
     sweep = queries.find_sweep(database, row.sweep_id)
     if sweep.status == "cancelled":
         raise ConflictError(f"sweep {sweep.id} is cancelled for good; start a new one")
-    if not retry_cells(database, sweep.id, ("failed",) if failed_only else AGAIN, execution_id=row.id):
+    statuses = ("failed",) if failed_only else AGAIN
+    if not retry_cells(database, sweep.id, statuses, execution_id=row.id, kind=kind):
         abandoned = row.status in ("pending", "running") and not runs_now(database, sweep)
         raise store.impossible(row, "retried: none of its cells has failed", left=abandoned)
     return store.newest_retry(database, row.id)

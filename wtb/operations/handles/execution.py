@@ -165,13 +165,16 @@ class ExecutionHandle(TargetHandle):
         )
 
     @documented_by(retry)
-    def retry(self, *, failed_only: bool = False, limits: Limits | None = None) -> Self:
+    def retry(self, *, failed_only: bool = False, provider: bool = False, limits: Limits | None = None) -> Self:
         """Run what failed again, from its last good checkpoint: here in the background, or by its workers.
 
         Returns:
             This object, at once.
         """
-        return self._continued(retry(self._context, self.id, failed_only=failed_only, limits=limits, code=self._code()))
+        code = self._code()
+        return self._continued(
+            retry(self._context, self.id, failed_only=failed_only, provider=provider, limits=limits, code=code)
+        )
 
     @documented_by(answer)
     def answer(

@@ -133,6 +133,7 @@ class SweepHandle(TargetHandle):
         self,
         *,
         failed_only: bool = False,
+        provider: bool = False,
         limits: Limits | None = None,
         progress: ProgressCallback | None = None,
     ) -> Self:
@@ -145,7 +146,14 @@ class SweepHandle(TargetHandle):
             This object.
         """
         return self._continued(
-            retry(self._context, self.id, failed_only=failed_only, limits=limits, progress=reporter(progress))
+            retry(
+                self._context,
+                self.id,
+                failed_only=failed_only,
+                provider=provider,
+                limits=limits,
+                progress=reporter(progress),
+            )
         )
 
     def _continued(self, continued: Continued) -> Self:

@@ -12,6 +12,7 @@ from wtb.authoring import graph
 from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.providers.faults import is_waiting
 from wtb.core.tree.stored_spec import Limits
 from wtb.core.values import Value
 from wtb.display.views.progress import crew
@@ -221,6 +222,7 @@ def retry(
     ref: str,
     *,
     failed_only: bool = False,
+    provider: bool = False,
     limits: Limits | None = None,
     progress: ShowProgress | None = None,
     code: Code | None = None,
@@ -231,6 +233,7 @@ def retry(
         context: Where, and who retries them.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
         failed_only: Only failed cells, not those cancelled or set aside.
+        provider: Only cells that were lost to a provider; a sweep that paused for one continues, too.
         limits: Other limits from now on, as in a sweep file.
         progress: Called several times a second with how far a run here is.
         code: What runs here, and how; by default what its import path names, waited for.
@@ -246,7 +249,7 @@ def retry(
     target = find_target(context.database, ref)
     check_payer(context, _sweep_of(context.database, target))
     if target.kind == "execution":
-        return _retry_execution(_going(context, target, changed, code or progress), target, failed_only)
+        return _retry_execution(_going(context, target, changed, code or progress), target, failed_only, provider)
     _check_not_cancelled(target.row)
     going = _going(context, target, changed, code or progress)
     queued = target.row.queued
@@ -255,8 +258,9 @@ def retry(
         context.notifier.check()
     else:
         take_over(context.database, target.id)
-    cells = retry_cells(context.database, target.id, ("failed",) if failed_only else AGAIN)
-    if not cells:
+    statuses = ("failed",) if failed_only else AGAIN
+    cells = retry_cells(context.database, target.id, statuses, kind="provider" if provider else None)
+    if not cells and not (provider and target.row.status == "paused" and is_waiting(target.row.reason)):
         context.report(f"{target} has no cells to retry")
         return _continued(context, target, RunBy.workers if queued else RunBy.nobody)
     _accept_present_code(going)
@@ -274,12 +278,12 @@ def _check_released(database: Database, target: Target) -> None:
         )
 
 
-def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool) -> Continued:
+def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool, provider: bool) -> Continued:
     context, database, sweep = going.context, going.database, going.sweep
     elsewhere = leases.runs_now(database, sweep)
     if not elsewhere:
         take_over(database, sweep.id)
-    new_id = retry_execution(database, target.row, failed_only=failed_only)
+    new_id = retry_execution(database, target.row, failed_only=failed_only, kind="provider" if provider else None)
     _accept_present_code(going)
     context.report(f"execution {new_id} continues with the cells of {target.id}")
     new = ExecutionTarget(queries.find_execution(database, new_id))

@@ -18,13 +18,14 @@ from typing import TypedDict
 import sqlalchemy as sa
 
 from wtb.analysis.comparison.compare import compare_sweeps
-from wtb.analysis.comparison.verdicts import WORSE, passes
+from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE, passes
 from wtb.analysis.gates import check_gates, judged
 from wtb.analysis.matrix.build import freeze
 from wtb.config.webhooks import NotificationError, send
 from wtb.core.cron import BAD
 from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
+from wtb.core.providers.faults import is_waiting
 from wtb.core.serialization.plain_json import iso
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.display.matrix.gates import gate_text
@@ -214,13 +215,17 @@ def _was_bad(database: Database, fire: Fire) -> bool:
 
 def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
     """Return what came of a fire whose sweep has ended."""
+    if sweep.status == "paused" and is_waiting(sweep.reason):
+        counts = queries.cell_counts(database, sweep.id)
+        share = 1 - counts.get("succeeded", 0) / max(1, sum(counts.values()))
+        return Judgement(UNCLEAR, [f"{share:.0%} of cells lost to the provider: {sweep.reason}"])
     if sweep.status != "completed":
         reason = f": {sweep.reason}" if sweep.reason else ""
         return Judgement("failed", [f"its sweep was {sweep.status}{reason}"])
     matrix = judged(database, sweep)
     cells = matrix["cells"]
     wrong = [f"gate failed: {gate_text(gate)}" for gate in matrix["gates"] if not passes(gate)]
-    if failed := cells["failed"] + cells["set_aside"]:
+    if failed := cells["failed"] + cells["set_aside"] - matrix["provider"]["lost"]:
         wrong.append(f"{failed:,} of {cells['total']:,} cells failed")
     try:
         before = _baseline(database, fire)

@@ -120,6 +120,18 @@ def node_run_totals(database: Database, sweep_id: str) -> NodeRunTotals:
     return NodeRunTotals(counts, own, forks, has_failed)
 
 
+def provider_attempts(database: Database, sweep_id: str) -> int:
+    """Count the attempts of a sweep that providers failed."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id))
+        .where(
+            node_runs.c.sweep_id == sweep_id, ~took_one_attempt, attempts.c.failure["kind"].as_string() == "provider"
+        )
+    )
+    return database.scalar(query) or 0
+
+
 def failed_attempts_usd(database: Database, sweep_id: str) -> Rows:
     """(combinations as JSON text, node, variant, whether they were lost, US dollars) of attempts that failed and cost
     anything.

@@ -70,8 +70,13 @@ def executions_of(
 
 
 def outcomes(database: Database, sweep_id: str) -> Rows:
-    """(combination, case number, repeats that succeeded, that failed, execution of one: of a failed one if any)."""
-    has_failed = cells.c.status.in_(FAILED)
+    """Read (combination, case number, repeats that succeeded, that failed, an execution, repeats lost to a provider).
+
+    The execution is that of a failed cell, if there is any.
+    """
+    has_ended_so = cells.c.status.in_(FAILED)
+    is_lost = sa.func.coalesce(cells.c.failure["kind"].as_string(), "") == "provider"
+    has_failed = sa.and_(has_ended_so, ~is_lost)
     of_failed = sa.func.min(sa.case((has_failed, cells.c.execution_id)))
     query = (
         sa.select(
@@ -80,6 +85,7 @@ def outcomes(database: Database, sweep_id: str) -> Rows:
             sa.func.sum(sa.case((cells.c.status == "succeeded", 1), else_=0)),
             sa.func.sum(sa.case((has_failed, 1), else_=0)),
             sa.func.coalesce(of_failed, sa.func.min(cells.c.execution_id)),
+            sa.func.sum(sa.case((sa.and_(has_ended_so, is_lost), 1), else_=0)),
         )
         .where(cells.c.sweep_id == sweep_id, ~cells.c.edited)
         .group_by(cells.c.combination, cells.c.case_number)

@@ -63,7 +63,12 @@ def count_cut_short(database: Database) -> dict[str, int]:
 
 
 def retry(
-    database: Database, sweep_id: str, statuses: Sequence[str] = AGAIN, *, execution_id: str | None = None
+    database: Database,
+    sweep_id: str,
+    statuses: Sequence[str] = AGAIN,
+    *,
+    execution_id: str | None = None,
+    kind: str | None = None,
 ) -> int:
     """Give failed cells new executions, and cells that succeeded without their last node.
 
@@ -75,18 +80,20 @@ def retry(
         sweep_id: The sweep.
         statuses: The statuses of the cells.
         execution_id: Only the cells of this execution.
+        kind: Only the cells with failures of this kind.
 
     Returns:
         How many cells are pending again.
     """
     place = (cells.c.case_number, cells.c.repeat, cells.c.combination)
+    of_kind = sa.and_(cells.c.status.in_(list(statuses)), cells.c.failure["kind"].as_string() == kind)
     query = (
         sa.select(*place, executions.c.id, executions.c.head_id, executions.c.queue, executions.c.edited)
         .join(executions, executions.c.id == cells.c.execution_id)
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
         .where(
             cells.c.sweep_id == sweep_id,
-            sa.or_(cells.c.status.in_(list(statuses)), _is_cut_short),
+            sa.or_(cells.c.status.in_(list(statuses)), _is_cut_short) if kind is None else of_kind,
             *equal({executions.c.id: execution_id}),
         )
         .order_by(*place)

@@ -55,6 +55,7 @@ class Heatmap:
     scores: Sequence[Sequence[Score]]
     costs: Sequence[summary.Money]
     failed: bool
+    lost_to_provider: bool
     heading: Mapping[str, str]
     is_filtered: bool
     choices: Mapping[str, Sequence[str]]
@@ -76,6 +77,7 @@ def heatmap(document: EvidenceDocument) -> Heatmap | None:
         scores=[[column[place] for column in columns] for place in range(len(rows))],
         costs=costs,
         failed=any(row["failed"] for _, row in rows),
+        lost_to_provider=any(row.get("lost_to_provider") for _, row in rows),
         heading={name: summary.heading(matrix, name) for name in ("failed", "p50", "n")},
         is_filtered=len(rows) >= FEW,
         choices={

@@ -147,7 +147,7 @@ export const words = {
         : `${format(executed)} node ${executed === 1 ? "run" : "runs"}`,
     noFailures: "No cell failed.",
     noScores: "Nothing is scored so far, so rows are not compared.",
-    columns: { n: "n", mean: "mean", ci: "95% interval", delta: "Δ", p: "p", failed: "failed", cost: "cost", p50: "p50" },
+    columns: { n: "n", mean: "mean", ci: "95% interval", delta: "Δ", p: "p", failed: "failed", provider: "provider", cost: "cost", p50: "p50" },
     legend:
       "Bars: the mean with its 95% interval. Δ: the difference from the baseline, paired by case. p: of Δ, corrected for the number of rows.",
     evidence: "by evidence",
