@@ -29,6 +29,7 @@ CASES = [
 ]
 EXACT = [{"exact_match": {"field": "a"}}]
 NOW = "0.001"
+CLIENTS: list[Any] = []
 FAULTS = [
     provider_of.LIMITED,
     limited(NOW),
@@ -45,6 +46,8 @@ FAULTS = [
 def provider() -> Iterator[ModelProvider]:
     with model_provider() as running:
         yield running
+        while CLIENTS:
+            CLIENTS.pop().close()
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +55,18 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "FIRST_WAIT_S", 0.01)
 
 
+def openai_client(provider: ModelProvider) -> openai.OpenAI:
+    CLIENTS.append(openai.OpenAI(base_url=f"{provider.url}/v1", api_key="k", max_retries=0))
+    client: openai.OpenAI = CLIENTS[-1]
+    return client
+
+
 def asking(provider: ModelProvider, **rules: Any) -> Workflow:
     """One node that asks OpenAI's client by default, and Anthropic's as `claude`."""
     wf = Workflow("asking")
-    gpt = openai.OpenAI(base_url=f"{provider.url}/v1", api_key="k", max_retries=0)
+    gpt = openai_client(provider)
     claude = anthropic.Anthropic(base_url=provider.url, api_key="k", max_retries=0)
+    CLIENTS.append(claude)
 
     def ask(state: dict[str, Any], ctx: Any, *, by: str = "gpt") -> dict[str, Any]:
         chat: Any = [{"role": "user", "content": state["q"]}]
@@ -104,7 +114,7 @@ def test_waiting_uses_up_no_retry_and_draws_the_same_numbers(provider: ModelProv
     provider.fault = lambda number, text: limited(NOW) if number < 5 else None
     drawn: list[float] = []
     wf = Workflow("drawing")
-    gpt = openai.OpenAI(base_url=f"{provider.url}/v1", api_key="k", max_retries=0)
+    gpt = openai_client(provider)
 
     def draw(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
         drawn.append(ctx.rng.random())
@@ -271,3 +281,44 @@ def test_lost_cells_alone_are_run_again(provider: ModelProvider, bench: Make) ->
     assert made.run().status == "completed"
     assert made.counts == {"succeeded": 40}
     assert len(provider.requests) - asked == 2
+
+
+@pytest.mark.parametrize("repeats_the_call", [False, True])
+def test_a_node_that_catches_the_error_and_answers_is_reported(
+    provider: ModelProvider, bench: Make, repeats_the_call: bool
+) -> None:
+    failed = set[str]()
+
+    def fault(number: int, text: str) -> Fault | None:
+        if text in ("question 0", "question 1") and text not in failed:
+            failed.add(text)
+            return provider_of.LIMITED
+        return None
+
+    provider.fault = fault
+    wf = Workflow("catching")
+    gpt = record_calls(openai_client(provider), prices={})
+
+    def ask(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        def answer() -> Any:
+            return gpt.chat.completions.create(model="m", messages=[{"role": "user", "content": state["q"]}])
+
+        try:
+            reply = answer()
+        except openai.RateLimitError:
+            if not repeats_the_call:
+                return {"a": "I do not know"}
+            reply = answer()
+        return {"a": reply.choices[0].message.content}
+
+    node = wf.node(ask)
+    wf.entry(node)
+    wf.edge(node, END)
+    made = bench(wf, CASES[:8], {}, evaluate=EXACT)
+    assert made.run().status == "completed"
+    found = build(made.database, made.row)
+    reported = 0 if repeats_the_call else 2
+    assert found["provider"]["answered_after_failure"] == reported
+    assert any("2 node runs answered after a failed call" in text for text in found["warnings"]) is (reported > 0)
+    events = [event for event in made.events if event["kind"] == "node.answered_after_failure"]
+    assert [event["severity"] for event in events] == ["warning"] * reported

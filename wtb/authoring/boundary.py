@@ -30,7 +30,8 @@ MALFORMED: Final = (
     *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError),
     StateError,
 )
-EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.stream"})
+ANSWERED_AFTER_FAILURE: Final = "node.answered_after_failure"
+EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.stream", ANSWERED_AFTER_FAILURE})
 _DEEPEST: Final = 50
 _DIGITS: Final = 10_000  # bits; Python refuses to write out much longer numbers
 _TRIGGERS: Final = ("step", "time", "manual", "durable", "error")

@@ -178,7 +178,13 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
-    matrix["warnings"] = [*_warnings(database, sweep, counts, errors), *_mixed(runs.counts), *uneven, *warned]
+    matrix["warnings"] = [
+        *_warnings(database, sweep, counts, errors),
+        *_answered(matrix["provider"]),
+        *_mixed(runs.counts),
+        *uneven,
+        *warned,
+    ]
     if matrix["baseline"] != sweep.spec.get("baseline_row"):
         matrix["warnings"].append(_chosen_baseline(sweep, matrix["baseline"] or {}))
     if left_out := matrix["edited_left_out"]:
@@ -191,7 +197,23 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
 def _provider(database: Database, sweep_id: str, scored: Scores, cells: int, *, has_failed: bool) -> ProviderDocument:
     lost = sum(scored.lost_of.values())
     attempts = aggregates.provider_attempts(database, sweep_id) if has_failed else 0
-    return {"lost": lost, "share": lost / cells if cells else 0.0, "attempts": attempts}
+    return {
+        "lost": lost,
+        "share": lost / cells if cells else 0.0,
+        "attempts": attempts,
+        "answered_after_failure": aggregates.answered_after_failure(database, sweep_id),
+    }
+
+
+def _answered(failures: ProviderDocument) -> list[str]:
+    count = failures["answered_after_failure"]
+    if not count:
+        return []
+    runs = "1 node run" if count == 1 else f"{count:,} node runs"
+    return [
+        f"{runs} answered after a failed call: a provider failed, the node caught the error, and what it did instead "
+        "is graded; let the error through, so that WTB waits for the provider"
+    ]
 
 
 def _baseline(sweep: SweepRow, scored: Scores) -> Combination | None:

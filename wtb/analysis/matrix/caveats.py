@@ -78,7 +78,7 @@ def _lost_to_provider(scored: Scores) -> list[str]:
     if not lost:
         return []
     cells = "1 cell was" if lost == 1 else f"{lost:,} cells were"
-    total = scored.cells * len(scored.choices)
+    total = sum(group.cells for group in scored.cell_groups)
     return [
         f"{cells} lost to a provider ({lost / total:.1%} of all) and left out, not graded: "
         f"run {'it' if lost == 1 else 'them'} again with `wtb retry {scored.sweep_id} --provider`"

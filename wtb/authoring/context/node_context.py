@@ -20,6 +20,7 @@ from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record
 from wtb.authoring.context.checkpoints import CheckpointTaker
+from wtb.authoring.context.failed_calls import FailedCalls
 from wtb.authoring.context.prices import load_prices, price
 from wtb.authoring.context.usage import normalized_usage
 from wtb.authoring.tools import ServerTools, Tool, ToolReport, Tools
@@ -89,6 +90,7 @@ class Context:
     allowance: Allowance | None = field(default=None, repr=False)
     trace: str = field(default="", repr=False)
     unclocked_s: float = field(default=0.0, repr=False)  # that WTB took to load what is its own
+    failed_calls: FailedCalls = field(default_factory=FailedCalls, init=False, repr=False)
     warned: set[str] = field(default_factory=set, repr=False)
 
     @cached_property

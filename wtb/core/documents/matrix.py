@@ -229,11 +229,15 @@ class GateDocument(GateVerdict):
 
 
 class ProviderDocument(TypedDict):
-    """Cells that were lost to providers, of all cells, and the attempts that providers failed."""
+    """Cells that were lost to providers, of all cells, and the attempts that providers failed.
+
+    answered_after_failure: node runs that answered although a recorded call had failed.
+    """
 
     lost: int
     share: float
     attempts: int
+    answered_after_failure: int
 
 
 class MatrixFigures(TypedDict):

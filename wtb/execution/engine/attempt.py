@@ -51,6 +51,7 @@ def attempted(
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
         result.writes = perform(context)
+        context.failed_calls.report(result.record)
     except Asked as asked:
         result.question = asked.question
     except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner

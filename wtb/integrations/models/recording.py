@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
 import time
@@ -14,6 +15,7 @@ from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.context.prices import price
 from wtb.authoring.context.usage import Usage
 from wtb.core.errors import InputError
+from wtb.core.failures import Failure
 from wtb.core.serialization.plain_json import storable
 from wtb.integrations.models.responses import Reply, is_left_out, reply, request_of
 from wtb.integrations.models.streams import Watched, WatchedManager, WatchedResponse
@@ -274,6 +276,15 @@ class _Call:
         """Record that the call failed."""
         self.ended(Reply(None, None, Usage()), error)
 
+    def _note_outcome(self, error: BaseException | None) -> None:
+        """Note whether a provider failed the request, so that a node that goes on without a reply is reported."""
+        request = hashlib.sha256(repr(self.options).encode(errors="replace")).hexdigest()
+        fault = None if error is None else Failure.of(error).provider
+        if fault is not None:
+            self.context.failed_calls.add(request, fault)
+        elif error is None:
+            self.context.failed_calls.remove(request)
+
     def ended(self, answer: Reply, error: BaseException | None = None) -> None:
         """Keep it with the node run, with its tokens and what they cost, as far as the server reports them."""
         if self.is_recorded:
@@ -288,6 +299,7 @@ class _Call:
         if used.problems:
             self.context.warn_once(f"model {model!r}: {'; '.join(used.problems)}")
         response = answer.content
+        self._note_outcome(error)
         if error is not None:
             response = {"error": storable(f"{type(error).__name__}: {error}", 2000)}
             response |= {"before": answer.content} if answer.content else {}

@@ -23,6 +23,7 @@ from wtb.store.tables.schema import (
     attempts,
     cases,
     cells,
+    events,
     executions,
     invocations,
     is_kept,
@@ -128,6 +129,14 @@ def provider_attempts(database: Database, sweep_id: str) -> int:
         .where(
             node_runs.c.sweep_id == sweep_id, ~took_one_attempt, attempts.c.failure["kind"].as_string() == "provider"
         )
+    )
+    return database.scalar(query) or 0
+
+
+def answered_after_failure(database: Database, sweep_id: str) -> int:
+    """Count the node runs that answered although a provider had failed one of their calls."""
+    query = sa.select(sa.func.count()).where(
+        events.c.sweep_id == sweep_id, events.c.kind == "node.answered_after_failure"
     )
     return database.scalar(query) or 0
 

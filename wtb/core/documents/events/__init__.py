@@ -64,6 +64,7 @@ EventDocument = (
     | nodes.AttemptFailed
     | nodes.AttemptLost
     | nodes.AttemptPostponed
+    | nodes.AnsweredAfterFailure
     | nodes.NodeProgress
     | nodes.NodeMetric
     | nodes.NodeSample

@@ -113,6 +113,24 @@ class AttemptPostponed(Event):
     data: AttemptPostponedData
 
 
+class AnsweredAfterFailureData(TypedDict):
+    """Of `node.answered_after_failure`. calls: how many calls failed. message: how the first of them did."""
+
+    node: str
+    variant: str
+    calls: int
+    message: str
+    level: str
+    task: NotRequired[str]
+
+
+class AnsweredAfterFailure(Event):
+    """A node answered although a provider had failed a call, which it did not repeat."""
+
+    kind: Literal["node.answered_after_failure"]
+    data: AnsweredAfterFailureData
+
+
 class AttemptLostData(TypedDict):
     """Of `attempt.lost`."""
 

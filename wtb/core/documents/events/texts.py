@@ -209,6 +209,10 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         nodes.AttemptPostponedData,
         lambda d: f"{under(d)} waits {d['wait_s']:.3g} s after attempt {d['attempt']}: {describe(d['fault'])}",
     ),
+    "node.answered_after_failure": _of(
+        nodes.AnsweredAfterFailureData,
+        lambda d: f"{under(d)} answered after {plural(d['calls'], 'failed call')}: {d['message']}",
+    ),
     "attempt.lost": _of(
         nodes.AttemptLostData, lambda d: f"{under(d)} lost attempt {d['attempt']}: {_error(d['error'], d['node'])}"
     ),
