@@ -373,6 +373,29 @@ def test_a_sweep_that_is_paused_waits_for_a_person_and_is_said_to(quick: Cron) -
     assert f"wtb resume {fire.sweep_id}" in said
 
 
+def test_a_sweep_that_waits_for_a_provider_is_judged_as_unclear_and_is_no_baseline(quick: Cron) -> None:
+    quick.add()
+    first = quick.carry(quick.make())
+    second = quick.make()
+    claimed = store.claim(quick.database, second)
+    assert claimed is not None
+    carry_out(Context(quick.database), claimed)
+    reason = "waiting for provider openai, which is overloaded (529)"
+    with quick.database.write() as connection:
+        connection.execute(
+            fires.update()
+            .where(fires.c.fire_at == second.fire_at)
+            .values(status="running", verdict=None, lease_until=None)
+        )
+        judged = sa.select(fires.c.sweep_id).where(fires.c.fire_at == second.fire_at).scalar_subquery()
+        connection.execute(sweeps.update().where(sweeps.c.id == judged).values(status="paused", reason=reason))
+    row = quick.carry(quick.row(second))
+    assert row.verdict == "unclear"
+    assert row.why[-1].endswith(f"of cells lost to the provider: {reason}")
+    third = quick.carry(quick.make())
+    assert (third.verdict, third.baseline_id) == ("same", first.sweep_id)
+
+
 def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None:
     quick.add()
     assert not check_schedule(Context(quick.database), "nightly").is_wrong

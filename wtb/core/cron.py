@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from cronsim import CronSim, CronSimError
 
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.providers.faults import is_waiting
 from wtb.core.stop import PROCESS_DIED
 
 GRACE_S = 600.0  # a fire that is later than this was missed
@@ -146,6 +147,8 @@ def next_step(
     if status != "running":
         return "notify" if lease_until is not None else None
     if sweep_status is None or sweep_status in ENDED_SWEEPS:
+        return "judge"
+    if sweep_status == "paused" and is_waiting(sweep_reason):  # a nightly verdict does not wait for an outage to end
         return "judge"
     # One that was paused waits for a person, but not one that was on the point of being gone on with.
     died = sweep_status in ("pending", "running") or sweep_reason == PROCESS_DIED

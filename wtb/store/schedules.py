@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from wtb.core.cron import BAD, TRIES, Step, due, next_after, next_step, zone_of
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
+from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database, clock
 from wtb.store.runs.slots import LEASE_S
-from wtb.store.tables.schema import fires, is_visible, now, schedules, sessions, sweeps
+from wtb.store.tables.schema import cells, fires, is_visible, now, schedules, sessions, sweeps
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
@@ -453,11 +454,14 @@ def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> F
     """Of the fires that have ended the one that was begun last; None where there is none.
 
     One that was interrupted and ends late hides none that was begun after it. well: of those that ended well, and whose
-    sweep is there still.
+    sweep is there still, complete but for few cells that were lost to providers.
     """
     begun = sa.func.coalesce(fires.c.started_at, fires.c.finished_at)
     query = _fires().where(fires.c.schedule_id == schedule_id, fires.c.status.in_(_ENDED))
     if well:
-        query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.id.is_not(None))
+        lost = cells.c.failure["kind"].as_string() == "provider"
+        count = sa.select(sa.func.count()).where(cells.c.sweep_id == fires.c.sweep_id, cells.c.status == "failed", lost)
+        is_whole = count.scalar_subquery() <= MOST_LOST * sweeps.c.cells
+        query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.status == "completed", is_whole)
     row = database.row(query.order_by(begun.desc()).limit(1))
     return None if row is None else Fire(**row)

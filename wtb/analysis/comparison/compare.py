@@ -28,6 +28,7 @@ from wtb.analysis.statistics import Floats, margins
 from wtb.authoring.evaluation.evaluators import beyond_scale
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.providers.faults import is_waiting
+from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.core.scoring.measure import Measure
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import StoredSpec
 
 VERSION: Final = 2
-MOST_LOST = 0.05  # of a combination's cells; where a provider lost more of them, the rest may be no fair sample
 LOOKED_INTO = 20  # cells of which the first node that differs is looked for
 CELLS = ""  # the question whether cells fail, beside those by metrics, all of which have names
 

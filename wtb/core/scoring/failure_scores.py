@@ -35,6 +35,8 @@ KINDS: Final[Mapping[str, Counts]] = MappingProxyType(
     }
 )
 ENDS: Final = ("failed", "set_aside", "cancelled", "skipped")  # statuses of cells that have no final state
+# The share of a combination's cells that a provider may lose before the rest is no fair sample of them.
+MOST_LOST: Final = 0.05
 _WORKER_LOST = "WorkerLost"
 
 
