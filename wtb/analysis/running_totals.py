@@ -11,6 +11,7 @@ from wtb.analysis.search_history import Ledger
 from wtb.core.documents.common import cell_counts
 from wtb.core.serialization.plain_json import iso
 from wtb.core.status import CELL, FINAL_CELLS
+from wtb.planning.metric_names import COST
 from wtb.store.database import Database
 from wtb.store.read import aggregates, queries, tallies
 from wtb.store.rows.sweeps import SweepRow
@@ -40,13 +41,15 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         row["done"] += count if status in FINAL_CELLS else 0
         row["failed"] += count if status in ("failed", "set_aside") else 0
         if status == "succeeded":
-            row["cost_usd"] = usd
+            row["cost_usd"] = None if number in scored.without_cost else usd
     tallied = {(row.metric, row.combination): row for row in tallies.tally_rows(database, sweep_id)}
     for name, measure in scored.measures.items():
         if measure.figure is not None:  # which is no mean of what is tallied
             continue
         score, failed_of = scored.failure_score(measure), scored.failed_of(name)
         for number, row in enumerate(rows):
+            if name == COST and number in scored.without_cost:
+                continue
             found = tallied.get((name, number))
             count, total = (0, 0.0) if found is None else (found.n, found.total)
             failed = 0 if score is None else failed_of.get(number, 0)

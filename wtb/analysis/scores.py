@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, result
 from wtb.core.scoring.figures import OF_SCORES
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import LEFT_OUT
+from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.tree.added_rows import Addition, additions
-from wtb.planning.metric_names import MEASURED_NAMES, primary_of
+from wtb.planning.metric_names import COST, MEASURED_NAMES, primary_of
 from wtb.store.database import Database
-from wtb.store.read import aggregates, evidence, outcomes, queries
+from wtb.store.read import aggregates, costs, evidence, outcomes, queries
 from wtb.store.read.aggregates import CellGroup
 from wtb.store.rows.sweeps import SweepRow
 
@@ -224,6 +226,24 @@ class Scores:
         return sum(group.ended for group in self.cell_groups if group.edited)
 
     @cached_property
+    def unknown_costs(self) -> Sequence[UnknownCost]:
+        """Reasons why costs are not known."""
+        return costs.unknown_costs(self._database, self._sweep.id)
+
+    @cached_property
+    def without_cost(self) -> frozenset[int]:
+        """The combinations whose cost is not known."""
+        reasons = self.unknown_costs
+        return frozenset(number for number, choice in enumerate(self.choices) if is_concerned(choice, reasons))
+
+    def _with_cost(self, metric: str, columns: Sequence[Any]) -> list[Any]:
+        """Leave out scores of `cost` that rest on calls of which the cost is not known. columns: combination first."""
+        if metric != COST or not self.without_cost:
+            return list(columns)
+        known = ~np.isin(np.array(columns[0], dtype=np.int64), list(self.without_cost))
+        return [np.array(column)[known] for column in columns]
+
+    @cached_property
     def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int], Counter[int]]:
         """(combination, case, repeat) of the failed cells that are results.
 
@@ -321,7 +341,8 @@ class Scores:
         """(combination, case, mean over repeats, repeats) of cells that succeeded, a part at a time."""
         every = self.edited or not self.edited_cells
         repeated = self._is_repeated
-        return aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=every)
+        means = aggregates.mean_scores(self._database, self._sweep.id, metric, repeated=repeated, edited=every)
+        return (self._with_cost(metric, columns) for columns in means)
 
     def observed(self, metric: str, measure: Measure, numbers: Numbers | None = None) -> Observations | None:
         """What cells tell of a figure over all cells of a row, failed ones included where they count; None of none.
@@ -361,7 +382,8 @@ class Scores:
         if (observed := self.observed(metric, measure)) is not None:
             return observed.contributions()
         score, ended = self.failure_score(measure), self._failed_for(metric)
-        found = stacked(aggregates.scores_by_repeat(self._database, self._sweep.id, metric), 4)
+        parts = aggregates.scores_by_repeat(self._database, self._sweep.id, metric)
+        found = stacked((self._with_cost(metric, columns) for columns in parts), 4)
         if score is not None:
             found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
         return self._counted(found)

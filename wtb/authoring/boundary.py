@@ -290,6 +290,7 @@ _REPORTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "event": _event,
     "call": _call,
     "unknown_cost": _unknown_cost,
+    "connected": name,
     "tool": _tool,
     "checkpoint": _checkpoint,
     "suggestion": text,

@@ -128,6 +128,7 @@ class Run(Strict):
     answers the prompts of action nodes, a model or a person; None is as each of them says. checkpoints: fine takes one
     after each tool call of a node. stall: seconds of silence after which a node counts as stalled; None is never.
     provider_wait: how long a node run waits for a provider that fails, before the sweep pauses.
+    free_hosts: connections to these cost nothing: `HOST`, `HOST:PORT` or patterns with `*`.
     """
 
     concurrency: Slots = 8
@@ -147,6 +148,7 @@ class Run(Strict):
     checkpoints: Literal["coarse", "fine"] = "coarse"
     stall: Seconds | None = None
     provider_wait: Seconds = 900.0
+    free_hosts: Annotated[tuple[Name, ...], BeforeValidator(bounded)] = ()
 
 
 _SECRET = re.compile("authorization|cookie|credential|key|password|secret|token", re.IGNORECASE)

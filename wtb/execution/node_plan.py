@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wtb.authoring.code.fingerprint import fingerprints
@@ -15,6 +15,7 @@ from wtb.planning.binding import Bound
 class NodePlan:
     """A node under a variant. about: the two of them, as fields of events. limited: whether slots or rates bind it.
 
+    free_hosts: Hosts that cost nothing.
     unknown_costs: How often each reason was reported why its cost is not known.
     """
 
@@ -24,6 +25,7 @@ class NodePlan:
     fingerprint: str
     about: Mapping[str, str]
     limited: bool
+    free_hosts: Sequence[str] = ()
     unknown_costs: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
 
 
@@ -39,7 +41,8 @@ class NodePlans:
         if plan is None:
             rules, about = self._bound.workflow.nodes[node].rules, {"node": node, "variant": variant}
             limited = rules.limit is not None or rules.rate is not None
-            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about, limited)
+            free = self._bound.spec.run.free_hosts
+            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about, limited, free)
             self._made[node, variant] = plan
         return plan
 

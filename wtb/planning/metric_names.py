@@ -13,12 +13,15 @@ from wtb.authoring.evaluation.built_in import MEASURED
 from wtb.core.errors import did_you_mean
 from wtb.core.expressions.figures import Name
 from wtb.core.expressions.language import UnknownValue
+from wtb.core.scoring.unknown_costs import is_concerned, sentences
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import StoredSpec
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
 
+COST = "cost"  # the metric that is what a cell costs
+_COSTS = frozenset({COST, "cost_usd", "cost_per_success_usd", "cost_failed_usd"})
 MEASURED_NAMES = frozenset(fn.__name__ for fn in MEASURED)  # of what a cell takes, not of what it comes to
 _ROW: Mapping[str, Callable[[RowDocument], float | None]] = {
     "cost_usd": lambda row: row["cost_usd"],
@@ -115,6 +118,7 @@ def row_figure(matrix: MatrixDocument, row: RowDocument | None, name: Name) -> f
     for other in matrix["rows"]:
         if other.get("exploratory"):  # nobody ships it as it is
             continue
+        _check_cost(matrix, ".".join(name.parts), other)  # an unknown cost may be the least or the most
         try:
             figures.append(_figure_of_row(matrix, other, name.parts))
         except UnknownValue as error:
@@ -127,6 +131,7 @@ def row_figure(matrix: MatrixDocument, row: RowDocument | None, name: Name) -> f
 def sweep_figure(matrix: MatrixDocument, name: Name) -> float:
     """A figure of the whole sweep, one of SWEEP_WIDE. Raises UnknownValue."""
     path = ".".join(name.parts)
+    _check_cost(matrix, path, None)
     if path not in _SWEEP:
         raise UnknownValue(f"no figure of a sweep is called {path!r}; there are {', '.join(_SWEEP)}")
     return _require(_SWEEP[path](matrix), path)
@@ -137,6 +142,7 @@ def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple
     path = ".".join(parts)
     metric, _, statistic = path.rpartition(".")
     if row is not None:
+        _check_cost(matrix, path, row)
         if path in _ROW:
             return _require(_ROW[path](row), f"{path} of {in_words(row['combination'])}, of which no cell succeeded")
         # A metric whose key is the name of a statistic is found in quotes: `"quality.mean".mean`.
@@ -150,6 +156,20 @@ def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple
         return _figure_of_row(matrix, _baseline(matrix), parts[1:])
     asked = metric if statistic in _STATISTICS and metric else path
     raise UnknownValue(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
+
+
+def _check_cost(matrix: MatrixDocument, path: str, row: RowDocument | None) -> None:
+    """Raise UnknownValue if a figure of costs rests on calls of which the cost is not known.
+
+    Args:
+        matrix: The matrix.
+        path: The name of the figure.
+        row: The row that it is a figure of; None for the sweep as a whole.
+    """
+    reasons = matrix["cost"].get("unknown", [])
+    mine = reasons if row is None else [reason for reason in reasons if is_concerned(row["combination"], [reason])]
+    if mine and path.split(".")[0] in _COSTS:
+        raise UnknownValue(f"{path} is not known: {'; '.join(sentences(mine))}")
 
 
 def _statistic_of(matrix: MatrixDocument, row: RowDocument, metric: str, statistic: str) -> float:

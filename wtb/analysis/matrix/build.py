@@ -38,6 +38,7 @@ from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
+from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.combinations import in_words
 from wtb.store.database import Database
@@ -135,7 +136,7 @@ def _is_current(kept: MatrixDocument) -> bool:
         "noise",
         "primary",
     } <= kept.keys()
-    return kept["version"] == VERSION and has_all and is_measured and is_ranked
+    return kept["version"] == VERSION and has_all and is_measured and is_ranked and "unknown" in kept["cost"]
 
 
 def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
@@ -164,6 +165,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
             "unshared_usd": spent.unshared_usd,
             "tokens_in": spent.tokens_in,
             "tokens_out": spent.tokens_out,
+            "unknown": list(scored.unknown_costs),
         },
         "baseline": _baseline(sweep, scored),
         **figures,
@@ -178,10 +180,12 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
+    about_costs = cost_warnings(scored.unknown_costs, sweep.spec.get("limits", {}).get("usd"), ended=has_ended)
     matrix["warnings"] = [
         *_warnings(database, sweep, counts, errors),
         *_answered(matrix["provider"]),
         *_mixed(runs.counts),
+        *about_costs,
         *uneven,
         *warned,
     ]
@@ -345,6 +349,9 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregate
         add_costs(row, succeeded_usd.get(number), failed_usd[number])
         if innocent_usd[number]:
             row["cost_innocent_usd"] = innocent_usd[number]
+        if number in scored.without_cost:
+            row["cost_usd"] = row["cost_per_success_usd"] = None
+            row.pop("cost_innocent_usd", None)
     _add_latencies(rows, aggregates.latencies(database, sweep_id, edited=scored.edited))
     return rows
 

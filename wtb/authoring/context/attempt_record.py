@@ -75,6 +75,7 @@ class Record:
     output: typed JSON.
     unknown_costs: Reasons why the cost of the attempt is not known, each once.
     counts_calls: Whether it recorded what a call costs.
+    connections: Host and port of each connection that it opened or used, each once.
     """
 
     usd: float = 0.0
@@ -86,15 +87,17 @@ class Record:
     output: str | None = None
     unknown_costs: list[CostReport] = field(default_factory=list)
     counts_calls: bool = False
+    connections: list[str] = field(default_factory=list)
     on_event: OnEvent | None = field(default=None, repr=False)
 
     def report(self, kind: str, data: Any) -> None:
         """Record what the attempt reports. Raises Malformed if it cannot be recorded as it is."""
         data = report(kind, data)
-        if kind == "unknown_cost":
-            if data in self.unknown_costs or len(self.unknown_costs) >= _MOST_REASONS:
+        if kind in ("unknown_cost", "connected"):
+            found: list[Any] = self.unknown_costs if kind == "unknown_cost" else self.connections
+            if data in found or len(found) >= _MOST_REASONS:
                 return
-            self.unknown_costs.append(data)
+            found.append(data)
         elif kind == "spent":
             self.counts_calls = True
             usd, tokens_in, tokens_out = data

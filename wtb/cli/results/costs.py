@@ -68,6 +68,8 @@ def costs(
     elif format is CostFormat.csv:
         put(text.as_csv(found), output)
     elif found["rows"]:
-        put(text.costs(found, width(), in_color(output)), output)
+        put(text.costs(found, width(), in_color(output)) + text.unknown(found, width()), output)
+    elif found.get("unknown"):
+        put(text.unknown(found, width()), output)
     else:
         say("nothing was spent")

@@ -6,6 +6,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from wtb.core.scoring.unknown_costs import UnknownCost
+
 BudgetScope = Literal["sweep", "node", "project", "session", "token"]
 BudgetKind = Literal["usd", "tokens", "node_runs"]
 
@@ -61,6 +63,7 @@ class CostsDocument(TypedDict):
     since: str | None
     rows: list[CostRow]
     total: CostTotal
+    unknown: NotRequired[list[UnknownCost]]  # why less is recorded than was spent
 
 
 class BudgetDocument(TypedDict):

@@ -16,6 +16,7 @@ from wtb.core.documents.common import (
     SweepHeading,
 )
 from wtb.core.scoring.figures import Figure
+from wtb.core.scoring.unknown_costs import UnknownCost
 
 Verdict = Literal["worse", "better", "same", "not worse", "unclear", "cannot tell"]
 
@@ -41,6 +42,7 @@ class Cost(TypedDict):
     unshared_usd: float  # without sharing
     tokens_in: int
     tokens_out: int
+    unknown: NotRequired[list[UnknownCost]]  # why `usd` is less than what was spent
 
 
 class Latency(TypedDict):
@@ -90,7 +92,7 @@ class RowDocument(TypedDict):
     failed: int
     lost_to_provider: NotRequired[int]  # cells, if any; they are not among those that failed
     cost_usd: float | None  # mean of cells that succeeded, as if alone
-    cost_failed_usd: float
+    cost_failed_usd: float  # as recorded; the other costs are null if the cost of one of its variants is not known
     cost_per_success_usd: float | None
     cost_innocent_usd: NotRequired[float]  # of attempts that ended for the sake of another one, where there were any
     latency_s: Latency

@@ -7,6 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Combination, SweepStatus
+from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.core.tree.stored_spec import Limits
 
 # The least and the most; null where there is no bound.
@@ -101,6 +102,8 @@ class PlanDocument(TypedDict):
     margins: list[MarginDocument]
     notes: NotRequired[list[str]]
     code: NotRequired[PlannedCode]
+    unknown_costs: NotRequired[list[UnknownCost]]  # of the pilot, else of the last sweep of the workflow
+    warnings: NotRequired[list[str]]
     pilot: NotRequired[PilotDocument]
 
 

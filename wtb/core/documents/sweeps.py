@@ -18,6 +18,7 @@ from wtb.core.documents.common import (
 )
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.matrix import AsOf
+from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.core.tree.stored_spec import Limits
 
 
@@ -86,6 +87,7 @@ class StatusCost(TypedDict):
     by_forks_usd: float  # of that
     tokens_in: int
     tokens_out: int
+    unknown: NotRequired[list[UnknownCost]]  # why less is recorded than was spent
 
 
 class SweepOwner(TypedDict):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
 from typing import Literal
 
 from typing_extensions import TypedDict
@@ -51,19 +53,41 @@ def sentences(reasons: Sequence[UnknownCost]) -> list[str]:
     return found
 
 
-def limit_sentence(usd: float | None, reasons: Sequence[UnknownCost], *, ended: bool) -> str | None:
-    """Return that a dollar limit cannot be kept; None without a limit, or where all costs are known.
+def cost_warnings(reasons: Sequence[UnknownCost], usd: float | None, *, ended: bool) -> list[str]:
+    """Return sentences on costs that are not known, and on the dollar limit that cannot be kept for that.
 
     Args:
-        usd: The limit.
-        reasons: Those of the sweep, or of an earlier one or a pilot of the same nodes.
-        ended: The sweep has run.
+        reasons: Those of a sweep, or of a pilot or an earlier sweep with the same variants.
+        usd: The limit in US dollars; None without one.
+        ended: The sweep has ended.
     """
     if usd is None or not reasons:
-        return None
+        return sentences(reasons)
     variants = list(dict.fromkeys(f"{reason['node']}={reason['variant']}" for reason in reasons))
-    can = "was not kept" if ended else "cannot be kept"
-    return f"limits.usd = {usd:g} {can}: the cost of {_some(variants)} is unknown, and counts as 0"
+    is_kept = "was not kept" if ended else "cannot be kept"
+    limit = f"limits.usd = {usd:g} {is_kept}: the cost of {_some(variants)} is unknown and counts as 0"
+    return [*sentences(reasons), limit]
+
+
+def is_free(where: str, free_hosts: Iterable[str]) -> bool:
+    """Return whether connections to a host cost nothing.
+
+    Args:
+        where: Host and port, such as `db.internal:5432`.
+        free_hosts: Patterns of hosts, such as `*.internal`, or of hosts and ports, such as `localhost:6333`.
+            `localhost` stands for all addresses of this machine.
+    """
+    host, _, port = where.rpartition(":")
+    names = {host.lower(), *(["localhost"] if _is_loopback(host) else [])}
+    known = {known for name in names for known in (name, f"{name}:{port}")}
+    return any(fnmatchcase(name, pattern.lower()) for pattern in free_hosts for name in known)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _why(cause: str, whats: Sequence[str]) -> str:

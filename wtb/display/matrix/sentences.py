@@ -93,12 +93,12 @@ def _placed(document: MatrixDocument, best: BestDocument) -> str:
     return "ranked" if best["unranked"] or are_added else "scored"
 
 
-def _not_ranked(best: BestDocument) -> str:
+def _not_ranked(best: BestDocument, why: str = "a score in less than 95% of the cases") -> str:
     """How many rows are not ranked, and why, as one more sentence."""
     many = len(best["unranked"])
     if not many:
         return ""
-    return f" Not ranked: {many:,} with a score in less than 95% of the cases."
+    return f" Not ranked: {many:,} with {why}."
 
 
 def headline(document: MatrixDocument, metric: str) -> str:
@@ -237,6 +237,8 @@ def totals(document: MatrixDocument) -> list[str]:
         sentences.append(_provider_failures(failures))
     sentences.append(f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}.")
     spent = [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []
+    if cost.get("unknown"):
+        spent = [f"{money(cost['usd'])} recorded, the rest is unknown"]
     if cost["tokens_in"] or cost["tokens_out"]:
         spent.append(f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out")
     return [*sentences, f"Cost: {'; '.join(spent)}."] if spent else sentences

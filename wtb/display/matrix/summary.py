@@ -85,7 +85,8 @@ class Money(NamedTuple):
 def costs(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Money]:
     """The columns about money, of which there are those that have any."""
     kinds: list[tuple[str, MoneyKey, str]] = []
-    kinds += [("cost", "cost_usd", "of one cell, as if alone.")] if largest_cost(document, rows) else []
+    is_paid = largest_cost(document, rows) or (document["cost"].get("unknown") and "cost" not in metric_names(document))
+    kinds += [("cost", "cost_usd", "of one cell, as if alone.")] if is_paid else []
     if any(row.get("cost_failed_usd") for row in rows):
         kinds += [
             ("lost", "cost_failed_usd", "on all failed attempts and cells, as if alone."),

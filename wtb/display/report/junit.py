@@ -114,7 +114,7 @@ def _properties(matrix: MatrixDocument) -> list[tuple[str, object]]:
     found += [("primary", matrix["primary"])] if matrix["primary"] else []
     found += [(f"answer.{metric}", sentences.answer(matrix, metric)) for metric in matrix["metrics"]]
     found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
-    found += [("cost_usd.total", _figure(matrix["cost"]["usd"]))]
+    found += [("cost_usd.total", _figure(None if matrix["cost"].get("unknown") else matrix["cost"]["usd"]))]
     found += [("node_runs.executed", matrix["node_runs"]["executed"])]
     found += [("node_runs.unshared", matrix["node_runs"]["unshared"])]
     return found + [("warning", warning) for warning in matrix["warnings"]]

@@ -9,10 +9,11 @@ from typing import Any, Final, Literal
 
 from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
 from wtb.core.scoring.judgement import JUDGING, limit_name
+from wtb.core.scoring.unknown_costs import sentences
 from wtb.core.texts import money
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.csv import safe
-from wtb.display.tables import grid
+from wtb.display.tables import grid, wrapped
 
 _AS_CSV: Final = (
     *("usd", "tokens_in", "tokens_out", "attempts", "calls"),
@@ -43,6 +44,13 @@ def costs(document: CostsDocument, width: int, color: bool = False) -> str:
         width,
         right=set(headers[len(by) :]),
         color=color,
+    )
+
+
+def unknown(document: CostsDocument, width: int) -> str:
+    """Return sentences about costs that are not known, as paragraphs; empty if all are."""
+    return "".join(
+        f"{line}\n" for text in sentences(document.get("unknown", [])) for line in wrapped(f"Warning: {text}.", width)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument, PlannedCode
-from wtb.core.texts import money, plural, took
+from wtb.core.texts import MISSING, money, plural, took
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
@@ -102,6 +102,9 @@ def render(planned: PlanDocument, width: int = 80) -> str:
         parts += _code(planned["code"], width)
     if "pilot" in planned:
         parts += _pilot(planned["pilot"], width)
+    if warnings := planned.get("warnings"):
+        lines = [line for text in warnings for line in wrapped(f"Warning: {text}.", width)]
+        parts.append("".join(f"{line}\n" for line in lines))
     return "\n".join(parts)
 
 
@@ -151,9 +154,9 @@ def _pilot(pilot: PilotDocument, width: int) -> list[str]:
         (f"with {pilot['concurrency']:,} at a time", pilot["wall_s"], took),
     ]
     rows = [
-        [name, words(one["expected"]), _interval(one, words)]
+        [name, MISSING if one["expected"] is None else words(one["expected"]), _interval(one, words)]
         for name, one, words in found
-        if one["expected"] is not None
+        if one["expected"] is not None or name == "cost"
     ]
     headers = ["the whole sweep", "expected", "95% interval"]
     paragraphs = [sentences, [f"Method: {pilot['method']}."]]

@@ -83,8 +83,10 @@ def _progress(document: StatusDocument) -> list[tuple[str, str]]:
     sweep, runs, cost = document["sweep"], document["node_runs"], document["cost"]
     owners = (f"process {owner['pid']} on {owner['host']}: {owner['state']}" for owner in document["owners"])
     spent = [money(cost["usd"])] if cost["usd"] else []
+    if cost.get("unknown"):
+        spent = [f"{money(cost['usd'])} recorded, the rest is unknown"]
     if cost["by_forks_usd"] > 1e-9:
-        spent = [f"{money(cost['usd'])}, {money(cost['by_forks_usd'])} of it by forks"]
+        spent = [f"{spent[0]}, {money(cost['by_forks_usd'])} of it by forks"]
     if cost["tokens_in"] or cost["tokens_out"]:
         spent.append(f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out")
     started, finished = _seconds(sweep["started_at"]), _seconds(sweep["finished_at"])

@@ -40,6 +40,7 @@ def costs_document(database: Database, by: Sequence[str], which: Which) -> Costs
         "since": iso(which.since),
         "rows": [_row(by, row) for row in found],
         "total": cast("CostTotal", {**whole, "calls": sum(row.amount("calls") for row in called)}),
+        "unknown": costs.unknown_costs_of(database, which),
     }
 
 

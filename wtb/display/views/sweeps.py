@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wtb.analysis.failure_causes import causes
 from wtb.core.documents.common import cell_counts
+from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.progress import queued_document, silent, stalled_document
 from wtb.execution.runtime.budgets import budget_documents, limit_of, raising
@@ -16,6 +17,7 @@ from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import aggregates, queries
+from wtb.store.read.costs import unknown_costs
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
 from wtb.store.runs import leases
 
@@ -54,6 +56,8 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
     owners: list[SweepOwner] = [
         {"host": owner.host, "pid": owner.pid, "state": state_of(owner)} for owner in leases.owners(database, row.id)
     ]
+    unknown = unknown_costs(database, row.id)
+    usd = row.spec.get("limits", {}).get("usd")
     return {
         "sweep": {
             "id": row.id,
@@ -78,6 +82,7 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
             "by_forks_usd": forks.usd,
             "tokens_in": own.tokens_in + forks.tokens_in,
             "tokens_out": own.tokens_out + forks.tokens_out,
+            "unknown": unknown,
         },
         "budgets": budget_documents(database, row.id),
         "failures": {"causes": failed, "more": more},
@@ -85,6 +90,7 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
         "queue": queued_document(database, row) if row.queued else None,
         "stalled": stalled,
         "warnings": [
+            *cost_warnings(unknown, usd, ended=row.finished_at is not None),
             *([] if row.queued else map(silent, stalled)),
             *(f"an alert could not be sent: {one.error}" for one in alerts.undelivered(database, row.id)[-3:]),
         ],

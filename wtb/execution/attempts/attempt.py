@@ -11,6 +11,7 @@ from wtb.authoring.boundary import CheckpointReport, CostReport
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
 from wtb.core.ids import new_id
+from wtb.core.scoring.unknown_costs import is_free
 from wtb.core.serialization.codec import digest
 from wtb.core.stop import Disk
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
@@ -85,6 +86,8 @@ class Attempt:
         self._run = run
         self._disk = disk
         self._sums: list[Any] = [0.0, 0, 0]
+        self._has_spent = False
+        self._connections: list[str] = []
         self._started_at = 0.0
         self._output: Mapping[str, str | None] = {"stdout": None, "stderr": None}
         self._last_event_at = time.monotonic()
@@ -92,9 +95,15 @@ class Attempt:
         self._lock = threading.RLock()
 
     def end(self) -> None:
-        """Ignore events that arrive after the attempt has ended, e.g. from threads that it left behind."""
+        """Ignore events that arrive after the attempt has ended, e.g. from threads that it left behind.
+
+        Connections that no recorded call explains are recorded now, also if its process was killed.
+        """
         with self._lock:
             self._listening = False
+            for where in () if self._has_spent else self._connections:
+                if not is_free(where, self._run.plan.free_hosts):
+                    self._unknown_cost({"cause": "connection", "what": where})
             if self.stalled:
                 self._end_stall()
 
@@ -125,6 +134,8 @@ class Attempt:
             self._spent(data)
         elif kind == "unknown_cost":
             self._unknown_cost(data)
+        elif kind == "connected":
+            self._connections.append(data)
         elif kind == PRINTED:
             self._printed(data)
 
@@ -213,6 +224,7 @@ class Attempt:
         self._run.commit(force=self._run.plan.rules.durable)
 
     def _spent(self, amounts: Sequence[Any]) -> None:
+        self._has_spent = True
         self._sums = [a + b for a, b in zip(self._sums, amounts, strict=True)]
         usd, tokens_in, tokens_out = amounts
         settled = self.reserved.spent(usd, tokens_in + tokens_out)

@@ -10,6 +10,7 @@ from typing import Any
 from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import Record, decoded
 from wtb.authoring.context.checkpoints import CheckpointTaker
+from wtb.authoring.context.connections import watched
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.tools import Tool
@@ -50,7 +51,8 @@ def attempted(
         context.questioner = questioner
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
-        result.writes = perform(context)
+        with watched(context, owns_process=surroundings.own_process):
+            result.writes = perform(context)
         context.failed_calls.report(result.record)
     except Asked as asked:
         result.question = asked.question

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wtb.authoring.context.connections import explained
 from wtb.config.credentials import VARIABLE
 from wtb.core.errors import InputError
 from wtb.integrations.mcp import transports
@@ -126,7 +127,8 @@ class Connection:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="wtb-mcp", daemon=True)
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            with explained():  # calls of tools are recorded
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         name = f"{self.server.name}.{tool}"

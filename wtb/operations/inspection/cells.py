@@ -8,11 +8,13 @@ from typing import Any
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import StateError
 from wtb.core.failures import Failure, StoredFailure
+from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import shown
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.read.costs import unknown_costs
 from wtb.store.rows.results import ListedCell
 
 
@@ -64,6 +66,7 @@ def _documents(
             key = (score.case_number, score.repeat, score.combination)
             scores.setdefault(key, {})[score.metric] = score.value
         cases = queries.case_rows(database, sweep_id, {row.case_number for row in rows})
+        unknown = unknown_costs(database, sweep_id)
     for row in rows:
         state, case = states.get(row.head_id or "", {}), cases[row.case_number]
         yield {
@@ -78,7 +81,7 @@ def _documents(
             "execution": row.execution_id,
             "error": _error(row.failure),
             "latency_s": row.elapsed_s,
-            "cost_usd": row.usd,
+            "cost_usd": None if is_concerned(choices[row.combination], unknown) else row.usd,
             "tokens_in": row.tokens_in,
             "tokens_out": row.tokens_out,
         }

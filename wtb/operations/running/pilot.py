@@ -18,7 +18,7 @@ from wtb.core.documents.plan import EstimatedAmount, PilotDocument, PilotEstimat
 from wtb.planning.cases import CaseSource, case_row
 from wtb.planning.prepare import Only, Prepared
 from wtb.store.database import Database
-from wtb.store.read.costs import case_totals
+from wtb.store.read.costs import case_totals, unknown_costs
 from wtb.store.rows.sweeps import SweepRow
 
 METHOD: Final = "mean of the cases that ran, times all cases and repeats; 95% t interval of that mean"
@@ -48,6 +48,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
 
     Returns:
         A document. Its `estimate` has expected, low and high for usd, tokens, node_runs and work_s (seconds in nodes);
+        usd has none if the cost of any variant is not known;
         the ends are None if a single case ran. `wall_s` is the same time with as many concurrent nodes as the sweep
         allows.
     """
@@ -55,7 +56,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
     found: PilotEstimate = {
-        "usd": _interval([case.usd for case in totals], times),
+        "usd": _interval([] if unknown_costs(database, row.id) else [case.usd for case in totals], times),
         "tokens": _interval([case.tokens for case in totals], times),
         "node_runs": _interval([case.node_runs for case in totals], times),
         "work_s": _interval([case.work_s for case in totals], times),

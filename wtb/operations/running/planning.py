@@ -9,6 +9,7 @@ from wtb.analysis.cases_needed import margin_documents
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import MOST, Number
 from wtb.core.documents.plan import PlanDocument
+from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings
 from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.operations.context import Context
@@ -19,6 +20,7 @@ from wtb.planning.prepare import Prepared
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.sessions import check_open, no_session, session_name
 from wtb.store.read import queries
+from wtb.store.read.costs import last_sweep_of, unknown_costs
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,29 @@ def plan(
     runs = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
     planned = document(prepared, runs, margin_documents(prepared, database))
     if pilot is None:
+        _warn(planned, prepared, [] if database is None else _last_unknown_costs(database, prepared))
         return Planned(planned)
     context.database.prepare()
     ran = run(context, pilot_of(prepared, pilot), progress=progress)
     counts = queries.cell_counts(context.database, ran.sweep.id)
     failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
     planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
+    _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id))
     return Planned(planned, ran.ended)
+
+
+def _warn(planned: PlanDocument, prepared: Prepared, reasons: list[UnknownCost]) -> None:
+    """Add to a plan the costs that are not known, and that its dollar limit cannot be kept."""
+    planned["unknown_costs"] = reasons
+    planned["warnings"] = cost_warnings(reasons, prepared.bound.spec.limits.usd, ended=False)
+
+
+def _last_unknown_costs(database: Database, prepared: Prepared) -> list[UnknownCost]:
+    """Return what the last sweep of the workflow could not count, of variants that this one runs."""
+    bound = prepared.bound
+    last = last_sweep_of(database, bound.workflow.name)
+    reasons = [] if last is None else unknown_costs(database, last)
+    return [reason for reason in reasons if reason["variant"] in bound.vary.get(reason["node"], [reason["variant"]])]
 
 
 def _existing(database: Database) -> Database | None:

@@ -8,10 +8,22 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
-from wtb.store.tables.schema import attempts, calls, executions, is_visible, node_runs, sessions, sweeps, workflows
+from wtb.store.tables.schema import (
+    ALERTING,
+    attempts,
+    calls,
+    events,
+    executions,
+    is_visible,
+    node_runs,
+    sessions,
+    sweeps,
+    workflows,
+)
 
 DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model")
 COLLECTED, DELETED = "(collected)", "(deleted)"
@@ -74,6 +86,44 @@ def models_called(database: Database, sweep_id: str) -> list[tuple[str, str, str
         .distinct()
     )
     return [(str(node), str(variant), str(model)) for node, variant, model in database.tuples(query)]
+
+
+def unknown_costs(database: Database, sweep_id: str) -> list[UnknownCost]:
+    """Return the reasons why costs of a sweep are not known, each once, the first recorded first."""
+    is_recorded = events.c.sweep_id == sweep_id, events.c.kind == "cost.unknown"
+    # Such events are of the sweep itself, which a partial index has, so that no long log is read.
+    query = sa.select(events.c.data).where(*is_recorded, sa.text(f"({ALERTING})")).order_by(events.c.id)
+    found: dict[tuple[str, str, str, str], UnknownCost] = {}
+    for (data,) in database.tuples(query):
+        reason: UnknownCost = {key: data[key] for key in ("node", "variant", "cause", "what")}  # type: ignore[assignment]
+        found.setdefault((reason["node"], reason["variant"], reason["cause"], reason["what"]), reason)
+    return list(found.values())
+
+
+def last_sweep_of(database: Database, workflow: str) -> str | None:
+    """Return the id of the newest sweep of a workflow, by the workflow's name."""
+    query = sa.select(sweeps.c.id).select_from(_SWEEPS).where(workflows.c.name == workflow, is_visible)
+    query = query.where(*in_scope(database, sweeps)).order_by(sweeps.c.created_at.desc()).limit(1)
+    return database.scalar(query)
+
+
+def unknown_costs_of(database: Database, which: Which) -> list[UnknownCost]:
+    """Return the same for all sweeps that are meant."""
+    query = sa.select(sweeps.c.id).where(is_visible, *in_scope(database, sweeps))
+    if which.sweep_id is not None:
+        query = query.where(sweeps.c.id == which.sweep_id)
+    if which.execution_id is not None:
+        of = sa.select(executions.c.sweep_id).where(executions.c.id == which.execution_id)
+        query = query.where(sweeps.c.id.in_(of))
+    if which.project is not None:
+        query = query.where(sweeps.c.project == which.project)
+    if which.since is not None:
+        query = query.where(sa.func.coalesce(sweeps.c.finished_at, which.since) >= which.since)
+    recorded = sa.exists().where(
+        events.c.sweep_id == sweeps.c.id, events.c.kind == "cost.unknown", sa.text(f"({ALERTING})")
+    )
+    reasons = [reason for (id,) in database.tuples(query.where(recorded)) for reason in unknown_costs(database, id)]
+    return [reason for place, reason in enumerate(reasons) if reason not in reasons[:place]]
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ def _figures(matrix: MatrixDocument) -> list[tuple[str, str, str]]:
         figures.append((f"{saved:.0%}", "of node runs saved", f"{runs['executed']:,} in place of {runs['unshared']:,}"))
     else:
         figures.append((f"{runs['executed']:,}", "node runs", ""))
-    if cost["usd"]:
+    if cost.get("unknown"):
+        figures.append((texts.MISSING, "spent", f"{texts.money(cost['usd'])} recorded, the rest is unknown"))
+    elif cost["usd"]:
         alone = f"{texts.money(cost['unshared_usd'])} without sharing"
         figures.append((texts.money(cost["usd"]), "spent", alone if cost["unshared_usd"] > cost["usd"] else ""))
     if cost["tokens_in"] or cost["tokens_out"]:

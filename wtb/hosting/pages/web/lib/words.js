@@ -141,6 +141,7 @@ export const words = {
     onlyDiffering: "Only what differs",
     nothing: "nothing",
     metric: "Metric",
+    costUnknown: (/** @type {string} */ recorded) => `${recorded} recorded, the rest is unknown`,
     nodeRuns: (/** @type {number} */ executed, /** @type {number} */ unshared) =>
       unshared > executed
         ? `${format(executed)} node runs in place of ${format(unshared)}: ${Math.round(100 * (1 - executed / unshared))}% shared`

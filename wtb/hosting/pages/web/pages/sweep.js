@@ -232,7 +232,7 @@ function Heading({ status, reload }) {
     ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}
     <div class="bar"><${Progress} cells=${cells} />
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
-      ${cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
+      ${cost.unknown?.length ? html`<span class="quiet">${words.sweep.costUnknown(usd(cost.usd))}</span>` : cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
       <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
       ${cells.waiting ? html`<${Link} to="/inbox">${words.sweeps.wait(cells.waiting)}<//>` : null}
       <span class="grow"></span>

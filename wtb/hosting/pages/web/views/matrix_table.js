@@ -50,12 +50,13 @@ export function MatrixTable({ matrix, metric, order, group }) {
   const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
   const columns = words.sweep.columns;
   const costliest = largestOf(matrix.rows.map((/** @type {any} */ row) => row.cost_usd));
+  const isPaid = costliest || matrix.cost.unknown?.length;
   const hasFailures = matrix.rows.some((/** @type {any} */ row) => row.failed);
   const hasLost = matrix.rows.some((/** @type {any} */ row) => row.lost_to_provider);
   return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweep.best}</span></th>${nodes.map((node) => html`<th>${node}</th>`)}
       <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>
-      ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${hasLost ? html`<th class="num">${columns.provider}</th>` : null}${costliest ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
+      ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${hasLost ? html`<th class="num">${columns.provider}</th>` : null}${isPaid ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
     <tbody>${order.map((number, place) => {
       const row = matrix.rows[number];
       const isFirst = group && place > 0 && matrix.rows[order[place - 1]].combination[group] !== row.combination[group];
@@ -70,7 +71,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
         <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
         ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}
         ${hasLost ? html`<td class="num">${row.lost_to_provider ? count(row.lost_to_provider) : ""}</td>` : null}
-        ${costliest ? html`<td class="num">${usd(row.cost_usd, costliest)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>
+        ${isPaid ? html`<td class="num">${usd(row.cost_usd, costliest)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>
       </tr>`;
     })}</tbody>
   </table></div>`;

@@ -1,0 +1,239 @@
+"""Network connections of node runs, so that calls which nobody records are not taken for free.
+
+An audit hook sees each TCP connection before Python makes it. A client that keeps a connection open makes no new one
+for later node runs: the kernel's count of bytes that were sent on it tells those that use it (Linux; elsewhere every
+run is taken to use it). Connections that are made in C, such as those of gRPC, and those of child processes are not
+seen.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+from wtb.authoring.context.node_context import Context
+
+_MOST: Final = 256  # connections that are followed, and names that are kept
+_BYTES_ACKED = struct.Struct("=120xQ")  # the beginning of Linux's `struct tcp_info`
+_TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform.startswith("linux") else None
+_UNKNOWN: Final = -1  # bytes, where the kernel does not tell
+
+
+class _Followed:
+    """An open connection that no recorded call explains.
+
+    Attributes:
+        where: Host and port.
+        family: Of its addresses.
+        near: Its address on this side, which no other open connection has.
+        sent: Bytes that had been sent when that was last read.
+    """
+
+    __slots__ = ("family", "near", "sent", "where")
+
+    def __init__(self, where: str, family: int, near: Any, sent: int) -> None:
+        self.where = where
+        self.family = family
+        self.near = near
+        self.sent = sent
+
+
+class _Opened(NamedTuple):
+    """A connection that is made. family: of its addresses."""
+
+    descriptor: int
+    family: int
+    where: str
+
+
+class _Run:
+    """A node run while it is watched.
+
+    Attributes:
+        context: Its context.
+        opened: The connections that it opened.
+        sent: Bytes that had been sent on each followed connection, by descriptor, when it began.
+    """
+
+    __slots__ = ("context", "opened", "sent")
+
+    def __init__(self, context: Context, sent: dict[int, int]) -> None:
+        self.context = context
+        self.opened: list[_Opened] = []
+        self.sent = sent
+
+
+class _Watch:
+    """What this process knows of its connections."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, _Run] = {}
+        self.followed: dict[int, _Followed] = {}
+        self.outside: list[_Opened] = []
+        self.names: dict[str, str] = {}
+        self.owns_process = False
+        self.is_installed = False
+        self.lock = threading.Lock()
+
+    def install(self, *, owns_process: bool) -> None:
+        """Watch this process from now on. owns_process: nothing but user code connects in it."""
+        with self.lock:
+            if not self.is_installed:
+                sys.addaudithook(_hear)
+                _learn_names()
+                self.owns_process = owns_process
+                self.is_installed = True
+
+    def connect(self, connection: Any, address: Any) -> None:
+        """Note a connection that is about to be made."""
+        if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
+            return
+        if _is_explained.get():
+            return
+        where = f"{self.names.get(address[0], address[0])}:{address[1]}"
+        opened = _Opened(connection.fileno(), connection.family, where)
+        run = self.runs.get(_present.get())
+        if run is not None:
+            mine = [run]
+        elif self.owns_process:  # of a thread that has no context variables, or made before the first node run
+            mine = list(self.runs.values())
+        else:
+            return
+        for each in mine:
+            each.opened.append(opened)
+            each.context.record.report("connected", where)
+        if not mine and len(self.outside) < _MOST:
+            self.outside.append(opened)
+
+    def begin(self, context: Context) -> _Run:
+        """Note that a node run begins."""
+        if self.outside:
+            opened, self.outside = self.outside, []
+            self._follow(opened)
+        sent = {descriptor: followed.sent for descriptor, followed in self.followed.copy().items()}
+        run = self.runs[id(context)] = _Run(context, sent)
+        return run
+
+    def end(self, run: _Run) -> None:
+        """Report the connections that a node run used without a recorded call, and follow those that it leaves open."""
+        self.runs.pop(id(run.context), None)
+        record = run.context.record
+        if record.counts_calls:
+            return
+        for descriptor, before in run.sent.items():
+            followed = self.followed.get(descriptor)
+            if followed is None:
+                continue
+            sent = _sent(descriptor, followed)
+            if sent is None:
+                self.followed.pop(descriptor, None)
+                continue
+            if sent == _UNKNOWN or sent > before:
+                record.report("connected", followed.where)
+            followed.sent = sent
+        if run.opened:
+            self._follow(run.opened)
+
+    def _follow(self, opened: list[_Opened]) -> None:
+        for descriptor, family, where in opened:
+            near = _near(descriptor, family)
+            if near is not None and len(self.followed) < _MOST:
+                followed = _Followed(where, family, near, 0)
+                followed.sent = _sent(descriptor, followed) or 0
+                self.followed[descriptor] = followed
+
+
+_watch = _Watch()
+_present: ContextVar[int] = ContextVar("wtb_watched_run", default=0)
+_is_explained: ContextVar[bool] = ContextVar("wtb_explained_connections", default=False)
+
+
+@contextmanager
+def watched(context: Context, *, owns_process: bool) -> Iterator[None]:
+    """Report the connections that a node run makes or uses, if it records no call that explains them.
+
+    Args:
+        context: The context of the node run.
+        owns_process: Nothing but user code connects in this process.
+    """
+    if not _watch.is_installed:
+        _watch.install(owns_process=owns_process)
+    run = _watch.begin(context)
+    token = _present.set(id(context))
+    try:
+        yield
+    finally:
+        _present.reset(token)
+        _watch.end(run)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Ignore connections that are made in this context: WTB makes them, and records what they are for."""
+    token = _is_explained.set(True)
+    try:
+        yield
+    finally:
+        _is_explained.reset(token)
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Hear of everything that Python audits. An error in here would fail what user code does."""
+    if event != "socket.connect":
+        return
+    try:
+        _watch.connect(*arguments)
+    except Exception:  # noqa: BLE001 - a socket or an address of another shape, or a report that cannot be sent
+        return
+
+
+def _learn_names() -> None:
+    """Keep the names of addresses that this process looks up: connections only have addresses."""
+    look_up = socket.getaddrinfo
+
+    @wraps(look_up)
+    def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        found = look_up(host, *args, **kwargs)
+        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+        if isinstance(name, str) and len(_watch.names) < _MOST:
+            for *_, address in found:
+                _watch.names[str(address[0])] = name
+        return found
+
+    socket.getaddrinfo = getaddrinfo
+
+
+def _near(descriptor: int, family: int) -> Any:
+    """Return the address on this side of a connection; None if it is none, or none any more."""
+    connection = socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor)
+    try:
+        connection.getpeername()
+        return connection.getsockname()
+    except OSError:
+        return None
+    finally:
+        connection.detach()
+
+
+def _sent(descriptor: int, followed: _Followed) -> int | None:
+    """Return the bytes that were sent on a connection and arrived; None if it is open no more."""
+    connection = socket.socket(followed.family, socket.SOCK_STREAM, 0, fileno=descriptor)
+    try:
+        if connection.getsockname() != followed.near:
+            return None
+        if _TCP_INFO is None:
+            return _UNKNOWN
+        return int(_BYTES_ACKED.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256))[0])
+    except OSError:
+        return None
+    except struct.error:  # an old kernel
+        return _UNKNOWN
+    finally:
+        connection.detach()
