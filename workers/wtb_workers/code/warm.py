@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class Codes:
         """
         try:
             spec = stored_spec(row)
-            draft = draft_of(spec)
+            draft = replace(draft_of(spec), is_checked=True)
             options = spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
             key = (row.session_id, apart, options, spec.redact.model_dump_json(), draft.text())
             if spec.run.pool == "thread" and not apart:

@@ -66,6 +66,8 @@ class Draft:
         params: Of the workflow, as the sweep has them.
         servers: The MCP servers that it declares.
         permitted: The import paths that evaluators may have; None for any.
+        is_checked: Whether the workflow was valid when the sweep was submitted. To check that takes pydantic, for which
+            the first node of a worker would wait; code that has changed since is refused by its fingerprint.
     """
 
     workflow: str | None
@@ -76,6 +78,7 @@ class Draft:
     params: Mapping[str, Any] = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
     permitted: Sequence[str] | None = None
+    is_checked: bool = False
 
     def text(self) -> str:
         """Return it as typed JSON. Raises StateError if a parameter cannot be written so."""
@@ -97,6 +100,7 @@ class Draft:
             data["params"],
             data["servers"],
             data["permitted"],
+            data["is_checked"],
         )
 
 
@@ -147,7 +151,8 @@ def complete(
     variants: list[AddedVariant] = []
     params: Mapping[str, Any] = draft.params
     if workflow is not None:
-        workflow.validate()
+        if not draft.is_checked:
+            workflow.validate()
         params = {**workflow.params, **draft.params}
         made.workflow = bound = workflow.copy()
         variants = _vary(draft, bound, code, made)
@@ -187,7 +192,7 @@ def _vary(draft: Draft, workflow: Workflow, code: Code, made: Completed) -> list
         names[node_name] = [ref.name for ref in wanted]
     variants += add_for_forks(workflow, draft.forks, code)[0]  # a fork whose variant cannot be made any more fails
     made.vary = vary = {name: names[name] for name in draft.vary if name in names}
-    for name, node in workflow.nodes.items():
+    for name, node in () if draft.is_checked else workflow.nodes.items():
         texts = node.variant_problems(vary.get(name, [node.default]))
         made.problems += [(("vary", name) if name in vary else None, text) for text in texts]
     for name, declared in draft.servers.items():

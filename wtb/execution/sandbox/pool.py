@@ -104,16 +104,26 @@ class InProcesses:
         self._isolation = Isolation()
         self._suspects = threading.Semaphore(SUSPECTS)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
-        if first is not None:
-            self.pool.adopt(first)
         self._sharing = _sharing(engine, run)
         self._shared = {
             shape: Pool(partial(self._start_shared, setup, shape), most, run.recycle.runs, shape.places)
             for shape in set(self._sharing.values())
         }
+        if first is not None:
+            self._adopt(first, setup)
         self._attempts = threading.Lock()
         self._running_attempts: dict[Endable, tuple[str, int]] = {}
         self._taken_away: set[Endable] = set()
+
+    def _adopt(self, process: NodeProcess, setup: Setup) -> None:
+        """Take a process that is ready; it is shared if nodes of the workflow share theirs."""
+        if not self._shared:
+            self.pool.adopt(process)
+            return
+        shape, pool = next(iter(self._shared.items()))
+        shared = SharedProcess(setup, self._isolation, process)
+        shared.share(shape.places, is_async=shape.is_async)
+        pool.adopt(shared)
 
     def prepare(self, runs: int = 1) -> None:
         """Start a process, which checks the code, and others with it. Raises WTBError."""

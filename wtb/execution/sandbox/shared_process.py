@@ -84,8 +84,12 @@ class SharedRun:
 class SharedProcess(NodeProcess):
     """A process for as many attempts at a time as its pool gives to it. Any thread may use it."""
 
-    def __init__(self, setup: Setup, isolation: Isolation) -> None:
-        super().__init__(setup)
+    def __init__(self, setup: Setup, isolation: Isolation, process: NodeProcess | None = None) -> None:
+        """Start a process, or share one that is ready and that nobody has asked for anything yet."""
+        if process is None:
+            super().__init__(setup)
+        else:
+            vars(self).update(vars(process))
         self._isolation = isolation
         self._runs: dict[int, SharedRun] = {}
         self._timed: set[SharedRun] = set()
@@ -105,6 +109,11 @@ class SharedProcess(NodeProcess):
     def ready(self) -> None:
         super().ready()
         self._reader.start()
+
+    def share(self, places: int, *, is_async: bool) -> None:
+        """Have a process that is ready serve so many attempts at a time."""
+        self._reader.start()
+        self._post(packed("share", {"places": places, "async": is_async}))
 
     def lives(self) -> bool:
         return self._ended is None

@@ -189,7 +189,7 @@ class RoutedStream(io.TextIOBase):
 
     def __init__(self, name: str, stream: Any) -> None:
         self._name = name
-        self._stream = stream
+        self._stream = self.own = stream
 
     def write(self, text: str) -> int:
         run = _run.get()
@@ -238,6 +238,13 @@ def route_output() -> None:
     """Capture by node run what is printed, before modules of users keep the streams for themselves."""
     sys.stdout = RoutedStream("stdout", sys.stdout)
     sys.stderr = RoutedStream("stderr", sys.stderr)
+
+
+def leave_output() -> None:
+    """Give a process that is not shared its own streams back. What user code has put there stays."""
+    for name in ("stdout", "stderr"):
+        if isinstance(stream := getattr(sys, name), RoutedStream):
+            setattr(sys, name, stream.own)
 
 
 class ContextThreads(ThreadPoolExecutor):

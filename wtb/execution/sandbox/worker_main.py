@@ -61,7 +61,7 @@ def main(descriptor: int) -> None:
     if setup is None:
         return
     shared = setup.head["places"] > 1
-    if shared:
+    if shared or "draft" in setup.head:  # which may be shared once the runner knows what it is
         from wtb.execution.sandbox.shared_worker import route_output
 
         route_output()
@@ -117,12 +117,25 @@ class Worker:
 
     def serve(self) -> None:
         while (frame := self._channel.receive()) is not None:
+            if self.description is not None:
+                self.description = None
+                if frame.kind == "share":
+                    self.serve_many(frame.head["places"], is_async=frame.head["async"])
+                    return
+                self._leave_output()
             if frame.kind == "runs":
                 self._make_all(frame)
                 continue
             self._channel.asked += 1
             kind, head = self._answer(frame)
             self._channel.send(kind, [self._is_spent(), head])
+
+    def _leave_output(self) -> None:
+        """Print to its own streams, as a process that is not shared does."""
+        from wtb.execution.sandbox.shared_worker import leave_output
+
+        leave_output()
+        self._condition = Condition(self._growth)
 
     def _make_all(self, frame: Frame) -> None:
         """Make several attempts in order, each with an answer of its own. Those that are left are said to be so."""
