@@ -11,6 +11,7 @@ import psutil
 from tests.chaos.plan import SCHEDULER_INTERVAL_S
 from tests.support.cluster import Cluster, Member, Worker
 from tests.support.invariants import kill
+from wtb.execution.sandbox.launch.process_tags import RUNNER, tag_of
 
 SLOTS = (4, 2, 2)  # of each worker
 QUEUES = ("default", "default,side", "default,side")  # so that executions move between workers, too
@@ -70,9 +71,8 @@ def node_processes(cluster: Cluster) -> tuple[list[int], list[int]]:
     """(reapers, what they keep) of all workers at this moment, started or forked by another process."""
     parents = dict[int, int]()
     for pid in cluster.processes():
-        with suppress(psutil.Error):
-            process = psutil.Process(pid)
-            if "reaper.py" in " ".join(process.cmdline()[:3]):
-                parents[pid] = process.ppid()
+        with suppress(psutil.Error, OSError):
+            if tag_of(pid, RUNNER):
+                parents[pid] = psutil.Process(pid).ppid()
     nodes = [pid for pid, parent in parents.items() if parent in parents]
     return [pid for pid in parents if pid not in nodes], nodes

@@ -81,9 +81,9 @@ LONG = Storms(
     progress=Plan(cells=800, counts={WORKER: 30, NODE: 30}, minutes=2),
 )
 SHORT = Plan(
-    cells=160,
+    cells=80,
     counts={
-        WORKER: 10,
+        WORKER: 8,
         NODE: 2,
         REAPER: 1,
         SCHEDULER: 1,
@@ -93,5 +93,6 @@ SHORT = Plan(
         CONNECTIONS: 1,
         AWAY: 1,
     },
-    minutes=2,
+    minutes=1.5,
+    seed=6,  # a sweep without evaluators that commits each step, and one of LangGraph with evaluators beside it
 )

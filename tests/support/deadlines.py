@@ -1,8 +1,8 @@
 """Every test ends in time: one that hangs fails with the stacks of its threads, and holds up no other.
 
-When a test's setup, call or teardown has taken DEADLINE_S, an exception is raised in it, so that fixtures are taken
-down, and again every AGAIN_S. Where that does not help, the process ends: pytest-xdist reports the test as failed and
-goes on in another process, and what the ended one had started is killed.
+When a test's setup, call or teardown has taken DEADLINE_S, or the seconds of its mark `deadline`, an exception is
+raised in it, so that fixtures are taken down, and again every AGAIN_S. Where that does not help, the process ends:
+pytest-xdist reports the test as failed and goes on in another process, and what the ended one had started is killed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
 
 @contextmanager
 def _deadline(item: pytest.Item) -> Iterator[None]:
-    seconds = SLOW_S if item.get_closest_marker("slow") else DEADLINE_S
+    own = item.get_closest_marker("deadline")
+    seconds = own.args[0] if own else SLOW_S if item.get_closest_marker("slow") else DEADLINE_S
 
     def fail(number: int, frame: FrameType | None) -> None:
         pytest.fail(f"still running after {seconds:g} s\n{_stacks()}", pytrace=False)
