@@ -11,6 +11,7 @@ from wtb.store.database import Database
 from wtb.store.rows.control import AlertRow, UndeliveredAlert
 from wtb.store.rows.executions import StalledRow
 from wtb.store.rows.sweeps import ListeningSweep
+from wtb.store.runs.slots import is_over
 from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, is_visible, now, sweeps
 
 MOST_TRIES = 5
@@ -62,7 +63,7 @@ def note(database: Database, sweep_id: str, wanted: Sequence[Sequence[str]]) -> 
 
 
 def _is_due(sweep_id: str) -> tuple[sa.ColumnElement[bool], ...]:
-    free = sa.or_(alerts.c.lease_until.is_(None), alerts.c.lease_until < now())
+    free = sa.or_(alerts.c.lease_until.is_(None), is_over(alerts.c.lease_until))
     return alerts.c.sweep_id == sweep_id, alerts.c.sent_at.is_(None), alerts.c.tries < MOST_TRIES, free
 
 

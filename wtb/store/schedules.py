@@ -18,7 +18,7 @@ from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database, clock
-from wtb.store.runs.slots import LEASE_S
+from wtb.store.runs.slots import FARTHEST_S, LEASE_S, is_over
 from wtb.store.tables.schema import cells, fires, is_visible, now, schedules, sessions, sweeps
 
 if TYPE_CHECKING:
@@ -274,10 +274,12 @@ def remove_schedule(database: Database, schedule_id: str) -> int:
 def make_due(database: Database) -> list[Due]:
     """Make the fires that are due: of each schedule at most one.
 
-    A fire that nobody has begun yet stands for those that would follow it.
+    A fire that nobody has begun yet stands for those that would follow it. A next fire that is further away than the
+    cron text says was written while the clock was ahead, and is set right first.
     """
     ripe = sa.select(schedules, now().label("now")).where(schedules.c.status == "active", schedules.c.next_at <= now())
     made = []
+    _set_right(database)
     with database.write() as connection:
         for row in fetch_rows(connection, ripe.with_for_update(skip_locked=True)):
             try:
@@ -296,6 +298,29 @@ def make_due(database: Database) -> list[Due]:
             connection.execute(schedules.update().where(schedules.c.id == row["id"]).values(next_at=fire.next_at))
             made.append(Due(row["name"], fire_at, missed))
     return made
+
+
+def is_misplaced(schedule: Mapping[str, Any]) -> bool:
+    """Return whether the next fire of an active schedule is later than its cron text says, by the database's clock."""
+    if schedule["status"] != "active" or schedule["next_at"] is None or schedule["next_at"] <= schedule["now"]:
+        return False
+    try:
+        return bool(schedule["next_at"] > next_after(schedule["cron"], zone_of(schedule["tz"]), schedule["now"]))
+    except InputError:  # a time zone that this machine does not know
+        return False
+
+
+def _set_right(database: Database) -> None:
+    """Recompute next fires that a clock which was ahead has put too late, so that they fire again from now on."""
+    active = sa.select(schedules, now().label("now")).where(schedules.c.status == "active", schedules.c.next_at > now())
+    with database.read() as connection:
+        misplaced = [row["id"] for row in fetch_rows(connection, active) if is_misplaced(row)]
+    for id in misplaced:
+        with database.write() as connection:
+            row = fetch_row(connection, active.where(schedules.c.id == id).with_for_update(of=schedules))
+            if row is not None and is_misplaced(row):
+                next_at = next_after(row["cron"], zone_of(row["tz"]), row["now"])
+                connection.execute(schedules.update().where(schedules.c.id == id).values(next_at=next_at))
 
 
 def make_manual(database: Database, schedule_id: str) -> float:
@@ -325,7 +350,7 @@ def _fires() -> sa.Select[Any]:
             sweeps.c.status.label("sweep_status"),
             sweeps.c.reason.label("sweep_reason"),
             sweeps.c.queued.label("sweep_queued"),
-            sa.func.coalesce(fires.c.lease_until > now(), sa.false()).label("held"),
+            sa.func.coalesce(sa.not_(is_over(fires.c.lease_until)), sa.false()).label("held"),
         )
         .join(schedules, schedules.c.id == fires.c.schedule_id)
         .join(sessions, sessions.c.id == schedules.c.session_id)
@@ -341,7 +366,7 @@ def claim(database: Database, fire: Fire) -> Claim | None:
     step = fire.next_step
     if step is None:
         return None
-    free = sa.or_(fires.c.lease_until.is_(None), fires.c.lease_until <= now())
+    free = sa.or_(fires.c.lease_until.is_(None), is_over(fires.c.lease_until))
     found = fires.update().where(
         *_key(fire.schedule_id, fire.fire_at), fires.c.token == fire.token, fires.c.status == fire.status, free
     )
@@ -463,5 +488,6 @@ def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> F
         count = sa.select(sa.func.count()).where(cells.c.sweep_id == fires.c.sweep_id, cells.c.status == "failed", lost)
         is_whole = count.scalar_subquery() <= MOST_LOST * sweeps.c.cells
         query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.status == "completed", is_whole)
-    row = database.row(query.order_by(begun.desc()).limit(1))
+    is_ahead = sa.case((begun > now() + FARTHEST_S, 1), else_=0)  # of a clock that was ahead: no later than others
+    row = database.row(query.order_by(is_ahead, begun.desc()).limit(1))
     return None if row is None else Fire(**row)

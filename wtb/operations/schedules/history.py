@@ -151,6 +151,11 @@ def _overdue(database: Database, schedule: Schedule) -> str | None:
     def is_late(at: float) -> bool:
         return bool(schedule.now > at + late_after(schedule.cron, zone, at))
 
+    if store.is_misplaced(vars(schedule)):
+        return (
+            f"its next fire is {_moment(schedule.next_at or 0.0, schedule)}, later than cron {schedule.cron!r} has it: "
+            "the clock was ahead. `wtb schedule run-due` and `wtb scheduler` set it right"
+        )
     if schedule.next_at is not None and is_late(schedule.next_at):
         return f"overdue: it should have fired at {_moment(schedule.next_at, schedule)}; {how}"
     for fire in store.open_fires(database, schedule.id):

@@ -22,6 +22,7 @@ from wtb.store.log import insert_events, keep_events
 from wtb.store.rows.control import ScoringRow
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
+from wtb.store.runs.slots import is_over
 from wtb.store.tables.schema import cells, executions, is_visible, metrics, now, scores, scorings, sweeps
 
 if TYPE_CHECKING:
@@ -206,10 +207,10 @@ def _of_sweeps() -> sa.ColumnElement[bool]:
 
 
 def _is_claimable() -> sa.ColumnElement[bool]:
-    is_lost = sa.and_(scorings.c.status == "running", scorings.c.lease_until < now())
+    is_lost = sa.and_(scorings.c.status == "running", is_over(scorings.c.lease_until))
     others = scorings.alias("others")
     another = sa.select(sa.literal(1)).where(
-        others.c.sweep_id == scorings.c.sweep_id, others.c.status == "running", others.c.lease_until >= now()
+        others.c.sweep_id == scorings.c.sweep_id, others.c.status == "running", sa.not_(is_over(others.c.lease_until))
     )
     return sa.and_(sa.or_(scorings.c.status == "pending", is_lost), sa.not_(another.exists()), _of_sweeps())
 

@@ -17,10 +17,13 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.process_identity import Owner
-from wtb.store.runs.slots import is_fresh
+from wtb.store.runs.slots import FARTHEST_S, is_fresh
 from wtb.store.tables.schema import limited_nodes, now, permits, runners
 
 Alive = Callable[[Owner], bool]
+
+
+_MOST_WAITING = 10_000  # runs of a node that wait for their turn
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,9 @@ def _hold(connection: sa.Connection, place: Place, held: int) -> None:
 
 def _turn(connection: sa.Connection, place: Place, spacing_s: float) -> float:
     """Take the next turn of a node. Returns the seconds until then."""
-    start = sa.case((limited_nodes.c.next_at > now(), limited_nodes.c.next_at), else_=now())
+    farthest = now() + max(FARTHEST_S, _MOST_WAITING * spacing_s)  # later turns are of a clock that was ahead
+    next_at = limited_nodes.c.next_at
+    start = sa.case((sa.and_(next_at > now(), next_at <= farthest), next_at), else_=now())
     query = (
         limited_nodes.update()
         .where(*_of(limited_nodes, place))

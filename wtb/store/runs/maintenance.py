@@ -22,13 +22,19 @@ from wtb.store.rows.executions import ExecutionRow, LostExecution
 from wtb.store.rows.sweeps import NewEvent, OpenSweep
 from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
-from wtb.store.runs.slots import LEASE_S, is_fresh
+from wtb.store.runs.slots import FARTHEST_S, LEASE_S, is_fresh, is_over
 from wtb.store.tables.schema import cases, executions, is_visible, matrices, node_runs, now, runners, sweeps, working
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0
 SILENT_S = max(LEASE_S, 5.0)  # between two statements of a transaction that writes
 SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was in a node
+
+
+def _is_up_long_enough() -> sa.ColumnElement[bool]:
+    """Whether runners have had the time to renew their leases since the database was started."""
+    since = _up_since()
+    return sa.or_(since < now() - LEASE_S, since > now() + FARTHEST_S)  # the latter by a clock that was ahead
 
 
 def reclaim(database: Database) -> list[LostExecution]:
@@ -43,7 +49,7 @@ def reclaim(database: Database) -> list[LostExecution]:
     held = executions.alias("held")
     gone = (
         sa.select(held.c.id, held.c.owner_id)
-        .where(held.c.status == "running", held.c.lease_until < now(), _up_since() < now() - LEASE_S)
+        .where(held.c.status == "running", is_over(held.c.lease_until), _is_up_long_enough())
         .order_by(held.c.id)
         .limit(1000)
         .with_for_update(skip_locked=True)

@@ -17,6 +17,7 @@ from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.control import ExporterRow
 from wtb.store.rows.sweeps import BehindSweep
 from wtb.store.runs.queue import is_open
+from wtb.store.runs.slots import is_over
 from wtb.store.tables.schema import events, executions, exporters, exports, now, sweeps
 
 MOST_SWEEPS: Final = 50
@@ -49,7 +50,7 @@ def claim_exporter(database: Database, endpoint: str, owner: str, lease_s: float
     Returns:
         What is known of it; None while somebody else sends.
     """
-    free = sa.or_(exporters.c.lease_until.is_(None), exporters.c.lease_until < now(), exporters.c.owner_id == owner)
+    free = sa.or_(exporters.c.lease_until.is_(None), is_over(exporters.c.lease_until), exporters.c.owner_id == owner)
     taken = (
         exporters.update()
         .where(exporters.c.endpoint == endpoint, free)
