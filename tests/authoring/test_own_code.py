@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import subprocess
 import sys
+import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -412,3 +417,118 @@ def test_a_cache_that_a_node_fills_is_no_change_of_its_code(load: Load, tmp_path
         assert code_of(node) == before
     finally:
         sys.path.pop(0)
+
+
+def in_another_process(root: Path, script: str, seed: str = "0") -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def test_code_is_the_same_at_another_path_and_in_another_process(tmp_path: Path) -> None:
+    bodies = ", ".join(body for body, _, _ in CHANGES.values())
+    tops = "\n".join(top for top, _, _ in VARYING.values() if "OF_THIS_PROCESS" not in top)
+    body = f"[{bodies}, SESSION, STARTED, ROWS, WORDS, PID, ROOT]"
+    flow = FLOW.format(body=body, before="pass", top="import random, time, uuid\n" + tops)
+    script = "import flow\nfrom wtb.authoring.code.fingerprint import code_of\nprint(code_of(flow.node))"
+    found = set()
+    for seed, folder in (("0", "one"), ("1", "two/deeper"), ("12345", "three")):
+        root = tmp_path / folder
+        for name, content in {**FILES, "flow.py": flow}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        found.add(in_another_process(root, "import sys; sys.path.insert(0, '')\n" + script, seed))
+    assert len(found) == 1
+    assert str(tmp_path) not in found.pop()
+
+
+WHEREVER = """
+import os, sys, json
+sys.path[:0] = json.loads(os.environ["PLACES"])
+import flow
+from wtb.authoring.code.fingerprint import code_of
+print(code_of(flow.node).fingerprint)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "is_own"),
+    [
+        ("src/helpers.py", "import helpers", True),
+        ("src/space/part/helpers.py", "from space.part import helpers", True),
+        ("queue.py", "import queue as helpers", True),
+        (".venv/lib/python3.11/site-packages/helpers.py", "import helpers", False),
+    ],
+)
+def test_own_is_what_is_not_installed_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, line: str, is_own: bool
+) -> None:
+    installed = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages"
+    about = installed / "helpers-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: helpers\nVersion: 1.0\n")
+    (tmp_path / "flow.py").write_text(f"{line}\n\ndef node(state):\n    return helpers.answer()\n")
+    place = tmp_path / file
+    place.parent.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("PLACES", json.dumps([str(tmp_path), str(tmp_path / "src"), str(installed)]))
+    found = []
+    for value in (1, 22):
+        place.write_text(f"from _queue import *\n\ndef answer():\n    return {value}\n")
+        found.append(in_another_process(tmp_path, WHEREVER))
+    assert (found[0] != found[1]) is is_own
+
+
+def test_a_module_in_an_archive_counts_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACES", json.dumps([str(tmp_path), str(tmp_path / "lib.zip")]))
+    (tmp_path / "flow.py").write_text("import helpers\n\ndef node(state):\n    return helpers.answer()\n")
+    found = []
+    for value in (1, 22):
+        with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
+            archive.writestr("helpers.py", f"def answer():\n    return {value}\n")
+        found.append(in_another_process(tmp_path, WHEREVER))
+    assert found[0] != found[1]
+
+
+def test_source_with_a_stray_byte_counts_all_the_same(load: Load) -> None:
+    sources = [f"def deep():\n    return {value}  # \xfc\n".encode("latin-1") for value in (1, 2)]
+    codes = [load("lib.sub.deep()", files={"sub.py": source + b"def rows():\n    return 1\n"}) for source in sources]
+    assert codes[0].fingerprint != codes[1].fingerprint
+    assert "sub:deep" in changed(*codes)
+
+
+def test_what_could_not_be_followed_is_listed(load: Load) -> None:
+    code = load("[open(state[0]), subprocess.run(state[1]), importlib.import_module(state[2])]")
+    assert code.not_followed == [
+        "flow: line 13 imports a module by a computed name",
+        "flow, line 13: it opens a file whose path is computed",
+        "flow, line 13: it starts a program by a computed command",
+    ]
+
+
+def test_a_module_that_imports_itself_around_a_circle_is_followed(load: Load) -> None:
+    lazy = "import sub\n\ndef go():\n    return sub.deep()\n"
+    sub = "import lazy\n\ndef deep():\n    return {}\n\ndef rows():\n    return lazy.go()\n"
+    codes = [load("lib.sub.rows()", files={"lazy.py": lazy, "sub.py": sub.format(value)}) for value in (1, 2)]
+    assert changed(*codes) == {"sub:deep"}
+
+
+def test_five_hundred_modules_take_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are reached. The bound is wide: it took 2.7 s of CPU on a machine that was busy with other work."""
+    monkeypatch.syspath_prepend(tmp_path)
+    names = [f"one_of_many_{number}" for number in range(500)]
+    for name, following in zip(names, [*names[1:], "math"], strict=True):
+        text = f"import {following}\nimport re\nP = re.compile('x')\nLIMIT = 3\n"
+        text += "".join(
+            f"\n\ndef f{n}(x):\n    return {following}.f{n}(x) if P.match(x) else LIMIT\n" for n in range(10)
+        )
+        (tmp_path / f"{name}.py").write_text(text)
+    for name in reversed(names):
+        importlib.import_module(name)
+    began = time.process_time()
+    code = code_of(sys.modules[names[0]].f0)
+    assert time.process_time() - began < 20
+    assert len(code.parts) >= 500
+    for name in names:
+        del sys.modules[name]
