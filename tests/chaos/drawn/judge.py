@@ -105,7 +105,9 @@ class _Trial:
     def _key_of(self, cell: Cell) -> str:
         case = case_ids(self._scenario)[0] if self._scenario.single else self._rows.cases[cell.case_number]
         names = self._rows.combinations[cell.combination]
-        return self._key(case, cell.repeat, {node: _variant_number(name) for node, name in names.items()})
+        # Of a single execution only those are recorded that differ from the default.
+        defaults = dict.fromkeys(self._scenario.combinations[0], 0)
+        return self._key(case, cell.repeat, defaults | {node: _variant_number(name) for node, name in names.items()})
 
     def _key(self, case: str, repeat: int, choices: Choices) -> str:
         chosen = " ".join(f"{node}={number}" for node, number in sorted(choices.items()))
