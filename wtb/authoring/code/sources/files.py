@@ -29,6 +29,7 @@ _WRITING = frozenset({"write_text", "write_bytes", "mkdir", "makedirs", "touch",
 _WRITING |= {"FileHandler", "RotatingFileHandler", "connect", "to_csv", "to_json", "to_parquet", "to_pickle", "savefig"}
 _WRITE_MODE = re.compile(r"[wax+]")
 _RUN_TIME = (".db", ".sqlite", ".sqlite3", ".log", ".lock", ".pid", ".tmp", ".pyc", ".so")
+_KERNEL = ("/proc/", "/sys/", "/dev/")  # where each process, and each look, finds something else
 _LARGEST = 16 * 1024 * 1024  # bytes that are read to hash one file
 _MOST = 200  # files that one pattern may name
 
@@ -81,6 +82,8 @@ class Files:
                 return
 
     def _add_file(self, module: Module, path: PathText, place: str, kind: str) -> None:
+        if place.startswith(_KERNEL) and not place.startswith("/dev/shm/"):
+            return
         is_literal = os.path.isabs(path.text) and not path.is_anchored
         name = path.text if is_literal else os.path.relpath(place, module.root or os.path.dirname(place))
         if place not in self.found or kind == "script":
