@@ -25,6 +25,7 @@ from wtb.core.errors import InputError, describe, did_you_mean
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
+MAX_VALUES = 200_000  # of a file with aliases, which can expand
 
 Loc = tuple[str | int, ...]
 
@@ -90,8 +91,11 @@ class Located:
         return f"{place}: {text}" if place else text
 
 
-def read(path: Path) -> Document:
-    """Read one YAML (or JSON) mapping from a file of at most 1 MiB; InputError says what is wrong where."""
+def read(path: Path, *, aliases: bool = False) -> Document:
+    """Read one YAML (or JSON) mapping from a file of at most 1 MiB; InputError says what is wrong where.
+
+    aliases: of files of other tools, accept anchors, aliases and merge keys.
+    """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -107,11 +111,11 @@ def read(path: Path) -> Document:
         raise InputError(f"{path}: cannot be read ({error.strerror}); expected a YAML file") from None
     except ValueError:
         raise InputError(f"{str(path)!r}: not a path; expected a YAML file") from None
-    return parse(content, str(path))
+    return parse(content, str(path), aliases=aliases)
 
 
-def parse(content: bytes, file: str) -> Document:
-    """Read one mapping from the bytes of a YAML document; `file` is what messages call it."""
+def parse(content: bytes, file: str, *, aliases: bool = False) -> Document:
+    """Read one mapping from the bytes of a YAML document; `file` is what messages call it. aliases: as for `read`."""
     if len(content) > MAX_BYTES:
         _refuse(file, 1, f"more than {MAX_BYTES:,} bytes", f"at most {MAX_BYTES:,}")
     try:
@@ -120,10 +124,10 @@ def parse(content: bytes, file: str) -> Document:
         line = content.count(b"\n", 0, error.start) + 1
         _refuse(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8", "a text file in UTF-8")
     try:
-        _check(file, text)
+        _check(file, text, aliases=aliases)
         root: Any = yaml.compose(text, Loader=_Loader)
         line = root.start_mark.line + 1
-        reader = _Reader(file)
+        reader = _Reader(file, aliases=aliases)
         data = reader.value(root, (), line)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -147,21 +151,19 @@ def parse(content: bytes, file: str) -> Document:
 _PRINTABLE = "\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
 
 
-def _check(file: str, text: str) -> None:
-    """Refuse what could expand, recurse too deep or become an object, before any of it is built."""
+def _check(file: str, text: str, *, aliases: bool) -> None:
+    """Refuse what could expand, recurse too deep or become an object, before any of it is built.
+
+    aliases: they are counted when they are expanded.
+    """
     depth = documents = 0
     event: Any
     for event in yaml.parse(text, Loader=_Loader):
         line = event.start_mark.line + 1
-        match event:
-            case yaml.CollectionStartEvent(anchor=None, tag=None):
-                depth += 1
-            case yaml.NodeEvent():
-                _refuse_unplain(file, line, event)
-            case yaml.CollectionEndEvent():
-                depth -= 1
-            case yaml.DocumentStartEvent():
-                documents += 1
+        if isinstance(event, yaml.NodeEvent):
+            _refuse_unplain(file, line, event, aliases=aliases)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
         if depth > MAX_DEPTH:
             _refuse_depth(file, line)
         if documents > 1:
@@ -170,11 +172,11 @@ def _check(file: str, text: str) -> None:
         _refuse(file, 1, "the file is empty", "a mapping of keys to values")
 
 
-def _refuse_unplain(file: str, line: int, event: yaml.NodeEvent) -> None:
+def _refuse_unplain(file: str, line: int, event: yaml.NodeEvent, *, aliases: bool) -> None:
     match event:
-        case yaml.AliasEvent(anchor=name):
+        case yaml.AliasEvent(anchor=name) if not aliases:
             _refuse(file, line, f"alias '*{name}'", "the value written out")
-        case yaml.NodeEvent(anchor=str(name)):
+        case yaml.NodeEvent(anchor=str(name)) if not aliases:
             _refuse(file, line, f"anchor '&{name}'", "a value without an anchor")
         case yaml.ScalarEvent(tag=str(tag)) | yaml.CollectionStartEvent(tag=str(tag)):
             _refuse(file, line, f"tag {describe(tag)}", "a plain value")
@@ -183,16 +185,22 @@ def _refuse_unplain(file: str, line: int, event: yaml.NodeEvent) -> None:
 class _Reader:
     """Turns nodes into plain values. lines: of each value by its path, for a value of a mapping that of its key."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, file: str, *, aliases: bool = False) -> None:
+        self._file, self._aliases = file, aliases
+        self._values = 0
         self.lines: dict[Loc, int] = {}
 
     def value(self, node: Any, loc: Loc, line: int) -> Any:
         """Read the value of a node. line: where messages find it."""
         self.lines[loc] = line
+        self._values += 1
+        if self._aliases and self._values > MAX_VALUES:
+            _refuse(self._file, line, f"aliases that expand to more than {MAX_VALUES:,} values", "fewer")
+        if len(loc) > MAX_DEPTH:  # only an alias within its own anchor gets there
+            _refuse_depth(self._file, line)
         if isinstance(node, yaml.MappingNode):
             mapping: dict[str, Any] = {}
-            for key_node, value_node in node.value:
+            for key_node, value_node in self._merged(node) if self._aliases else node.value:
                 key = self._key(key_node, loc)
                 mapping[key] = self.value(value_node, (*loc, key), key_node.start_mark.line + 1)
             return mapping
@@ -200,6 +208,24 @@ class _Reader:
             items = enumerate(node.value)
             return [self.value(item, (*loc, number), item.start_mark.line + 1) for number, item in items]
         return self._scalar(node)
+
+    def _merged(self, node: Any, depth: int = 0) -> list[tuple[Any, Any]]:
+        """The keys and values of a mapping with those that merge keys name, which its own ones override."""
+        own, merged = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
+        for key, value in node.value:
+            if key.value != "<<" or key.style:
+                own.append((key, value))
+                continue
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(source, yaml.MappingNode) or depth > MAX_DEPTH:
+                    _refuse(self._file, key.start_mark.line + 1, "a merge key of no mapping", "an alias of one")
+                merged += self._merged(source, depth + 1)
+        names = {key.value for key, _ in own}
+        kept: dict[str, tuple[Any, Any]] = {}
+        for key, value in merged:
+            if key.value not in names:
+                kept.setdefault(key.value, (key, value))
+        return [*kept.values(), *own]
 
     def _key(self, node: Any, loc: Loc) -> str:
         line = node.start_mark.line + 1

@@ -47,7 +47,7 @@ def test_tests_become_cases_and_what_has_no_counterpart_is_named(empty_project: 
         "left out: description",
         "tests[1].description",
         "tests[1].options",
-        "tests[2]: 'file://more.yaml'",
+        "tests[2]: more.yaml: cannot be read",
         "write `ask`",
     ):
         assert words in done.said
@@ -135,7 +135,7 @@ tests:
 def test_prompts_that_are_no_texts_are_named(empty_project: Project) -> None:
     empty_project.write({"config.yaml": PROMPTS})
     assert left_out(empty_project) == [
-        "prompts[0]: a mapping",
+        "prompts[0]: 'file://p1.txt' (p1.txt: cannot be read (No such file or directory); expected a text file)",
         "prompts[1]: 'prompts/second.txt'",
         "prompts[2]: 'my prompts/third.md'",
         "prompts[3]: 'prompts/*'",
@@ -232,10 +232,10 @@ def left_out(project: Project) -> list[str]:
     ("config", "words"),
     [
         ("prompts: [a]", "'tests' is nothing; expected a list of tests"),
-        ("tests: file://tests.csv", "'tests' is 'file://tests.csv'"),
+        ("tests: file://tests.csv", "no test that can be brought over: tests: tests.csv: cannot be read"),
+        ("tests: file://../out.csv", "outside of the folder of the configuration"),
         ("tests: [file://a.yaml]", "no test that can be brought over"),
         ("tests: [", "config.yaml"),
-        ("prompts: {p1.txt: one}\ntests: [{vars: {a: b}}]", "no prompt that can be brought over"),
         ("tests: [{vars: {a: 'file://a'}}]", "no test that can be brought over"),
     ],
 )
@@ -243,6 +243,81 @@ def test_a_configuration_without_tests_is_refused(empty_project: Project, config
     empty_project.write({"config.yaml": config})
     assert words in empty_project.inside("init", "demo", "--from", "config.yaml", check=2).said
     assert not (empty_project.folder / "demo").exists()
+
+
+FILES = {
+    "config.yaml": """
+prompts: [file://prompts/two.txt, file://chat.json, {id: file://prompts/one.md, label: One}]
+base: &base {type: contains, value: Paris}
+defaults: &more {weight: 2}
+tests:
+  - file://tests.csv
+  - file://more.yaml
+  - vars: {question: file://prompts/one.md, country: file://chat.json}
+    assert: [*base, {<<: *more, type: icontains, value: france}]
+  - vars: {question: file://secret.py}
+scenarios:
+  - description: capitals
+    config: [{vars: {country: France}}, {vars: {country: Italy}, assert: [{type: is-json}]}]
+    tests: [{vars: {question: capital}, assert: [*base]}]
+  - config: [{vars: {a: 1}}]
+    other: x
+""",
+    "prompts/two.txt": "First {{question}}\n---\nSecond {{question}}\n",
+    "prompts/one.md": "Third {{country}}\n",
+    "chat.json": '[{"role": "user"}]',
+    "tests.csv": (
+        "question,__expected,__expected2,__description,__metadata:k\n"
+        'a,contains: yes,is-json,first,v\n\nb,"similar(0.8): a, text",,,\nc,Paris: the capital,,,\n,,,,\n'
+        "d,not-icontains: no,fn: output.length,,\n"
+    ),
+    "more.yaml": "- vars: {question: '01'}\n  assert: [{type: equals, value: x}]\n",
+}
+
+
+def test_files_anchors_and_scenarios_are_brought_over_and_the_rest_is_named(empty_project: Project) -> None:
+    empty_project.write(FILES)
+    assert left_out(empty_project) == [
+        "base",
+        "defaults",
+        "scenarios[0].description",
+        "scenarios[1].other",
+        "prompts[1]: 'file://chat.json' (chat.json: expected a .txt or .md file)",
+        "tests[0][0].description",
+        "tests[0][0].metadata:k",
+        "tests[0][1].assert[0]: its embedding model; embedding_similarity has its own, so look at 'at_least' again",
+        "tests[0][3].assert[1]: 'javascript'",
+        "tests[2].vars.question: 'Third {{country}}'",
+        "tests[3].vars.question: 'file://secret.py'",
+    ]
+    cases = [json.loads(line) for line in (empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines()]
+    assert [case["input"] for case in cases] == [
+        {"question": "a"},
+        {"question": "b"},
+        {"question": "c"},
+        {"question": "d"},
+        {"question": "01"},
+        {"country": "France", "question": "capital"},
+        {"country": "Italy", "question": "capital"},
+        {"a": 1},
+    ]
+    contains = {"contains": {"field": "answer", "text": "Paris"}}
+    assert cases[0]["assert"][0] == {"contains": {"field": "answer", "text": "yes"}}
+    assert cases[2]["expected"] == {"answer": "Paris: the capital"}
+    assert cases[5]["assert"] == [contains]
+    assert [*cases[6]["assert"][0], *cases[6]["assert"][1]] == ["json_schema", "contains"]
+    code = (empty_project.folder / "workflow.py").read_text("utf-8")
+    assert "'First {{question}}',\n    'Second {{question}}',\n    'Third {{country}}',\n" in code
+    empty_project.inside("plan", "sweep.yaml", check=0)
+
+
+def test_aliases_that_expand_without_end_are_refused(empty_project: Project) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    empty_project.write({"config.yaml": "\n".join(lines) + "\ntests: [{vars: {a: 1}}]\n"})
+    assert "aliases that expand to more than" in empty_project.inside("init", "--from", "config.yaml", check=2).said
+    empty_project.write({"config.yaml": "a: &a [*a]\ntests: [{vars: {a: 1}}]\n"})
+    empty_project.inside("init", "--from", "config.yaml", check=2)
 
 
 ASKING = """

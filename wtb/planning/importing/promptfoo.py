@@ -21,6 +21,7 @@ from wtb.planning.importing.promptfoo_assertions import (
     read_assertion,
     text_of,
 )
+from wtb.planning.importing.promptfoo_files import is_file, read_prompts, read_tests, read_value
 
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 # promptfoo reads a prompt as a file where it looks like a path: `:` precedes a function, `://` what a service keeps.
@@ -60,30 +61,93 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
         Its tests as cases, its prompts, and what of it has no counterpart.
 
     Raises:
-        InputError: The file cannot be read, has no tests in it, or has prompts of which none can be brought over.
+        InputError: The file cannot be read, or has no tests that can be brought over.
     """
-    data = read(file).data
-    tests = data.get("tests")
-    if not isinstance(tests, list) or not tests:
-        raise InputError(f"{file}: 'tests' is {describe(tests)}; expected a list of tests")
-    made = Imported(left_out=[key for key in data if key not in ("prompts", "tests", "defaultTest")])
+    data, folder = read(file, aliases=True).data, file.parent
+    made = Imported(left_out=[key for key in data if key not in ("prompts", "tests", "scenarios", "defaultTest")])
+    tests = list(_tests(data, folder, made.left_out))
+    if not tests and (data.get("tests") or data.get("scenarios")):
+        raise InputError(f"{file}: no test that can be brought over: {'; '.join(made.left_out)}")
+    if not tests:
+        raise InputError(
+            f"{file}: 'tests' is {describe(data.get('tests'))}; expected a list of tests, or a file of one"
+        )
     prompts, common = data.get("prompts"), data.get("defaultTest")
-    made.prompts = list(_prompts(prompts, made.left_out))
-    if prompts and not made.prompts:
-        raise InputError(f"{file}: no prompt that can be brought over; expected texts: {'; '.join(made.left_out)}")
+    made.prompts = list(_prompts(prompts, folder, made.left_out))
     shared = _Test("defaultTest", common, made.left_out) if isinstance(common, Mapping) else None
     if common is not None and shared is None:
         made.left_out.append(f"defaultTest: {describe(common)}")
-    for number, test in enumerate(tests):
+    for number, (place, test) in enumerate(tests):
         if isinstance(test, Mapping):
-            one = _Test(f"tests[{number}]", test, made.left_out)
+            one = _Test(place, _with_files(test, folder), made.left_out)
             made.cases += _cases(number, one, shared, grader, made.left_out)
         else:
-            made.left_out.append(f"tests[{number}]: {describe(test)}")
+            made.left_out.append(f"{place}: {describe(test)}")
     if not made.cases:
         raise InputError(f"{file}: no test that can be brought over; expected mappings with 'vars' and 'assert'")
     made.left_out = list(dict.fromkeys(made.left_out))  # what several cases share is named once
     return made
+
+
+def _tests(data: Mapping[str, Json], folder: Path, left_out: list[str]) -> Iterator[tuple[str, Json]]:
+    """The tests of a configuration with their places: its own, those of files, and those of scenarios."""
+    yield from _listed("tests", data.get("tests"), folder, left_out)
+    scenarios = data.get("scenarios") or []
+    for number, scenario in enumerate(scenarios if isinstance(scenarios, list) else [scenarios]):
+        place = f"scenarios[{number}]"
+        if not isinstance(scenario, Mapping):
+            left_out.append(f"{place}: {describe(scenario)}")
+            continue
+        left_out += [f"{place}.{key}" for key in scenario if key not in ("config", "tests")]
+        configs = [*_listed(f"{place}.config", scenario.get("config"), folder, left_out)]
+        for at, test in [*_listed(f"{place}.tests", scenario.get("tests"), folder, left_out)] or [(place, {})]:
+            for _, config in configs or [("", {})]:
+                yield at, _joined(config, test)
+
+
+def _listed(place: str, given: Json, folder: Path, left_out: list[str]) -> Iterator[tuple[str, Json]]:
+    """What is listed, with that of files in its place."""
+    for number, entry in enumerate(given if isinstance(given, list) else [given] if given else []):
+        where = f"{place}[{number}]" if isinstance(given, list) else place
+        if not is_file(entry):
+            yield where, entry
+            continue
+        try:
+            for row, test in enumerate(read_tests(str(entry), folder)):
+                yield f"{where}[{row}]", test
+        except InputError as error:
+            left_out.append(f"{where}: {error}")
+
+
+def _joined(config: Json, test: Json) -> Json:
+    """A test of a scenario with one of its configurations: the test's own variables count."""
+    if not isinstance(config, Mapping) or not isinstance(test, Mapping):
+        return test
+    joined = {**config, **test}
+    for key, empty in (("vars", {}), ("assert", [])):
+        one, other = config.get(key) or empty, test.get(key) or empty
+        if isinstance(one, dict) and isinstance(other, dict):
+            joined[key] = {**one, **other}
+        elif isinstance(one, list) and isinstance(other, list):
+            joined[key] = [*one, *other]
+    return joined
+
+
+def _with_files(test: Mapping[str, Json], folder: Path) -> Mapping[str, Json]:
+    """A test with the texts of files as values of its variables; what cannot be read stays and is left out."""
+    variables = test.get("vars")
+    if is_file(variables):
+        variables = _value(variables, folder)
+    if isinstance(variables, dict):
+        variables = {name: _value(value, folder) for name, value in variables.items()}
+    return {**test, "vars": variables} if "vars" in test else test
+
+
+def _value(written: Json, folder: Path) -> Json:
+    try:
+        return read_value(written, folder) if isinstance(written, str) and is_file(written) else written
+    except InputError:
+        return written
 
 
 class _Test:
@@ -102,12 +166,14 @@ class _Test:
         known = {
             "vars": self.has_variables,
             "assert": self.assertions == assertions,
-            "options": self.grader is not None,
+            "options": self.grader is not None or isinstance(options, Mapping),
         }
         left_out += [f"{place}.{key}" for key in given if not known.get(key)]
+        if isinstance(options, Mapping) and self.grader is None:
+            left_out += [f"{place}.options.{key}" for key in options]
 
 
-def _prompts(given: object, left_out: list[str]) -> Iterator[str]:
+def _prompts(given: object, folder: Path, left_out: list[str]) -> Iterator[str]:
     """The texts of prompts. Every entry that is none is named, and what else stands beside a text."""
     if not given:
         left_out.append("prompts: nothing")
@@ -116,12 +182,28 @@ def _prompts(given: object, left_out: list[str]) -> Iterator[str]:
         yield from filter(_is_prompt, given)
     else:
         for number, prompt in enumerate(given if isinstance(given, list) else [given]):
-            text = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
+            text = prompt.get("raw", prompt.get("id")) if isinstance(prompt, Mapping) else prompt
+            if isinstance(text, str) and is_file(text):
+                yield from _of_file(f"prompts[{number}]", text, folder, left_out)
+                continue
             if not _is_prompt(text):
                 left_out.append(f"prompts[{number}]: {describe(prompt if text is None else text)}")
                 continue
             if isinstance(prompt, Mapping):
                 left_out += [f"prompts[{number}].{key}" for key in prompt if key != "raw"]
+            yield text
+
+
+def _of_file(place: str, written: str, folder: Path, left_out: list[str]) -> Iterator[str]:
+    try:
+        texts = read_prompts(written, folder)
+    except InputError as error:
+        left_out.append(f"{place}: {describe(written)} ({error})")
+        return
+    for text in texts:
+        if has_template(VARIABLE.sub("", text)):
+            left_out.append(f"{place}: {describe(text)} of {written}")
+        else:
             yield text
 
 

@@ -68,7 +68,7 @@ def read_assertion(
     """
     kind = str(one.get("type"))
     name, threshold, weight = kind.removeprefix("not-"), one.get("threshold"), one.get("weight", 1)
-    nothing = f": {describe(one.get('type'))}"
+    nothing = f": {describe(one.get('type', one.get('$ref')))}"
     is_judge, keys = name in _JUDGES, _READ | ({"provider"} if name in _JUDGES else set())
     if not one.keys() <= keys or has_template(one.get("value")):
         return None, [nothing]
@@ -124,7 +124,8 @@ MakeJudge = Callable[[Json, Grader, Expected], Evaluator | None]
 
 def _of_text(name: str, option: str, change: Callable[[str], str] = str) -> Make:
     def make(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
-        return {name: {"field": FIELD, option: change(text_of(value))}} if _is_scalar(value) else None
+        is_filled = _is_scalar(value) and bool(text_of(value).strip())  # every answer has a blank text in it
+        return {name: {"field": FIELD, option: change(text_of(value))}} if is_filled else None
 
     return make
 
@@ -132,7 +133,11 @@ def _of_text(name: str, option: str, change: Callable[[str], str] = str) -> Make
 def _of_texts(make_of: Callable[[list[str]], Evaluator]) -> Make:
     def make(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:
         texts = _separated(value) if isinstance(value, str) else value
-        if not isinstance(texts, list) or not texts or not all(map(_is_scalar, texts)):
+        if (
+            not isinstance(texts, list)
+            or not texts
+            or not all(_is_scalar(one) and text_of(one).strip() for one in texts)
+        ):
             return None
         return make_of(list(map(text_of, texts)))
 
