@@ -137,7 +137,7 @@ def checked(texts: list[str]) -> dict[str, Value]:
         ("text=true", b'"true"'),
         ("text=What: this?", b'"What: this?"'),
         ("text='[x'", b'"[x"'),
-        ("number=0x10", b"16"),
+        ("number=16", b"16"),
         ("docs=[a, b]", b'["a","b"]'),
         ("anything={a: [1, null]}", b'{"a":[1,null]}'),
     ],

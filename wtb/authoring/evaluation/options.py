@@ -57,6 +57,7 @@ class Option:
             "description": self.expected,
             **({"minimum": self.least} if self.least is not None else {}),
             **({"items": items, "minItems": 1} if self.of_names else {}),
+            **({"pattern": r"\S", "items": {"pattern": r"\S"}, "minItems": 1} if self.is_filled else {}),
             **({"enum": list(self.choices)} if self.choices and not self.of_names else {}),
         }
 
