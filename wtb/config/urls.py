@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote_plus
+from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 HIDDEN = "***"
 _MOST = 300
@@ -51,3 +51,13 @@ def _without_parameter(rest: str) -> str:
         if unquote_plus(parameter[1]) not in _HARMLESS:
             return rest[: parameter.end()] + HIDDEN
     return rest
+
+
+def split_url(text: str) -> SplitResult | None:
+    """Return the parts of a URL; None if its host or its port cannot be read, such as an IPv6 address without end."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # is read only now
+    except ValueError:
+        return None
+    return parts

@@ -21,9 +21,8 @@ def test_a_burst_is_allowed_and_then_as_many_as_the_rate() -> None:
     found = Rates(2.0, 3, lambda: now[0])
     assert [found.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
     assert found.take("b") == 0, "others are not held up"
-    assert found.wait("a") == 0.5
+    assert found.take("a") == 0.5, "being refused takes nothing"
     now[0] = 0.5
-    assert found.wait("a") == 0
     assert [found.take("a") for _ in range(2)] == [0, 0.5]
     now[0] = 1e6
     assert [bool(found.take("a")) for _ in range(4)] == [False, False, False, True], "no more than the burst is saved"
@@ -48,7 +47,7 @@ def test_a_network_of_ipv6_is_one_address() -> None:
 def test_who_asks_or_fails_too_often_is_told_when_to_come_again(prepared_url: str) -> None:
     context = Context(Database(prepared_url))
     token = create_token(context, "ann")["token"]
-    often = Doors(requests=Rates(0.01, 3), failures=Rates(0.01, 2))
+    often = Doors(requests=Rates(0.01, 3), failures=Rates(0.01, 2), failures_at_address=Rates(0.01, 6))
     client = TestClient(make_app(context, token=TOKEN, hosts=["testserver"], doors=often))
 
     def ask(sent: str) -> tuple[int, str | None]:
@@ -58,8 +57,15 @@ def test_who_asks_or_fails_too_often_is_told_when_to_come_again(prepared_url: st
     assert [ask(token) for _ in range(4)] == [(404, None)] * 3 + [(429, "100")]
     assert [ask("wrong")[0] for _ in range(3)] == [401, 401, 429]
     assert client.get(f"{PREFIX}/sweeps").status_code == 401, "who shows nothing has not failed"
-    refused = client.post(f"{PREFIX}/sign-in", json={"token": token})
-    assert refused.status_code == 429, "whatever it shows"
-    assert refused.json()["detail"].startswith("somebody at testclient tries to sign in too often; again in ")
+
+    def sign_in(**shown: str) -> int:
+        return client.post(f"{PREFIX}/sign-in", json=shown).status_code
+
+    assert [sign_in(token="wrong"), sign_in(code="wrong")] == [429, 429]
+    assert [ask(f"wtb_other-{number}")[0] for number in range(3)] == [401, 401, 401], "which begin in another way"
+    assert ask("wtb_other-more")[0] == 401
+    assert ask("a third one")[0] == 429, "whatever it is, once an address has shown too many"
+    assert sign_in(token=token) == 200, "what is of use is never refused for what others show"
+    assert sign_in(token=TOKEN) == 200
     assert [ask(TOKEN)[0] for _ in range(10)] == [404] * 10, "the operator waits for nobody"
     context.close()

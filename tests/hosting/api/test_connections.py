@@ -205,3 +205,45 @@ def test_an_answer_in_parts_waits_for_no_acknowledgement() -> None:
             accepted, _ = listening.accept()
             with accepted:
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+# Heads
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n",
+        HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n",
+    ],
+)
+def test_a_body_with_two_lengths_ends_its_connection(empty: Database, head: bytes) -> None:
+    """What comes behind it may be a request that a proxy in front took for a part of the body."""
+    smuggled = b"0\r\n\r\nGET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with served(empty) as port, connected(port) as connection:
+        connection.sendall(head + smuggled)
+        answer = b""
+        while block := connection.recv(65_536):
+            answer += block
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in answer.lower()
+    assert b"chunks beside a Content-Length" in answer
+
+
+@pytest.mark.parametrize("padding", [b"X-Padding: " + b"x" * 17_000, b"\r\n".join([b"X-A: b"] * 2_000)])
+@pytest.mark.parametrize("path", [f"{PREFIX}/plans", "/"])
+def test_a_head_that_comes_at_once_has_the_same_limit(empty: Database, padding: bytes, path: str) -> None:
+    head = b"GET " + path.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n" + padding + b"\r\n\r\n"
+    with served(empty) as port, connected(port) as connection:
+        connection.sendall(head)
+        status, detail = answer_of(connection)
+    assert (status, "larger than 16,384 bytes, which is the limit" in detail) == (400, True)
+
+
+def test_a_head_below_the_limit_is_read(empty: Database) -> None:
+    head = f"GET {PREFIX}/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Padding: {'x' * 16_000}\r\n\r\n"
+    with served(empty) as port, connected(port) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 REQUESTS_PER_S, REQUESTS_AT_ONCE = 50.0, 500
 FAILURES_PER_S, FAILURES_AT_ONCE = 10 / 60, 50
+MORE = 10  # times as many, of all that one address shows
 
 
 def _requests() -> Rates:
@@ -23,6 +24,10 @@ def _failures() -> Rates:
     return Rates(FAILURES_PER_S, FAILURES_AT_ONCE)
 
 
+def _failures_at_address() -> Rates:
+    return Rates(MORE * FAILURES_PER_S, MORE * FAILURES_AT_ONCE)
+
+
 @dataclass(frozen=True)
 class Doors:
     """How people come in.
@@ -31,10 +36,12 @@ class Doors:
         code: By which the operator's browser signs in.
         provider: At which others sign in; None if there is none.
         requests: How often somebody may ask.
-        failures: How often somebody at an address may fail to show who they are.
+        failures: How often somebody at an address may show what is of no use and begins alike.
+        failures_at_address: The same of all that is shown there.
     """
 
     code: OneTimeCode = field(default_factory=OneTimeCode)
     provider: Provider | None = None
     requests: Rates = field(default_factory=_requests)
     failures: Rates = field(default_factory=_failures)
+    failures_at_address: Rates = field(default_factory=_failures_at_address)

@@ -46,10 +46,6 @@ class Rates:
                 self._buckets.popitem(last=False)
         return self._wait(level)
 
-    def wait(self, key: str) -> float:
-        """Return what `take` would, and take nothing."""
-        return self._wait(self._level(key))
-
     def _level(self, key: str) -> float:
         level, at = self._buckets.get(key, (float(self._burst), 0.0))
         return min(float(self._burst), level + (self._clock() - at) * self._per_s)

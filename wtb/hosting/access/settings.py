@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from wtb.config.credentials import OIDC_SECRET, credential
 from wtb.config.project_settings import Setting, find_setting, table_of
+from wtb.config.urls import split_url
 from wtb.core.errors import InputError
 from wtb.core.values import Json
 from wtb.operations.registry import Permission
@@ -104,8 +104,8 @@ def _text(where: str, given: object) -> str:
 
 def _url(where: str, given: object, *, keep_slash: bool = False) -> str:
     text = _text(where, given)
-    parts = urlsplit(text)
-    if parts.query or parts.fragment or not (text.startswith("https://") or _LOOPBACK.match(text)):
+    parts = split_url(text)
+    if parts is None or parts.query or parts.fragment or not (text.startswith("https://") or _LOOPBACK.match(text)):
         raise InputError(f"{where} is {text!r}; expected a URL such as https://bench.example.org")
     return text if keep_slash else text.rstrip("/")
 

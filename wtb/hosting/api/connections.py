@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from wtb.hosting.api.problems import Problem
 
 MOST_CONNECTIONS = 500  # streams are among them
+HEAD_BYTES = 16_384  # of a request but its body
 HEAD_S = 10.0  # in which all of a request but its body must have come
 REFUSED_S = 1.0  # in which a client that is one too many may say what it wants, and is told
 MOST_REFUSED = 500  # that may; more are told at once, so that a flood of them takes no memory
@@ -47,6 +48,7 @@ def server_config(app: FastAPI, *, proxies: Collection[str] = (), stopping_s: in
         server_header=False,
         http=Connection,
         backlog=ACCEPTED,
+        h11_max_incomplete_event_size=HEAD_BYTES,
         ws_max_size=MOST_FRAME_BYTES,
         ws_per_message_deflate=False,  # each message would be compressed anew for each who follows
         timeout_graceful_shutdown=stopping_s,
@@ -93,11 +95,10 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Say what is wrong with what is no request."""
-        limit = self.config.h11_max_incomplete_event_size or 16_384
         self._refuse(
             Problem(
                 HTTPStatus.BAD_REQUEST,
-                f"this is no HTTP/1.1 request, or its head is larger than {limit:,} bytes, which is the limit",
+                f"this is no HTTP/1.1 request, or its head is larger than {HEAD_BYTES:,} bytes, which is the limit",
             )
         )
 

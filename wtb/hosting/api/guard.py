@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wtb.core.errors import WTBError
 from wtb.hosting.access.cookies import cookie_of, forgery
 from wtb.hosting.access.doors import Doors
-from wtb.hosting.access.rates import Rates, network_of
+from wtb.hosting.access.rates import network_of
+from wtb.hosting.api.connections import HEAD_BYTES
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem, problem_of
 from wtb.hosting.api.routes import AGENTS, AT_PROVIDER, FROM_PROVIDER, METRICS, PREFIX, SIGN_IN, UPLOADS
@@ -25,6 +26,7 @@ from wtb.operations.identity import Identity
 OPEN = frozenset(PREFIX + path for path in ("/health", "/ready", SIGN_IN, AT_PROVIDER, FROM_PROVIDER))
 CLOSED = (PREFIX, METRICS, AGENTS)
 
+BEGINNING = 12  # characters of a token by which bad ones are told apart: what all have in common, and 8 more
 _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # one without an end, too: it is tried once
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -67,7 +69,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._wrong_host(headers) or await self._unknown(scope, headers)
+        refusal = wrong_head(scope, headers) or self._wrong_host(headers) or await self._unknown(scope, headers)
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -103,16 +105,16 @@ class Guard:
         except WTBError as error:
             return problem_of(error)
         if identity is None:
-            return await self._refused(scope, has_tried="authorization" in headers or cookie is not None)
+            return await self._refused(scope, headers.get("authorization") or cookie)
         scope.setdefault("state", {})["identity"] = identity
         if identity.key is None:
             return None
         return too_often(self._doors.requests.take(identity.key), f"{identity.name or 'the operator'} asks")
 
-    async def _refused(self, scope: Scope, *, has_tried: bool) -> Problem:
+    async def _refused(self, scope: Scope, shown: str | None) -> Problem:
         """Return what somebody is told who is nobody; who fails too often learns no more than that."""
-        if has_tried:
-            if often := failed_too_often(self._doors.failures, scope):
+        if shown:
+            if often := failed_too_often(self._doors, scope, shown):
                 return often
             await self._identities.note_failure(f"{scope.get('method', 'GET')} {PREFIX}", address_of(scope))
         detail = "the token is missing or of no use; expected the header `Authorization: Bearer TOKEN`"
@@ -170,10 +172,38 @@ def too_often(wait_s: float, who: str) -> Problem | None:
     return Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": str(seconds)})
 
 
-def failed_too_often(failures: Rates, scope: Scope) -> Problem | None:
-    """Count that somebody failed to show who they are. Returns what they are told if it was once too often."""
+def failed_too_often(doors: Doors, scope: Scope, shown: str) -> Problem | None:
+    """Count that somebody failed to show who they are. Returns what they are told if it was once too often.
+
+    Only failures are counted and refused: whoever shows what is of use is never kept out by others at their address.
+
+    Args:
+        doors: How often that may happen.
+        scope: The request.
+        shown: What they showed. What begins alike is counted together, and all that one address shows.
+    """
     address = network_of(address_of(scope))
-    return too_often(failures.take(address), f"{address} shows a token or a code of no use")
+    beginning = shown.partition(" ")[2] or shown
+    wait_s = doors.failures.take(f"{address} {beginning[:BEGINNING]}") or doors.failures_at_address.take(address)
+    return too_often(wait_s, f"{address} shows a token or a code of no use")
+
+
+def wrong_head(scope: Scope, headers: Headers) -> Problem | None:
+    """Return the response to a head that is too large or that proxies may read in another way; None if it is good.
+
+    A request with two lengths of its body may be two requests for a proxy in front: its connection is closed (RFC 9112,
+    section 6.1), and so is that of one with chunks in HTTP/1.0.
+    """
+    close = {"Connection": "close"}
+    size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    size += len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    if size > HEAD_BYTES:  # the parser has the same limit, and knows it of a head only that comes in parts
+        detail = f"the head of the request is larger than {HEAD_BYTES:,} bytes, which is the limit"
+        return Problem(HTTPStatus.BAD_REQUEST, detail, headers=close)
+    if "transfer-encoding" in headers and ("content-length" in headers or scope.get("http_version") == "1.0"):
+        detail = "the request has chunks beside a Content-Length, or in HTTP/1.0; send it with one of them"
+        return Problem(HTTPStatus.BAD_REQUEST, detail, headers=close)
+    return None
 
 
 def _name_of(host: str) -> str:

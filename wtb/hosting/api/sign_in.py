@@ -16,8 +16,7 @@ from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.access.cookies import cookie_of, csrf_token, foreign_origin, forgery, set_cookie
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.access.flows import LASTS_S, flow_of, new_flow
-from wtb.hosting.access.rates import network_of
-from wtb.hosting.api.guard import failed_too_often, too_often
+from wtb.hosting.api.guard import failed_too_often
 from wtb.hosting.api.identities import Identities, address_of
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import AT_PROVIDER, FROM_PROVIDER, PREFIX, SIGN_IN
@@ -72,12 +71,10 @@ def router(identities: Identities, doors: Doors) -> APIRouter:
         if (code is None) == (token is None):
             return Problem(HTTPStatus.BAD_REQUEST, "expected either a code or a token")
         address = address_of(request.scope)
-        if often := too_often(doors.failures.wait(network_of(address)), f"somebody at {address} tries to sign in"):
-            return often
         identity = await _shown(identities, doors.code, code, token)
         if identity is None:
             detail = f"the {'code' if token is None else 'token'} is of no use: it is wrong, or of no more use"
-            often = failed_too_often(doors.failures, request.scope)
+            often = failed_too_often(doors, request.scope, token or code or "")
             return often or await _failed(identities, _via(request), address, detail)
         cookie = await identities.sign_in(identity, _via(request), address)
         response = _signed_in(identity, cookie, doors.provider)

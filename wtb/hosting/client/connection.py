@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
-from urllib.parse import urlsplit
 
 import httpx
 
+from wtb.config.urls import split_url
 from wtb.core.errors import InputError, ServerError
 from wtb.core.version import __version__
 from wtb.hosting.api.routes import PREFIX
@@ -70,8 +70,8 @@ class Connection:
         Raises:
             InputError: If it is no URL of a server, or there is no token for it.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = split_url(url)
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"{url!r} is no server; expected a URL such as https://bench.example.org", argument="url")
         if parts.password is not None or parts.query or parts.fragment:
             raise InputError("a server's URL has no password and no arguments; the token has a place of its own")

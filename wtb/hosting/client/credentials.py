@@ -6,9 +6,9 @@ import os
 import stat
 import tomllib
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from wtb.config.credentials import TOKEN, client_credentials, credential
+from wtb.config.urls import split_url
 from wtb.core.errors import InputError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -51,5 +51,7 @@ def _of_file(path: Path, url: str) -> str | None:
 
 def _server(url: str) -> tuple[str, str]:
     """Return what tells one server from another."""
-    parts = urlsplit(url)
+    parts = split_url(url)
+    if parts is None:  # no server has it
+        return url, ""
     return f"{parts.scheme}://{parts.netloc}".lower(), parts.path.rstrip("/")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
+from wtb.config.urls import split_url
 from wtb.config.yaml_reader import read
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
@@ -213,7 +213,8 @@ def _of_this_machine(spec: SweepSpec) -> Iterator[str]:
 
 def _targets_of_this_machine(spec: SweepSpec) -> Iterator[str]:
     for number, target in enumerate(spec.notify):
-        if urlsplit(target.to).scheme not in _WEB:
+        parts = split_url(target.to)
+        if parts is None or parts.scheme not in _WEB:
             text = "it is a command, and none is run here; expected a URL"
         elif target.allow_private:
             text = "it allows private addresses; from elsewhere only public ones are"
