@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from wtb.operations.administration.access import (
     list_access,
     revoke_access,
 )
+from wtb.operations.administration.audit import list_audit
 from wtb.operations.administration.projects import create_project
+from wtb.operations.administration.sessions import create_session
 from wtb.operations.administration.tokens import create_token
 from wtb.operations.administration.users import (
     change_team,
@@ -134,6 +137,47 @@ def test_a_token_of_a_user_is_good_for_what_they_may_do_at_the_time(context: Con
     assert may(bound) == {scope: {"search"} for scope in ("read", "submit")}
     remove_user(context, "ann")
     assert found(given) is found(bound) is None
+
+
+def test_what_is_done_by_a_token_that_somebody_else_made_names_both(context: Context) -> None:
+    create_user(context, "boss")
+    for user in ("ann", "boss"):
+        grant_access(context, "admin", user=user, project="search")
+    identities = Identities(context, "the operator's")
+
+    def acting(token: str) -> Context:
+        who = asyncio.run(identities.find(f"Bearer {token}"))
+        assert who is not None
+        return context.acting_as(who, Permission.administer)
+
+    def by(token: str) -> str:
+        return acting(token).by
+
+    of_boss = create_token(context, "boss", scopes=["administer"], user="boss")["token"]
+    made = create_token(acting(of_boss), "for-ann", scopes=["administer"], user="ann", project="search")
+    assert by(of_boss) == f"boss, by a token that {context.by} made"
+    assert by(made["token"]) == "ann, by a token that boss made"
+    again = create_token(acting(of_boss), "for-boss", scopes=["administer"], user="boss", project="search")
+    assert by(again["token"]) == by(of_boss)
+    own = create_token(replace(context, by="ann"), "own", scopes=["administer"], user="ann", project="search")
+    assert by(own["token"]) == "ann"
+    nobody = create_token(context, "ci", scopes=["administer"])
+    assert by(nobody["token"]) == "ci"
+
+    create_session(acting(made["token"]), "made-by-it", project="search")
+    (noted,) = [row for row in list_audit(context, by="ann") if row["command"] == "session create"]
+    assert noted["by"] == by(made["token"])
+    cookie = asyncio.run(identities.sign_in(acting(made["token"]).identity, "POST", None))
+    signed_in = asyncio.run(identities.find_signed_in(cookie))
+    assert signed_in is not None
+    assert signed_in.attribution == by(made["token"])
+
+
+def test_an_attribution_fits_whatever_the_names_are() -> None:
+    who = Identity("n" * 200, Method.token, {}, user="n" * 200, made_by="m" * 255)
+    assert who.attribution is not None
+    assert len(who.attribution) <= 200
+    assert who.attribution.startswith("n" * 84)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method
 from wtb.operations.registry import OPERATIONS, Permission
-from wtb.store.database import Database
+from wtb.store.database import DEFAULT_SESSION, Database, Scope
+from wtb.store.limits.sessions import check_open, named_session
 from wtb.store.read import queries
 from wtb.store.tables.schema import values
 
@@ -137,6 +139,46 @@ def test_whoever_is_limited_to_a_project_submits_to_it_alone(alpha: Tenant, beta
             make_bench(database, tmp_path, tenants.asking(), session=session)
     made = make_bench(database, tmp_path, tenants.asking(), session="zebras.se")
     assert made.row.project == "zebras"
+
+
+def test_whoever_is_limited_to_a_project_needs_to_name_no_session(context: Context, tmp_path: Path) -> None:
+    for name in ("search", "Ads & more", "third"):
+        create_project(context, name)
+    made = {}
+    for project in ("search", "Ads & more"):
+        database = context.database.within(Scope(frozenset({project})))
+        check_open(database, DEFAULT_SESSION)
+        assert named_session(database) == DEFAULT_SESSION, "there is none yet"
+        benches = [make_bench(database, tmp_path, tenants.asking()) for _ in range(2)]
+        assert {bench.row.project for bench in benches} == {project}
+        (session,) = {bench.row.session for bench in benches}
+        assert named_session(database) == session
+        made[project] = session
+    assert made["search"] == "search"
+    assert re.fullmatch(r"project-[0-9a-f]{12}", made["Ads & more"])
+    assert make_bench(context.database, tmp_path, tenants.asking()).row.session == DEFAULT_SESSION
+
+
+def test_a_name_that_is_taken_elsewhere_is_not_that_of_the_session(context: Context, tmp_path: Path) -> None:
+    create_project(context, "search")
+    create_session(context, "search")
+    database = context.database.within(Scope(frozenset({"search"})))
+    made = make_bench(database, tmp_path, tenants.asking())
+    assert made.row.project == "search"
+    assert re.fullmatch(r"search-[0-9a-f]{12}", made.row.session)
+
+
+def test_whoever_may_submit_in_several_projects_names_one(context: Context, tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        create_project(context, name)
+    database = context.database.within(Scope(frozenset({"one", "two"})))
+    with pytest.raises(
+        InputError, match=r"you may submit in several projects \(one, two\); name one of them as `project`"
+    ):
+        make_bench(database, tmp_path, tenants.asking())
+    assert make_bench(database, tmp_path, tenants.asking(), project="two").row.project == "two"
+    with pytest.raises(NotFound, match="there is no project 'three'"):
+        make_bench(database, tmp_path, tenants.asking(), project="three")
 
 
 def test_what_is_submitted_with_a_token_is_bound_by_its_budget(context: Context, tmp_path: Path) -> None:

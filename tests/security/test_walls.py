@@ -193,6 +193,9 @@ def test_the_server_submits_and_the_operator_sees_all(server: Database, tmp_path
     mine = Context(server).acting_as(limited_to("zebras"), Permission.submit).database
     made = make_bench(mine, tmp_path, tenants.asking(), session="zebras.se")
     assert made.row.project == "zebras"
+    for _ in range(2):  # the first one makes the session of its project
+        unnamed = make_bench(mine, tmp_path, tenants.asking())
+        assert (unnamed.row.project, unnamed.row.session) == ("zebras", "zebras")
     everything = Context(server).acting_as(OPERATOR, Permission.read).database
     assert {"quokka", "zebras"} <= set(everything.scalars(sa.select(metadata.tables["projects"].c.name)))
 

@@ -13,7 +13,7 @@ from wtb.core.documents.plan import MarginDocument
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
 from wtb.store.database import Database
-from wtb.store.limits.sessions import session_name
+from wtb.store.limits.sessions import named_session
 from wtb.store.read import baselines, queries
 from wtb.store.rows.sweeps import SweepRow
 
@@ -51,7 +51,7 @@ def _spread(bound: Bound, database: Database | None, metric: str) -> tuple[float
     """The standard deviation of the differences between two sweeps in which nothing changed, and where it is from."""
     name = bound.spec.sweep
     if database is not None:
-        session = session_name(bound.spec.session)
+        session = named_session(database, bound.spec.session)
         for row in baselines.baseline_rows(database, session):
             floor = None if row.noise_floor is None else row.noise_floor["metrics"].get(metric)
             if row.sweep == name and floor and floor["compared"]:

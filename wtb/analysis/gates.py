@@ -15,7 +15,7 @@ from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.planning.sweep_spec import SweepSpec, baseline_of
 from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
-from wtb.store.limits.sessions import session_name
+from wtb.store.limits.sessions import named_session
 from wtb.store.read.baselines import find_baseline, named_baseline
 from wtb.store.rows.sweeps import SweepRow
 
@@ -120,7 +120,7 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
         if name is None:
             continue
         try:
-            named_baseline(database, session_name(spec.session), name)
+            named_baseline(database, named_session(database, spec.session), name)
         except InputError as error:
             problems += [spec.located.problem(("gates", number), one) for one in error.problems]
     if problems:

@@ -26,7 +26,7 @@ from wtb.store.access.audit import Origin as Origin
 from wtb.store.database import Database, Scope, database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.limits.sessions import find_session, session_name
+from wtb.store.limits.sessions import find_session, named_session
 
 if TYPE_CHECKING:
     from wtb.planning.publishing import Code
@@ -197,7 +197,7 @@ class Context:
         if find_policies() is not None:
             from wtb.operations.policy.asking import authorize  # which few need, and takes its time to import
 
-            authorize(self.database, self.by, function, given)
+            authorize(self.database, self.identity.name or self.by, function, given)
 
     def acting_as(self, identity: Identity, permission: Permission, origin: Origin | None = None) -> Context:
         """Return the same place for somebody who may do something: only the projects in which they may are there.
@@ -212,7 +212,7 @@ class Context:
         """
         database = self.database.within(Scope(identity.may[permission], identity.token))
         return self._with(
-            identity=identity, by=identity.name or self.by, database=database, origin=origin or self.origin
+            identity=identity, by=identity.attribution or self.by, database=database, origin=origin or self.origin
         )
 
     def noting_for(self, by: str | None, origin: Origin) -> Context:
@@ -243,7 +243,7 @@ class Context:
 
     def session_name(self, given: str | None = None) -> str:
         """Return the session that an operation uses: the one given, else this one, else that of the environment."""
-        return session_name(given or self.session)
+        return named_session(self.database, given or self.session)
 
     def project_name(self, given: str | None = None) -> str:
         """Return the project that something new belongs to: the one given, else the only one of who acts."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from wtb.core.access.attribution import attributed
 from wtb.operations.registry import Permission
 
 Projects = frozenset[str] | None  # names; None: all projects, also those that are made later
@@ -50,6 +51,7 @@ class Identity:
             submit.
         digest: Of that token.
         user: Whose roles bound it, if somebody's do.
+        made_by: Who made a token of a user, if that was somebody else, who may have kept it.
     """
 
     name: str | None
@@ -58,6 +60,14 @@ class Identity:
     token: str | None = None
     digest: str | None = None
     user: str | None = None
+    made_by: str | None = None
+
+    @property
+    def attribution(self) -> str | None:
+        """What events, approvals and the audit log call them: with who made their token, if that was somebody else."""
+        if self.name is None or self.made_by is None:
+            return self.name
+        return attributed(self.name, self.made_by)
 
     @property
     def follower(self) -> Follower | None:

@@ -132,7 +132,9 @@ class Calls:
         refusal = caller.identity.refusal(operation.needs, everywhere=operation.everywhere)
         if refusal is not None:
             denied = AccessDenied(refusal)
-            note_refusal(self._context.noting_for(caller.identity.name, origin), tool.operation(arguments), denied)
+            note_refusal(
+                self._context.noting_for(caller.identity.attribution, origin), tool.operation(arguments), denied
+            )
             raise denied
         return self._context.acting_as(caller.identity, operation.needs, origin)
 

@@ -53,7 +53,7 @@ def read(context: Context, uri: str, identity: Identity, address: str | None = N
     origin = Origin(f"mcp {route.path}", address, identity.token)
     if refusal is not None:
         denied = AccessDenied(refusal)
-        note_refusal(context.noting_for(identity.name, origin), route.name, denied)
+        note_refusal(context.noting_for(identity.attribution, origin), route.name, denied)
         raise denied
     acting = context.acting_as(identity, route.needs, origin)
     found = route.present(route.function(acting, **given))

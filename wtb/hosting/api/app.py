@@ -199,7 +199,7 @@ def _permission(route: Route, context: Context) -> Any:
         identity: Identity = request.state.identity
         refusal = identity.refusal(route.needs, everywhere=route.operation.everywhere)
         if refusal is not None:
-            noting = context.noting_for(identity.name, _origin(route, request))
+            noting = context.noting_for(identity.attribution, _origin(route, request))
             note_refusal(noting, route.name, AccessDenied(refusal))
             raise HTTPException(HTTPStatus.FORBIDDEN, refusal)
 

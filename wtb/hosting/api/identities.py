@@ -11,6 +11,7 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.types import Scope
 
+from wtb.core.access.attribution import other_maker
 from wtb.core.errors import AccessDenied
 from wtb.hosting.access.settings import Person
 from wtb.hosting.api.threads import run_quickly
@@ -106,7 +107,7 @@ class Identities:
         """
         kind, source = ("operator", self._own) if identity.digest is None else ("token", identity.digest)
         cookie = secrets.token_urlsafe(_BYTES)
-        context = self._context.noting_for(identity.name, Origin(via, address, identity.token))
+        context = self._context.noting_for(identity.attribution, Origin(via, address, identity.token))
         await run_quickly(_add, context, NewSignIn(kind, digest_of(cookie), source, address))
         return cookie
 
@@ -144,7 +145,7 @@ class Identities:
         identity = await self.find_signed_in(cookie)
         if identity is None:
             return
-        context = self._context.noting_for(identity.name, Origin(via, address, identity.token))
+        context = self._context.noting_for(identity.attribution, Origin(via, address, identity.token))
 
         def end() -> None:
             with noting(context, "sign-out"):
@@ -181,4 +182,6 @@ class Identities:
             if user is None:
                 return None
             holder = user
-        return replace(narrowed(holder, row.scopes, row.project), token=row.name, digest=row.digest)
+        made_by = None if row.user is None else other_maker(row.user, row.created_by)
+        narrow = narrowed(holder, row.scopes, row.project)
+        return replace(narrow, token=row.name, digest=row.digest, made_by=made_by)

@@ -286,7 +286,7 @@ class _Asking:
     def __post_init__(self) -> None:
         self._database = self.context.database
         self.sweep = queries.find_sweep(self._database, self.ref)
-        self.rater = storable(self.given_rater or self.context.by, RATER)
+        self.rater = storable(self.given_rater or self.context.identity.name or self.context.by, RATER)
         self._scores = Scores(self._database, self.sweep)
         self.metric = self._scores.chosen_metric(self.given_metric)
         self.ends = self._scores.measures[self.metric].scale

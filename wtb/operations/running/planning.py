@@ -61,7 +61,7 @@ def plan(
         ConflictError: If its session takes no new sweeps.
     """
     database = _existing(context.database)
-    _check_session(database, session_name(prepared.bound.spec.session))
+    _check_session(database, session_name(prepared.bound.spec.session), prepared.bound.spec.project)
     runs = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
     planned = document(prepared, runs, margin_documents(prepared, database))
     if pilot is None:
@@ -98,9 +98,9 @@ def _existing(database: Database) -> Database | None:
     return database
 
 
-def _check_session(database: Database | None, name: str) -> None:
+def _check_session(database: Database | None, name: str, project: str | None) -> None:
     """Refuse a session that would not take the sweep. The default one is always there, so no database needs to be."""
     if database is not None:
-        check_open(database, name)
+        check_open(database, name, project)
     elif name != DEFAULT_SESSION:
         raise no_session(name)

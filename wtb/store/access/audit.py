@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.access.attribution import BY_TOKEN
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database, clock
 from wtb.store.rows.access import AuditRow
@@ -162,7 +163,9 @@ def calls(
         limit: How many at most.
     """
     ended = audit.alias("ended")
-    wanted = equal({audit.c.by: by, audit.c.operation: operation, audit.c.token: token})
+    wanted = [*equal({audit.c.operation: operation, audit.c.token: token})]
+    if by is not None:  # by tokens that others made for them, too
+        wanted.append(sa.or_(audit.c.by == by, audit.c.by.startswith(f"{by}{BY_TOKEN}", autoescape=True)))
     wanted.append(audit.c.arguments.is_not(None))
     if since is not None:
         wanted.append(audit.c.at >= since)

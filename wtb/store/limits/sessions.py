@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -16,8 +17,8 @@ from wtb.core.arguments.kinds import Count, Money, Whole
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.store.access.projects import check_project
-from wtb.store.access.scope import in_scope
-from wtb.store.bulk import fetch_record, fetch_records
+from wtb.store.access.scope import in_scope, scope_of
+from wtb.store.bulk import fetch_record, fetch_records, insert_missing
 from wtb.store.database import DEFAULT_SESSION, Database, Scope
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
 from wtb.store.rows.sweeps import SessionRow
@@ -81,23 +82,86 @@ def find_session(database: Database, name: str) -> SessionRow:
         return _find(connection, sa.select(sessions), name)
 
 
-def check_open(database: Database, name: str) -> None:
+def named_session(database: Database, given: str | None = None) -> str:
+    """Return the name of the session to use, as `session_name` does.
+
+    For whoever is limited to one project, the default session is that of their project, which the first sweep makes.
+    """
+    name, allowed = session_name(given), database.scope.projects
+    if name != DEFAULT_SESSION or allowed is None or len(allowed) != 1 or DEFAULT_PROJECT in allowed:
+        return name
+    own = sa.select(sessions.c.name).where(sessions.c.id == _default_id(*allowed))
+    return database.scalar(own) or name
+
+
+def check_open(database: Database, name: str, project: str | None = None) -> None:
     """Raises InputError or ConflictError where a session takes no new sweeps, as submitting one to it does."""
     with database.read() as connection:
-        session_to_submit_to(connection, name)
+        own = _own_project(connection, name, project)
+        if own is None or connection.scalar(sa.select(sessions.c.id).where(sessions.c.id == _default_id(own))):
+            session_to_submit_to(connection, name, project)
 
 
-def session_to_submit_to(connection: sa.Connection, name: str) -> SessionRow:
-    """A session that takes new sweeps; it cannot be deleted before this transaction ends.
+def session_to_submit_to(connection: sa.Connection, name: str, project: str | None = None) -> SessionRow:
+    """Return a session that takes new sweeps; it cannot be deleted before this transaction ends.
 
-    Raises InputError for an unknown one, ConflictError for an archived one.
+    Args:
+        connection: In a transaction. If it writes, it makes the default session of a project that has none.
+        name: Its name. For whoever is limited to projects, the default one is that of their project.
+        project: The project that the sweep names, if it does.
+
+    Raises:
+        InputError: For an unknown session, or if several projects are meant by the default one.
+        ConflictError: For an archived one.
     """
+    own = _own_project(connection, name, project)
+    if own is not None:
+        name = _default_of(connection, own)
     row = _find(connection, sa.select(sessions).with_for_update(read=True, key_share=True), name)
     if row.archived_at is not None:
         raise ConflictError(
             f"session {name!r} is archived and takes no new sweeps; `wtb session archive {name} --undo` opens it again"
         )
     return row
+
+
+def _own_project(connection: sa.Connection, name: str, project: str | None = None) -> str | None:
+    """Return the project whose own default session a name stands for; None if it is the name of a session.
+
+    Raises InputError if it may stand for several, NotFound if there is no such project.
+    """
+    allowed = scope_of(connection).projects
+    if name != DEFAULT_SESSION or allowed is None or DEFAULT_PROJECT in allowed:
+        return None
+    if project is None and len(allowed) > 1:
+        listed = ", ".join(sorted(allowed)[:5])
+        raise InputError(
+            f"the sweep names neither a session nor a project, and you may submit in several projects ({listed}); name "
+            "one of them as `project` in the sweep file, or a session"
+        )
+    chosen = project if project is not None else next(iter(allowed), None)
+    if chosen is not None:
+        check_project(connection, chosen)
+    return chosen
+
+
+def _default_of(connection: sa.Connection, project: str) -> str:
+    """Return the name of a project's default session; make it if there is none.
+
+    It is called as the project, unless that is no name for a session or another session has it.
+    """
+    id = _default_id(project)
+    query = sa.select(sessions.c.name).where(sessions.c.id == id)
+    called = [project] if is_name(project) and project.lower() != DEFAULT_SESSION else []
+    for name in (*called, f"{(*called, 'project')[0][:50]}-{id[-12:]}"):
+        if (there := connection.scalar(query)) is not None:
+            return str(there)
+        insert_missing(connection, sessions, [{"id": id, "name": name, "project": project}])
+    return str(connection.scalar(query))
+
+
+def _default_id(project: str) -> str:
+    return f"project-{hashlib.sha256(project.encode()).hexdigest()[:20]}"
 
 
 def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> SessionRow:
