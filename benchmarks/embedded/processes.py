@@ -18,7 +18,7 @@ from wtb.execution.sandbox.node_process import NodeProcess, Setup
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.files.store import FileStore
-from wtb.store.files.workspaces import Bounds
+from wtb.store.files.workspaces import Bounds, Workspaces
 
 PROCESSES = 4
 
@@ -50,18 +50,18 @@ def _start(folder: Path) -> float:
         "cases": [{"input": {"x": 1}}],
         "vary": dict.fromkeys(STEPS, "all"),
     }
-    bound, files = prepare(parse_spec(data)).bound, FileStore(folder / "files")
+    bound, workspaces = prepare(parse_spec(data)).bound, Workspaces(FileStore(folder / "files"), folder)
     head: SetupHead = {
         "bounds": asdict(Bounds()),
         "recipe": bound.recipe.text(),
         "fingerprints": bound.fingerprints,
         "outline": outline_digest(bound.workflow),
-        "files": files.place(),
+        "files": workspaces.files.place(),
         "growth": 10**9,
         "places": 1,
     }
     begun = time.perf_counter()
-    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), folder, files))
+    process = NodeProcess(Setup(head, environment(None, "bench"), {}, Path.cwd(), workspaces))
     process.ready()
     seconds = time.perf_counter() - begun
     process.close()

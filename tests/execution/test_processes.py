@@ -47,6 +47,7 @@ from wtb.operations.running.local import follow
 from wtb.operations.sweep import Sweep
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 from wtb.store.read import queries
 from wtb.store.tables.schema import checkpoints
 
@@ -596,7 +597,7 @@ def a(state):
     with bench.database.read() as connection:
         heads = list(connection.scalars(sa.select(checkpoints.c.workspace).where(checkpoints.c.parent_id.is_not(None))))
     assert all(head is not None for head in heads)
-    assert {name for head in heads for name in bench.workspaces.files.manifest(head)} == {"kept"}
+    assert {name for head in heads for name in bench.workspaces.of_project("default").files.manifest(head)} == {"kept"}
 
 
 def test_a_thread_that_tells_something_after_its_node_has_ended_does_no_harm(flows: Flows) -> None:
@@ -873,7 +874,9 @@ def test_a_process_that_cannot_start_says_why(flows: Flows, pooled: Callable[...
 
 @pytest.mark.nodes("started")
 def test_a_folder_that_is_gone_is_an_error_and_no_traceback(tmp_path: Path) -> None:
-    setup = Setup({}, environment(None, "test"), {}, tmp_path / "gone", tmp_path, FileStore(tmp_path / "files"))
+    setup = Setup(
+        {}, environment(None, "test"), {}, tmp_path / "gone", Workspaces(FileStore(tmp_path / "files"), tmp_path)
+    )
     lost = Pool(lambda: NodeProcess(setup), 1, 1)
     with pytest.raises(WTBError, match=r"a node process cannot start: .*No such file or directory"), lost.one():
         pass

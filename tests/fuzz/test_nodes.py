@@ -65,7 +65,7 @@ def test_whatever_nodes_do_the_run_ends_with_one_typed_outcome_a_cell_and_leaves
     started = [line.split() for line in project.log()]
     assert [line for line in started if lives(int(line[1]))] == [], said
     assert (project.folder / "victim").read_text() == (project.folder / "elsewhere/file").read_text() == "untouched"
-    assert [path.name for path in (project.folder / ".wtb" / "files").glob(".new-*")] == [], said
+    assert [path.name for path in (project.folder / ".wtb" / "files").rglob(".new-*")] == [], said
     for command in (["resume", "hostile"], ["log", "hostile"], ["status", "hostile"], ["matrix", "hostile"]):
         assert "Traceback" not in project.inside(*command).stderr, (command, said)
     for (execution,) in project.query("SELECT id FROM executions WHERE status = 'failed' LIMIT 3"):

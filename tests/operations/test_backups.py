@@ -144,12 +144,12 @@ def test_all_rows_and_files_come_back_in_either_database(
     ends = [one for one in target.database.records(queries.ExecutionRow, sa.select(executions)) if one.head_id]
     with target.database.read() as connection:
         assert copies.missing_values(connection) == copies.damaged_values(connection) == []
-        named = {found for _, found in snapshots(connection)}
+        named = {found for _, _, found in snapshots(connection)}
     assert ends
     texts = {
-        b"".join(target.workspaces.files.read(entry.digest)).decode()
+        b"".join(target.workspaces.files.of_project("default").read(entry.digest)).decode()
         for snapshot in named
-        for entry in target.workspaces.files.manifest(snapshot).values()
+        for entry in target.workspaces.files.of_project("default").manifest(snapshot).values()
     }
     assert texts == {"file of 0", "file of 1", "file of 2"}
     before = [event["kind"] for event in queries.event_rows(place.database, row.id)]
@@ -281,7 +281,7 @@ def test_one_that_lacks_something_is_refused_and_nothing_is_restored(
 
 
 def test_a_damaged_file_is_found_by_its_hash(backed_up: Path, empty: Context) -> None:
-    content = next(path for path in (backed_up / FILES).glob("??/*") if path.read_bytes().startswith(b"file of"))
+    content = next(path for path in (backed_up / FILES).rglob("??/*") if path.read_bytes().startswith(b"file of"))
     content.chmod(0o644)
     content.write_bytes(b"another")
     with pytest.raises(StoreError, match="lacks 1 file"):
@@ -295,7 +295,7 @@ def test_a_file_that_was_lost_before_is_named_and_stops_neither(
     steps.gate.set()
     filled(local, steps).run()
     lost = next(
-        path for path in (tmp_path / "files" / "files").glob("??/*") if path.read_bytes().startswith(b"file of")
+        path for path in (tmp_path / "files" / "files").rglob("??/*") if path.read_bytes().startswith(b"file of")
     )
     lost.unlink()
     digest = lost.parent.name + lost.name
@@ -355,3 +355,12 @@ def test_commands_and_python_make_and_restore_one(project: Project, tmp_path: Pa
     assert project.inside("matrix", "first", "--format", "json", "--db", there, check=0).json["rows"]
     again = project.inside("restore", "kept", "--db", there, check=2)
     assert "is not empty" in again.said
+
+
+@pytest.mark.parametrize("place", ["files", "files/projects/default", "sessions"])
+def test_a_backup_among_the_files_that_it_copies_is_refused(local: Context, place: str) -> None:
+    home = local.workspaces.files.top.parent
+    (home / place).mkdir(parents=True, exist_ok=True)
+    with pytest.raises(InputError, match="where WTB keeps files itself"):
+        backup(local, home / place / "kept")
+    assert not list(home.rglob("*kept*"))

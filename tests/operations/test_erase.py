@@ -128,8 +128,8 @@ def test_values_and_files_that_others_have_stay(place: Context) -> None:
         assert copies.missing_values(connection) == copies.damaged_values(connection) == []
         snapshots = {row.workspace for row in connection.execute(sa.select(sa.text("workspace from checkpoints")))}
     for snapshot in snapshots - {None}:
-        for entry in place.workspaces.files.manifest(snapshot).values():
-            assert b"".join(place.workspaces.files.read(entry.digest))
+        for entry in place.workspaces.files.of_project("default").manifest(snapshot).values():
+            assert b"".join(place.workspaces.files.of_project("default").read(entry.digest))
     assert {cell.case for cell in other.cells()} == {"ana", "bob"}
     erase(place, "ana")
     assert SECRET not in everything(place)

@@ -140,7 +140,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-def _without_namespaces(command: str, *, is_root: bool) -> str:
+def without_namespaces(command: str, *, is_root: bool) -> str:
     """The command where nobody may make a namespace, as in a container."""
     if not is_root:
         command = f"exec setpriv --ambient-caps -all --inh-caps -all sh -c {shlex.quote(command)}"
@@ -149,7 +149,7 @@ def _without_namespaces(command: str, *, is_root: bool) -> str:
     return f"exec unshare --user {user} sh -c {shlex.quote(command)}"
 
 
-def _reachable(command: str, needed: Path) -> str:
+def reachable(command: str, needed: Path) -> str:
     """The command in a mount namespace where others than its owner reach what it needs, too."""
     closed = next((one for one in reversed(needed.parents) if not one.stat().st_mode & 0o001), None)
     if closed is None:
@@ -185,12 +185,12 @@ def test_a_node_finds_no_way_to_the_database(folder: Path, fresh_postgres_url: s
     _write(folder, project, home)
     command = f"cd {project} && exec {sys.executable} -m wtb run sweep.yaml --quiet"
     if way == "landlock":
-        command = _without_namespaces(command, is_root=user == "root")
+        command = without_namespaces(command, is_root=user == "root")
     if user == "somebody" and os.getuid() == 0:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
         command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
-        command = _reachable(command, Path(sys.base_prefix))
+        command = reachable(command, Path(sys.base_prefix))
     url = make_url(fresh_postgres_url).update_query_dict({"application_name": "SESAME"})
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},

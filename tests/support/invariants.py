@@ -347,7 +347,7 @@ def lives(pid: int) -> bool:
 
 def files_are_whole(project: Project) -> None:
     """Every content that a snapshot refers to is in the store, under its own hash; no half of one is."""
-    store = FileStore(project.folder / ".wtb" / "files")
+    store = FileStore(project.folder / ".wtb" / "files").of_project("default")
     for (digest,) in project.query("SELECT digest FROM files"):
         for _ in store.read(digest):  # raises where it is missing or its hash is another
             pass

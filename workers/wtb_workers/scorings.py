@@ -113,7 +113,8 @@ class Scorings:
         refs = read_evaluators(row.evaluators)
         named = [NamedEvaluator(ref.name, ref.options, "") for ref in refs]
         draft = Draft(None, evaluators=named, permitted=published_evaluators())
-        own = Workspaces(self._home.files.owned(f"{self._runner.id}."), self._home.root / new_id())
+        id = self._runner.id
+        own = self._home.of_project(sweep.project).of_runner(id, sweep.id, id, new_id())
         try:
             resolve = describe_evaluators(draft, stored_spec(sweep).run, own, self._runner.id)
         except ProcessDied as error:

@@ -23,6 +23,7 @@ from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, workspaces_of
+from wtb.store.housekeeping.files import settle
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.executions import ExecutionRow
@@ -64,6 +65,7 @@ class WorkerSession:
         )
         self._home = workspaces_of(database)
         check_files(database, self._home)
+        settle(database, self._home.files)
         self.clean_up()
         leases.register(database, self.runner)
         with database.read() as connection:

@@ -47,7 +47,7 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import session_name
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.submission import NewCase, NewSweep
-from wtb.store.runs.submit import Also, submit
+from wtb.store.runs.submit import Also, project_of_submission, submit
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
@@ -153,7 +153,8 @@ class Prepared:
             starts_at=self.starts_at,
             clusters=self.clusters,
         )
-        submit(database, sweep, (self._encode(case, workspaces) for case in self.picked()), also)
+        home = workspaces.of_project(project_of_submission(database, sweep))
+        submit(database, sweep, (self._encode(case, home) for case in self.picked()), also)
         return sweep.id
 
     def _stored_spec(self) -> StoredSpec:

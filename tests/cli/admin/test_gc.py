@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -207,3 +208,63 @@ def test_doctor_shows_how_much_is_stored_and_what_was_left_behind(ran: Project) 
     assert {check["found"] for check in after["checks"] if check["name"] == "files of default"} <= {
         f"{size} B in 4 stored files" for (size,) in ran.query("SELECT sum(size) FROM files")
     }
+
+
+# What earlier releases kept beside each other
+
+
+def flatten(project: Project) -> dict[str, bytes]:
+    """Lay out the store as earlier releases did. Returns what it holds."""
+    top, held = project.folder / ".wtb" / "files", {}
+    for place in sorted((top / "projects").glob("*/??/*")):
+        held[place.parent.name + place.name] = place.read_bytes()
+        (top / place.parent.name).mkdir(exist_ok=True)
+        place.replace(top / place.parent.name / place.name)
+    shutil.rmtree(top / "projects")
+    (top / "judgements" / "ab").mkdir(parents=True)
+    (top / "judgements" / "ab" / "reply").write_text("[1, null]")
+    return held
+
+
+def stored(project: Project, folder: str) -> set[str]:
+    top = project.folder / ".wtb" / "files"
+    return {place.parent.name + place.name for place in (top / folder).glob("??/*")}
+
+
+def test_what_earlier_releases_left_is_the_only_projects_once_it_runs_something(ran: Project) -> None:
+    held = flatten(ran)
+    assert wtb(ran, "files", "files", "--combination", "write=two", "made.txt").stdout == "two"
+    ran.wtb("run", "sweep.yaml", "--quiet", check=0)
+    assert stored(ran, "projects/default") == held.keys()
+    assert not stored(ran, ".")
+    assert (ran.folder / ".wtb" / "files" / "projects" / "default" / "judgements" / "ab" / "reply").exists()
+    assert wtb(ran, "files", "files", "--combination", "write=two", "made.txt").stdout == "two"
+
+
+def test_of_several_projects_each_gets_its_own_copy_of_what_earlier_releases_left(ran: Project) -> None:
+    ran.write({"other.yaml": SWEEP.replace("sweep: files", "sweep: other") + "project: alpha\n"})
+    ran.wtb("run", "other.yaml", "--quiet", check=0)
+    held = flatten(ran)
+    make_old(ran)
+    ran.wtb("run", "sweep.yaml", "--quiet", check=0)  # which leaves alone what may be the other's
+    assert wtb(ran, "files", "other", "--combination", "write=two", "made.txt").stdout == "two"
+
+    assert gc(ran) == {}
+
+    assert not stored(ran, ".")
+    for folder in ("projects/default", "projects/alpha"):
+        assert stored(ran, folder) == held.keys()
+    places = [ran.folder / ".wtb" / "files" / "projects" / name for name in ("default", "alpha")]
+    for digest, content in held.items():
+        copies = [place / digest[:2] / digest[2:] for place in places]
+        assert [copy.read_bytes() for copy in copies] == [content] * 2
+        assert not copies[0].samefile(copies[1])
+    for sweep in ("files", "other"):
+        assert wtb(ran, "files", sweep, "--combination", "write=two", "made.txt").stdout == "two"
+
+
+def test_a_case_is_erased_from_where_earlier_releases_kept_it(ran: Project) -> None:
+    flatten(ran)
+    wtb(ran, "erase", "a", "--yes")
+    assert not stored(ran, ".")
+    assert not stored(ran, "projects/default")

@@ -220,7 +220,7 @@ def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: P
     assert document["session"]["usage"]["node_runs"] == 3
     assert document["sweeps_by_status"] == {"completed": 1}
     assert [runner["slots"] for runner in document["runners"]] == [3]
-    assert document["directory"] == str(project.folder / ".wtb" / "sessions" / "ann")
+    assert document["directory"] == str(project.folder / ".wtb" / "sessions" / "default")
     database.close()
 
 
@@ -373,7 +373,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     for name in ("ann", "bob"):
         made(project, name)
         project.wtb("run", "sweep.yaml", "--session", name, "--quiet", env={"WHO": name}, check=0)
-    store = FileStore(project.folder / ".wtb" / "files")
+    store = FileStore(project.folder / ".wtb" / "files").of_project("default")
     own = {hashlib.sha256((name * 100).encode()).hexdigest(): name for name in ("ann", "bob")}
     same = hashlib.sha256(b"the same in both" * 100).hexdigest()
     snapshots = "SELECT w.name, c.workspace FROM checkpoints c JOIN sweeps s ON s.id = c.sweep_id"

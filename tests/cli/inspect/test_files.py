@@ -184,7 +184,7 @@ def test_mistakes_are_answered_with_what_was_meant(project: Project, arguments: 
 def test_damaged_and_missing_files_are_said_and_not_written(project: Project, tmp_path: Path) -> None:
     home = project.file.parent
     digest = listed(project, "nightly", "--case", "q2", "--combination", "draft=rich", "--repeat", "1")["files"][2]
-    path = home / "files" / digest["sha256"][:2] / digest["sha256"][2:]
+    path = Path(FileStore(home / "files").of_project("default").path(digest["sha256"]))
     whole = path.read_bytes()
     path.unlink()
     id = cell(project, "q2", "rich", 1)
@@ -201,7 +201,7 @@ def test_damaged_and_missing_files_are_said_and_not_written(project: Project, tm
 def test_a_snapshot_that_the_library_makes_can_be_looked_at(project: Project) -> None:
     """Given the same store, what the command lists is what a workspace holds."""
     home = project.file.parent
-    workspaces = Workspaces(FileStore(home / "files"), home / "attempts")
+    workspaces = Workspaces(FileStore(home / "files"), home / "attempts").of_project("default")
     found = listed(project, cell(project))
     workspace = workspaces.open(found["snapshot"])
     there = {str(path.relative_to(workspace.path)) for path in workspace.path.rglob("*") if path.is_file()}

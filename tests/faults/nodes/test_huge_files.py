@@ -14,6 +14,7 @@ from tests.support.cluster import Cluster
 from tests.support.invariants import invariants_hold, nothing_is_left
 from tests.support.project import Project
 from wtb.execution.sandbox.launch.process_tags import PROCESS, tagged
+from wtb.store.files.handover import OUTBOX
 
 FLOW = """
 import os
@@ -163,7 +164,12 @@ def kept(project: Project) -> int:
 
 
 def unfinished(project: Project) -> list[str]:
-    return [path.name for path in (project.folder / ".wtb" / "files").glob(".new-*")]
+    return [path.name for path in (project.folder / ".wtb" / "files").rglob(".new-*")]
+
+
+def outboxes(project: Project) -> set[str]:
+    """The ids of node processes that are at handing files over."""
+    return {path.parent.parent.name for path in (project.folder / ".wtb" / "sessions").rglob(f"{OUTBOX}/.new-*")}
 
 
 @pytest.mark.parametrize("pool", ["process", pytest.param("thread", marks=pytest.mark.slow)])
@@ -190,9 +196,9 @@ def test_what_a_killed_node_process_had_not_finished_adding_is_removed(sqlite_pr
     project = sqlite_project
     write_huge(project, "[default, slow]", "concurrency: 2, set_aside_after: 1", None)
     with project.start("run", "sweep.yaml", "--quiet") as running:
-        project.until(lambda: unfinished(project), "a snapshot to be under way")
-        (owner,) = {name.split(".")[2] for name in unfinished(project)}
-        kill_node_process(owner)
+        project.until(lambda: outboxes(project), "a snapshot to be under way")
+        (process,) = outboxes(project)
+        kill_node_process(process)
         running.wait(check=1)
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status ORDER BY status") == [
         ("set_aside", 1),

@@ -14,7 +14,6 @@ from wtb.planning.publishing import publication_of
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.safe_directories import remove_tree
-from wtb.store.files.workspaces import Workspaces
 from wtb.store.publications import Publication, publish
 
 log = logging.getLogger("wtb")
@@ -68,8 +67,8 @@ class Publisher:
     def _describe(self, names: list[RegisteredName]) -> tuple[list[Publication], list[ImportedFile]]:
         """Have node processes import what is registered. Raises WTBError."""
         owner = new_id()
-        home = workspaces_of(self._database)
-        own = Workspaces(home.files.owned(f"{owner}."), home.root / owner)
+        # Code that is registered is of no project, and sees the files of none.
+        own = workspaces_of(self._database).of_project("").of_runner(owner, "publishing", owner)
         try:
             description = describe_registered(names, own, owner)
         finally:

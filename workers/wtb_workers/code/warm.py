@@ -60,8 +60,8 @@ def check_recorded(row: SweepRow, bound: Bound) -> Bound:
 class Warm:
     """User code that is ready to run, and the workspaces of its attempts.
 
-    key: identifies code, options and session; a sweep with the same key can use it. home: the root of all workspaces.
-    described: the code, unless this process has imported it.
+    key: identifies code, options, project and session; a sweep with the same key can use it. home: the root of all
+    workspaces. described: the code, unless this process has imported it.
     """
 
     key: tuple[Any, ...]
@@ -112,7 +112,7 @@ class Codes:
             spec = stored_spec(row)
             draft = replace(draft_of(spec), is_checked=True)
             options = spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
-            key = (row.session_id, apart, options, spec.redact.model_dump_json(), draft.text())
+            key = (row.project, row.session_id, apart, options, spec.redact.model_dump_json(), draft.text())
             if spec.run.pool == "thread" and not apart:
                 return self._on_threads(row, spec, key)
             return self._in_processes(row, spec, draft, key)
@@ -161,10 +161,9 @@ class Codes:
 
     def _workspaces(self, row: SweepRow, spec: SweepSpec) -> Workspaces:
         # In a directory of its own: older code of the same sweep may be closed while this one is in use.
-        root = self._home.root / row.session / row.id / self._runner_id / new_id()
-        return Workspaces(
-            self._home.files.owned(f"{self._runner_id}."), root, Bounds(**spec.run.workspace.model_dump())
-        )
+        below = (row.id, self._runner_id, new_id())
+        bounds = Bounds(**spec.run.workspace.model_dump())
+        return self._home.of_project(row.project).of_runner(self._runner_id, *below, bounds=bounds)
 
     def _ready(self, warm: Warm) -> Warm:
         """Make code ready to run. Raises Refused."""

@@ -73,7 +73,9 @@ def _side(found: Trace) -> ExecutionSide | CheckpointSide:
 
 def _files(files: FileStore, a: Trace, b: Trace) -> list[FileDifference]:
     """The files that only one of two heads has, or that differ: path, kind, and bytes in a and b."""
-    before, after = (files.manifest(found.head.workspace if found.head else None) for found in (a, b))
+    before, after = (
+        files.of_project(found.project).manifest(found.head.workspace if found.head else None) for found in (a, b)
+    )
     return [{"path": one.path, "kind": one.kind, "a": one.before, "b": one.after} for one in compare(before, after)]
 
 

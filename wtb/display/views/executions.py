@@ -42,8 +42,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """An execution, or a checkpoint of one, with the line that leads to it and the node runs on it."""
+    """An execution, or a checkpoint of one, with the line that leads to it and the node runs on it.
 
+    project: whose it is.
+    """
+
+    project: str
     about: ExecutionHeading | CheckpointHeading
     line: Sequence[Checkpoint]
     runs: Mapping[str, NodeRunRow]
@@ -93,7 +97,7 @@ def trace(database: Database, row: ExecutionRow) -> Trace:
     if line and row.status not in ("forked", "completed"):
         wanted = {(node, c.get(node, defaults.get(node))) for c in choices for node in line[-1].position.next}
         left = [run for run in queries.node_runs_from(database, line[-1].id) if (run.node, run.variant) in wanted]
-    return Trace(about, line, _runs(database, line), left)
+    return Trace(sweep.project, about, line, _runs(database, line), left)
 
 
 def trace_of(database: Database, ref: str) -> Trace:
@@ -116,7 +120,7 @@ def trace_of(database: Database, ref: str) -> Trace:
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status},
         "status": "checkpoint",
     }
-    return Trace(about, line, _runs(database, line), [])
+    return Trace(sweep.project, about, line, _runs(database, line), [])
 
 
 def _runs(database: Database, line: Sequence[Checkpoint]) -> dict[str, NodeRunRow]:

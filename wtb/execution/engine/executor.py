@@ -24,7 +24,6 @@ from wtb.core.values import Values
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes, begin, engine_of, join
 from wtb.execution.engine.resource_usage import interval, sampler
 from wtb.execution.engine.warmup import warm_up
-from wtb.store.files.judgements import folder_of
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 Take = Callable[[int, Result | Exception | None], None]
@@ -113,7 +112,7 @@ class Surroundings:
 
     @property
     def judgements(self) -> Path | None:
-        return folder_of(self.workspaces.files)
+        return self.workspaces.files.judgements
 
     def record(self, on_event: OnEvent | None = None) -> Record:
         return Record(on_event=on_event)

@@ -1,7 +1,7 @@
 """Cleaning up after the dead: directories of attempts whose runner is gone, and node processes that outlived theirs.
 
-Attempts work in `<home>/sessions/<session>/<sweep>/<runner>/<attempt>`. What belongs to a runner that lives, or that
-may live on another machine, is left alone.
+Attempts work in `<home>/sessions/<project>/<sweep>/<runner>/<attempt>`, in earlier releases below a session's folder.
+What belongs to a runner that lives, or that may live on another machine, is left alone.
 """
 
 from __future__ import annotations
@@ -64,15 +64,16 @@ def clean(database: Database, workspaces_root: Path, *, dry: bool = False) -> Cl
 
 def clean_files(database: Database, files: FileStore) -> int:
     """Remove what dead runners, and those that have ended, had not finished adding to a store. Returns how many."""
-    owners = {name.partition(".")[0] for name in files.unfinished() if "." in name}
+    parts = files.parts()
+    owners = {name.partition(".")[0] for part in parts for name in part.unfinished() if "." in name}
     known = runner_rows(database, owners) if owners else {}
     gone = [id for id, row in known.items() if row.ended_at is not None or state_of(row) == "dead"]
-    return sum(files.remove_unfinished(f"{id}.") for id in gone)
+    return sum(part.remove_unfinished(f"{id}.") for id in gone for part in parts)
 
 
 def _runner_folders(root: Path) -> Iterator[Path]:
-    for session in _folders(root):
-        for sweep in _folders(session):
+    for project in _folders(root):
+        for sweep in _folders(project):
             yield from _folders(sweep)
 
 
@@ -113,13 +114,13 @@ def _remove(folder: Path) -> bool:
 
 
 def _remove_empty(root: Path, emptied: set[Path]) -> None:
-    """Remove directories of sweeps and sessions with nothing in them: those just emptied, and old ones."""
+    """Remove directories of sweeps and projects with nothing in them: those just emptied, and old ones."""
     before = time.time() - EMPTY_S
-    for session in _folders(root):
-        for sweep in _folders(session):
+    for project in _folders(root):
+        for sweep in _folders(project):
             if _remove_if_empty(sweep, before, sweep in emptied):
-                emptied.add(session)
-        _remove_if_empty(session, before, session in emptied)
+                emptied.add(project)
+        _remove_if_empty(project, before, project in emptied)
     attempts = root.parent / "attempts"
     if attempts in emptied:
         _remove_if_empty(attempts, before, True)

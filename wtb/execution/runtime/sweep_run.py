@@ -29,7 +29,7 @@ from wtb.store.files.locations import check_files
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
 from wtb.store.housekeeping.deletion import delete_sweep
-from wtb.store.housekeeping.files import mark
+from wtb.store.housekeeping.files import mark, settle
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.queries import cell_counts, find_sweep
 from wtb.store.rows.sweeps import SweepRow
@@ -85,15 +85,15 @@ class SweepRun:
         if database.path is not None or not database.is_sqlite:
             check_files(database, workspaces)
             mark(database, workspaces.files)
+            settle(database, workspaces.files)
         clean(database, workspaces.root)
         clean_files(database, workspaces.files)
         runner = identity()
         run = bound.spec.run
         self._grace = run.grace
-        root = workspaces.root / row.session / self.sweep_id / runner.id
-        self.workspaces = Workspaces(
-            workspaces.files.owned(f"{runner.id}."), root, Bounds(**run.workspace.model_dump())
-        )
+        bounds = Bounds(**run.workspace.model_dump())
+        home = workspaces.of_project(row.project)
+        self.workspaces = home.of_runner(runner.id, self.sweep_id, runner.id, bounds=bounds)
         counts = cell_counts(database, self.sweep_id)
         self.progress = Progress(row.cells, self.sweep_id)
         self.progress.add(**ended_cells(counts))

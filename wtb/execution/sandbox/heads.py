@@ -126,7 +126,6 @@ SetupHead = TypedDict(
         "places": int,
         "async": NotRequired[bool],
         "directory": NotRequired[str],
-        "owner": NotRequired[str],
         "mark": NotRequired[str],
     },
 )

@@ -28,9 +28,9 @@ from wtb.execution.sandbox.heads import SetupHead
 from wtb.execution.sandbox.launch.launching import launch_of, start
 from wtb.execution.sandbox.launch.process_tags import kill_process
 from wtb.execution.sandbox.output import Output
+from wtb.store.files.handover import OUTBOX, Handover
 from wtb.store.files.safe_directories import remove_tree
-from wtb.store.files.shared_store import SharedFiles
-from wtb.store.files.store import FileStore
+from wtb.store.files.workspaces import Workspaces
 
 NO_MESSAGE = "ended, since what it sent is not a message ({})"  # as user code that writes into its connection does
 LEFT_READS = 1000  # of what an ended process has left, at most
@@ -64,21 +64,14 @@ class Setup:
     """What every node process of a run starts with.
 
     head: what its first frame says. environment: all it inherits. limits: as in `run.rlimits`.
-    directory: where it works; its workspaces lie below. files: the store that it adds to.
+    workspaces: where it works, and the store that it reads.
     """
 
     head: SetupHead
     environment: Mapping[str, str]
     limits: Mapping[str, int | None]
     folder: Path
-    directory: Path
-    files: FileStore
-
-    @property
-    def places(self) -> list[Path]:
-        """Where it writes."""
-        cache = [self.files.cache.root] if isinstance(self.files, SharedFiles) else []
-        return [self.directory, self.files.root, *cache]
+    workspaces: Workspaces
 
 
 def _ignore(what: str, data: Any) -> None:
@@ -118,11 +111,11 @@ class NodeProcess:
         self.spent = False
         self._mark = secrets.token_bytes(16)
         self.output = {name: Output(mark=self._mark) for name in ("stdout", "stderr")}
-        launched = self._launched = start(launch_of(setup.environment, setup.limits, setup.folder, setup.places))
+        launched = self._launched = start(launch_of(setup.environment, setup.limits, setup.folder, setup.workspaces))
         self._id, self._process = launched.id, launched.process
         self._leash, self._channel = launched.leash, launched.channel
-        self.directory = setup.directory / self._id
-        self._files, self._owner = setup.files, f"{setup.files.owner}{self._id}."
+        self.directory = setup.workspaces.root / self._id
+        self._workspaces = setup.workspaces
         self._inbox = Inbox()
         self._frames: deque[Frame] = deque()
         self._end_report = b""
@@ -140,7 +133,7 @@ class NodeProcess:
         for descriptor in self._names:
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
-        own = {"directory": str(self.directory), "owner": self._owner, "mark": self._mark.hex()}
+        own = {"directory": str(self.directory), "mark": self._mark.hex()}
         self._setup = packed("setup", {**setup.head, **own})
         self._unsent = _NOTHING
 
@@ -148,6 +141,10 @@ class NodeProcess:
     def pid(self) -> int:
         """The id of its reaper, whose only child it is."""
         return self._process.pid
+
+    def handover(self, begun_with: str | None) -> Handover:
+        """Return what takes over the files of an attempt that begins with a snapshot."""
+        return Handover(self._workspaces, self.directory / OUTBOX, begun_with)
 
     def lives(self) -> bool:
         """Return whether the process is still alive."""
@@ -371,5 +368,4 @@ class NodeProcess:
         """End it, and remove its directory. By the thread that uses it, once."""
         self.end()
         self._launched.close()
-        self._files.remove_unfinished(self._owner)
         remove_tree(self.directory)

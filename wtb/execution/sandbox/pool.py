@@ -22,6 +22,7 @@ from wtb.core.failures import Failure, disk_fault
 from wtb.core.scoring.measure import Score
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
+from wtb.execution.attempts.attempt_files import AttemptFiles, ProvidedFiles
 from wtb.execution.engine.executor import Take
 from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, Writes, begin
 from wtb.execution.engine.resource_usage import sampler
@@ -31,7 +32,7 @@ from wtb.execution.sandbox.deadlines import JOIN_S, Clock
 from wtb.execution.sandbox.framing import Frame
 from wtb.execution.sandbox.heads import CodeHead, SetupHead
 from wtb.execution.sandbox.isolation import Isolation, RunKey
-from wtb.execution.sandbox.launch.launching import environment
+from wtb.execution.sandbox.launch.launching import environment, make_folders
 from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.node_process import (
     NO_MESSAGE,
@@ -43,7 +44,6 @@ from wtb.execution.sandbox.node_process import (
 )
 from wtb.execution.sandbox.quick_nodes import TOGETHER_S, QuickNodes
 from wtb.execution.sandbox.shared_process import AttemptLost, SharedProcess, SharedRun
-from wtb.store.files.shared_store import SharedFiles
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
@@ -101,6 +101,7 @@ class InProcesses:
         self._runs = run.recycle.runs
         self._quick = QuickNodes()
         setup = setup_of(code.recipe.text(), code.head, run, workspaces, owner)
+        self._provided = ProvidedFiles(workspaces.files)
         self._isolation = Isolation()
         self._suspects = threading.Semaphore(SUSPECTS)
         self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
@@ -174,6 +175,7 @@ class InProcesses:
                 left.discard(number)
                 take(number, None)
 
+        self._provided.provide(tasks[0].workspace)  # all of them start from one checkpoint
         with self.pool.one() as process:
             together = tasks[: max(1, self._runs - process.asked)]
             until = time.monotonic() + TOGETHER_S
@@ -209,13 +211,15 @@ class InProcesses:
     def _run_shared(self, task: Task, key: RunKey) -> Result:
         """Run an attempt in a process that others use, too. Raises as `run` does."""
         record = Record(on_event=task.on_event)
+        self._provided.provide(task.workspace)
         with (
             self._shared[self._sharing[task.node, task.variant]].one() as process,
             sampler.sampling(process.pid, task.on_event, whole=True, shared=True) as printing,
         ):
             task.begun()
             begun, clock = time.time(), time.perf_counter()
-            request = Request(record.report, Clock.of_attempt(task.timeout))
+            files = AttemptFiles(task, record, process.handover(task.workspace))
+            request = Request(files.report, Clock.of_attempt(task.timeout))
             try:
                 run = process.begin(key, "run", messages.task(task), request, task.timeout)
             except AttemptLost as error:
@@ -223,18 +227,18 @@ class InProcesses:
                 return _failed(task, record, begun, clock, _lost(error))
             printing(run.output)
             with self._noted(run, task):
-                answer = self._answered(process, run, record)
+                answer = self._answered(process, run, files)
             if isinstance(answer, Failure):
                 answer = _failed(task, record, begun, clock, replace(answer, node=task.node))
             answer.stdout, answer.stderr = (output.take() for output in run.output.values())
         return answer
 
-    def _answered(self, process: SharedProcess, run: SharedRun, record: Record) -> Result | Failure:
+    def _answered(self, process: SharedProcess, run: SharedRun, files: AttemptFiles) -> Result | Failure:
         """Wait for the answer of an attempt in a shared process. What ends it is a failure."""
         try:
             frame = run.answer()
             try:
-                result = self._checked(messages.as_result(frame, record))
+                result = self._received(frame, files)
             except Malformed as error:
                 process.refuse(error)
                 raise ProcessDied(NO_MESSAGE.format(error)) from error
@@ -254,6 +258,7 @@ class InProcesses:
 
     def _run_alone(self, task: Task) -> Result:
         """Run an attempt in a process of its own. Raises as `run` does."""
+        self._provided.provide(task.workspace)
         with self.pool.one() as process:
             return self._run_in(process, task, lambda request: process.ask("run", messages.task(task), request))
 
@@ -264,10 +269,9 @@ class InProcesses:
             printing(process.output)
             task.begun()
             begun, clock = time.time(), time.perf_counter()
-            request = Request(record.report, Clock.of_attempt(task.timeout))
-            answer = self._exchange(
-                process, partial(ask, request), lambda frame: self._checked(messages.as_result(frame, record))
-            )
+            files = AttemptFiles(task, record, process.handover(task.workspace))
+            request = Request(files.report, Clock.of_attempt(task.timeout))
+            answer = self._exchange(process, partial(ask, request), lambda frame: self._received(frame, files))
             if isinstance(answer, Failure):
                 answer = _failed(task, record, begun, clock, replace(answer, node=task.node))
             answer.stdout, answer.stderr = (output.take() for output in process.output.values())
@@ -288,10 +292,12 @@ class InProcesses:
             process.spent = True
             return _ended(error)
 
-    def _checked(self, result: Result) -> Result:
+    def _received(self, frame: Frame, files: AttemptFiles) -> Result:
+        """Read the result of an attempt, and take over its files. Raises Malformed."""
+        result = messages.as_result(frame, files.record)
         if result.joined is not None:
             self._checked_next(result.joined)
-        return result
+        return files.received(result)
 
     def _checked_next(self, joined: Joined | Failure) -> Joined | Failure:
         """Raises Malformed if a step leads to nodes that the workflow does not have."""
@@ -402,6 +408,7 @@ class InProcesses:
                 raise Malformed("scores of fewer evaluators than there are")
             return None
 
+        self._provided.provide(task.workspace)
         with self.pool.one() as process:
             ask = partial(process.ask, "score", messages.evaluation(task, first), Request(take, clock))
             failure = self._exchange(process, ask, read)
@@ -445,11 +452,8 @@ def setup_of(recipe: str, code: CodeHead, run: Run, workspaces: Workspaces, owne
         "bounds": asdict(workspaces.bounds),
         "places": 1,
     }
-    workspaces.root.mkdir(parents=True, exist_ok=True)  # walls may let be read only what was there before
-    if not isinstance(workspaces.files, SharedFiles):
-        workspaces.files.root.mkdir(parents=True, exist_ok=True)
-    inherited = environment(run.env, owner)
-    return Setup(head, inherited, run.rlimits.model_dump(), Path.cwd(), workspaces.root, workspaces.files)
+    make_folders(workspaces)
+    return Setup(head, environment(run.env, owner), run.rlimits.model_dump(), Path.cwd(), workspaces)
 
 
 def _sharing(engine: Engine | None, run: Run) -> dict[tuple[str, str], Shape]:

@@ -40,6 +40,7 @@ from wtb.execution.engine.working_directory import Entered
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import COROUTINE, FILES, NODE
 from wtb.execution.sandbox.framing import Channel, Frame
+from wtb.store.files.handover import OUTBOX, Outbox
 from wtb.store.files.shared_store import store_at
 from wtb.store.files.workspaces import Bounds, Workspaces
 
@@ -105,8 +106,9 @@ class Worker:
         factory = None
         if workflow is not None:
             self._engine, factory = engine_of(workflow), workflow.resources
-        files = store_at(setup["files"], setup["owner"])
-        workspaces = Workspaces(files, Path(setup["directory"]), Bounds(**setup["bounds"]))
+        directory = Path(setup["directory"])
+        files = Outbox(store_at(setup["files"]), directory / OUTBOX)
+        workspaces = Workspaces(files, directory, Bounds(**setup["bounds"]))
         self._calls = Deadlines(channel)
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
         if workflow is not None and self._engine is not None:

@@ -86,11 +86,12 @@ def _walls() -> CheckDocument:
     means = {"namespaces": "by namespaces", "landlock": "by Landlock"}.get(way)
     fix = "allow user namespaces, or use a kernel that has Landlock (5.13 or newer)"
     if means is None:
-        none = "none: nodes may read files that have passwords of the database, and change code"
+        none = "none: nodes may read passwords of the database, change code, and read and change files of all projects"
         return check("walls", none, fix, ok=False)
     code = "change no code" if writing == "read-only" else "may change code (Linux 5.12 or newer prevents it)"
     sqlite = "with a database that is a server, nodes"
-    return check("walls", f"{means}: {sqlite} see no passwords of it and {code}", fix, ok=True)
+    files = "no files of other projects" if way == "namespaces" else "of files of other projects nothing but the names"
+    return check("walls", f"{means}: {sqlite} see no passwords of it, {files}, and {code}", fix, ok=True)
 
 
 def _database(url: str) -> Iterator[CheckDocument]:

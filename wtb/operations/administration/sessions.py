@@ -99,7 +99,8 @@ def describe_session(context: Context, name: str) -> OneSessionDocument:
     Raises:
         InputError: If there is no such session.
     """
-    return session_details(context.database, name, _directory(context, name))
+    project = store.find_session(context.database, name).project
+    return session_details(context.database, name, context.workspaces.of_project(project).root)
 
 
 @checked
@@ -180,18 +181,22 @@ def delete_session(context: Context, name: str) -> DeletedSession:
         InputError: If there is no such session.
         ConflictError: For the default session, or if a process may be running a sweep of it.
     """
-    database, files, directory = context.database, context.workspaces.files, _directory(context, name)
+    database, home = context.database, context.workspaces
+    files = home.files
     found = preview_delete_session(context, name)
-    clean(database, directory.parent)  # node processes of dead runners are found by the runners' rows
-    if found.disk_bytes and files.root.is_dir() and not file_store.other_owners(database, files):
+    clean(database, home.root)  # node processes of dead runners are found by the runners' rows
+    if found.disk_bytes and files.top.is_dir() and not file_store.other_owners(database, files):
         file_store.mark(database, files)  # once they are deleted, no row would say that these files are this database's
     session_id = store.find_session(database, name).id
+    own = [home.of_project(project).root / id for id, project in deletion.sweeps_of(database, session_id)]
     removed = deletion.delete_session(database, session_id, may_live=process_identity.may_live)
-    safe_directories.remove_tree(directory)
+    for directory in (*own, _directory(context, name)):
+        safe_directories.remove_tree(directory)
     freed = free_unreferenced(context) if removed["sweeps"] else None
     return replace(found, sweeps=removed["sweeps"], cells=removed["cells"], freed=freed)
 
 
 def _directory(context: Context, name: str) -> Path:
+    """Return the directory in which attempts of a session worked in earlier releases."""
     store.check_name(name)  # what is removed must not lie elsewhere
     return context.workspaces.root / name

@@ -28,6 +28,7 @@ from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.store import archive as stored
 from wtb.store.database import Database
+from wtb.store.files.locations import check_outside
 from wtb.store.files.manifest import decode
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
@@ -72,6 +73,7 @@ def export_execution(context: Context, ref: str, file: Path | None = None, *, fo
     database = context.database
     row = find_one(database, ref)
     target = file or Path(f"{row.id}.wtb")
+    check_outside(context.workspaces, target)
     with (
         _replacing(target, force=force) as temporary,
         Writing(temporary) as out,
@@ -177,7 +179,7 @@ def _write(
         out.rows(name, _noting(name, rows, values, snapshots))
     for key in sorted(values):
         out.add(f"values/{key}", (data for _, data in stored.value_contents(database, connection, [key])))
-    contents = _write_files(out, files, {one for one in snapshots if one is not None})
+    contents = _write_files(out, files.of_project(sweep.project), {one for one in snapshots if one is not None})
     measured = queries.metric_rows(database, sweep.id) if cell is not None else []
     head = {
         "format": FORMAT,

@@ -41,7 +41,7 @@ from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
 from wtb.store import archive as stored
-from wtb.store.access.projects import project_to_submit_to
+from wtb.store.access.projects import choose_project, project_to_submit_to
 from wtb.store.access.scope import scope_of
 from wtb.store.bulk import insert_rows, insert_values
 from wtb.store.database import Database
@@ -97,7 +97,7 @@ def import_execution(
             manifests = _check_values_and_files(archive, plan)
         found = find_session(database, session)
         _check_quota(database, found.id, archive, manifests)
-        _store_files(archive, files)
+        _store_files(archive, files.of_project(choose_project(_named_project(archive, found), found.project)))
         contents = archive.contents("files")
         called = name or archive.head.name
         with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
@@ -316,10 +316,14 @@ def _values(archive: Reading) -> Iterator[tuple[str, bytes]]:
         yield digest, b"".join(archive.content("values", digest))
 
 
+def _named_project(archive: Reading, session: SessionRow) -> str | None:
+    """Return the project that an archive names, if the session takes executions of other projects."""
+    return archive.head.project if session.project == DEFAULT_PROJECT else None
+
+
 def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: SessionRow, name: str, by: str) -> str:
     """Insert an archive's rows. Returns the status of its execution."""
     head, execution = archive.head, plan.execution
-    named = head.project if session.project == DEFAULT_PROJECT else None
     sweep_id = plan.sweep_id
     is_open = execution.status in (*OPEN_EXECUTIONS, "forked")
     status = "paused" if is_open else execution.status
@@ -331,7 +335,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
         "session_id": session.id,
         "workflow_id": graph_row["id"],
         "name": name,
-        "project": project_to_submit_to(connection, named, session.project),
+        "project": project_to_submit_to(connection, _named_project(archive, session), session.project),
         "token": scope_of(connection).token,
         "status": "paused" if is_open else "completed",
         "reason": reason if is_open else None,

@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.storage.backups import BackupDocument
@@ -18,6 +20,7 @@ from wtb.operations.backup.manifest import DATABASE, FILES, HEAD, Manifest, Miss
 from wtb.operations.context import Context, throttled
 from wtb.store import backup as copies
 from wtb.store.bulk import parts
+from wtb.store.files.locations import check_outside
 from wtb.store.files.locks import copying_files
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.references import snapshots
@@ -39,9 +42,10 @@ def backup(context: Context, folder: Path) -> BackupDocument:
         What the backup holds, and what was missing already.
 
     Raises:
-        InputError: If the folder is not empty, or its parent not there.
+        InputError: If the folder is not empty, its parent not there, or part of what is backed up.
         StoreError: If the database is out of reach, or the backup cannot be written.
     """
+    check_outside(context.workspaces, folder)
     _check_new(folder)
     made_at = time.time()
     # Its name lets whoever finds one see what it was; killed ones are no backups: they have no manifest.
@@ -88,10 +92,9 @@ def _copy(context: Context, folder: Path, made_at: float) -> Manifest:
     with copying_files(files):
         rows = copies.copy_database(context.database, folder / DATABASE, report)
         with copies.reading_copy(folder / DATABASE) as copy:
-            named = sorted({snapshot for _, snapshot in snapshots(copy)})
+            named = snapshots_by_project(copy)
             values = copies.missing_values(copy) + copies.damaged_values(copy)
-        copied = CopiedFiles(files, FileStore(folder / FILES), report)
-        copied.copy_snapshots(named)
+        copied = copy_files(files, FileStore(folder / FILES), named, report)
     missing = Missing(values=sorted(values), files=sorted(copied.missing))
     return Manifest(
         made_at=made_at,
@@ -103,6 +106,31 @@ def _copy(context: Context, folder: Path, made_at: float) -> Manifest:
     )
 
 
+def snapshots_by_project(connection: sa.Connection) -> dict[str, list[str]]:
+    """Return the digests of the snapshots that rows name, by project."""
+    named: dict[str, set[str]] = {}
+    for _, project, digest in snapshots(connection):
+        named.setdefault(project, set()).add(digest)
+    return {project: sorted(digests) for project, digests in sorted(named.items())}
+
+
+def copy_files(
+    source: FileStore, target: FileStore, named: Mapping[str, list[str]], report: Callable[[str], None]
+) -> CopiedFiles:
+    """Copy snapshots with their contents from one store to another, each into the folder of its project.
+
+    Args:
+        source: Where they are.
+        target: Where they are to be.
+        named: The digests of the snapshots, by project.
+        report: Called with messages about the progress.
+    """
+    copied = CopiedFiles(report)
+    for project, digests in named.items():
+        copied.copy_snapshots(source.of_project(project), target.of_project(project), digests)
+    return copied
+
+
 class CopiedFiles:
     """Files on their way from one store to another, each verified by its hash.
 
@@ -112,30 +140,28 @@ class CopiedFiles:
         missing: Digests of those that are missing or damaged.
     """
 
-    def __init__(self, source: FileStore, target: FileStore, report: Callable[[str], None]) -> None:
-        self._source = source
-        self._target = target
+    def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self.count = 0
         self.bytes = 0
         self.missing: set[str] = set()
 
-    def copy_snapshots(self, named: list[str]) -> None:
+    def copy_snapshots(self, source: FileStore, target: FileStore, named: list[str]) -> None:
         """Copy the manifests of snapshots with the contents that they list."""
         contents: set[str] = set()
         for digest in named:
             with self._noting(digest):
-                contents |= {entry.digest for entry in self._source.manifest(digest).values()}
+                contents |= {entry.digest for entry in source.manifest(digest).values()}
         # Contents first: a manifest that is there has them, as in every store.
-        self._copy(sorted(contents - set(named)))
-        self._copy([digest for digest in named if digest not in self.missing])
+        self._copy(source, target, sorted(contents - set(named)))
+        self._copy(source, target, [digest for digest in named if digest not in self.missing])
 
-    def _copy(self, digests: list[str]) -> None:
+    def _copy(self, source: FileStore, target: FileStore, digests: list[str]) -> None:
         for part in parts(digests, _TOGETHER):
-            with self._target.adding() as adding:
+            with target.adding() as adding:
                 for digest in part:
                     with self._noting(digest):
-                        _, size = adding.add_blocks(self._source.read(digest), 0)
+                        _, size = adding.add_blocks(source.read(digest), 0)
                         self.count += 1
                         self.bytes += size
                 adding.publish()

@@ -12,12 +12,11 @@ from wtb.core.errors import StoreError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import plural
 from wtb.operations.auditing import noting
-from wtb.operations.backup.backup import CopiedFiles
+from wtb.operations.backup.backup import copy_files, snapshots_by_project
 from wtb.operations.backup.manifest import DATABASE, FILES, Manifest, read_manifest
 from wtb.operations.context import Context, throttled
 from wtb.store import backup as copies
 from wtb.store.files.store import FileStore
-from wtb.store.housekeeping.references import snapshots
 
 
 @checked
@@ -43,8 +42,7 @@ def restore(context: Context, folder: Path) -> RestoredDocument:
     copies.check_empty(context.database)
     report = throttled(context.report)
     named = _verified(folder, manifest)
-    copied = CopiedFiles(FileStore(folder / FILES), context.workspaces.files, report)
-    copied.copy_snapshots(named)
+    copied = copy_files(FileStore(folder / FILES), context.workspaces.files, named, report)
     _check_lost("file", copied.missing - set(manifest.missing.files), folder)
     open_sweeps = copies.load_copy(context.database, folder / DATABASE, report, by=context.by)
     with noting(context, "restore", folder=str(folder)), context.database.write():
@@ -60,14 +58,14 @@ def restore(context: Context, folder: Path) -> RestoredDocument:
     }
 
 
-def _verified(folder: Path, manifest: Manifest) -> list[str]:
-    """Check that the copy has all rows and values. Returns the snapshots of files that its rows name."""
+def _verified(folder: Path, manifest: Manifest) -> dict[str, list[str]]:
+    """Check that the copy has all rows and values. Returns the snapshots of files that its rows name, by project."""
     with copies.reading_copy(folder / DATABASE) as copy:
         _check_intact(copy, folder)
         copies.check_rows(copy, manifest.rows)
         lost = {*copies.missing_values(copy), *copies.damaged_values(copy)}
         _check_lost("value", lost - set(manifest.missing.values), folder)
-        return sorted({snapshot for _, snapshot in snapshots(copy)})
+        return snapshots_by_project(copy)
 
 
 def _check_intact(copy: sa.Connection, folder: Path) -> None:

@@ -19,8 +19,8 @@ from wtb.planning.binding import Bound
 from wtb.store.control.rollback import Leaving
 from wtb.store.control.tool_calls import CallOfTool, no_calls, turn
 from wtb.store.files.safe_directories import remove_tree
-from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import identity
+from wtb.store.read.queries import find_sweep
 from wtb.store.runs.leases import register
 from wtb.store.runs.slots import end_runner
 
@@ -53,7 +53,8 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
     outcomes["irreversible"] = [_call(call) for call in leaving.undo if call not in reversible]
     if not reversible and not leaving.again:
         return outcomes
-    with _calling(context, bound) as calling:
+    project = find_sweep(database, execution.sweep_id).project
+    with _calling(context, bound, project) as calling:
         for call in reversible:
             turn(database, execution, call, "done")
             answer = calling(ToolCall(call.tool, "reverse", call.arguments, call.result))
@@ -78,7 +79,7 @@ def _call(call: CallOfTool) -> ToolCallDocument:
 
 
 @contextmanager
-def _calling(context: Context, bound: Bound) -> Iterator[Calling]:
+def _calling(context: Context, bound: Bound, project: str) -> Iterator[Calling]:
     """Where tools are called: in a node process, where nodes run in such."""
     if bound.pool != "process":
         caller = Caller()
@@ -89,8 +90,8 @@ def _calling(context: Context, bound: Bound) -> Iterator[Calling]:
         return
     runner = identity()  # so that a node process that outlives us is found by the cleanup
     register(context.database, runner)
-    home = context.workspaces
-    mine = Workspaces(home.files, home.root / "undoing" / new_id())
+    home = context.workspaces.of_project(project)
+    mine = home.of_runner(runner.id, "undoing", new_id())
     code = in_processes(bound, mine, runner.id, 1)
     assert isinstance(code, InProcesses), "nodes run in processes"
     try:

@@ -114,7 +114,8 @@ def erase(
     for number, one in enumerate(preview.found, 1):
         named = named.with_(erasure.erase_rows(context.database, one, by=storable(context.by, 255), reason=why))
         report(f"erased from {number:,} of {len(preview.found):,} sweeps")
-    remove_unused(files, older_than_s=0)  # digests of what judges were asked about, of which case is not known
+    # Digests of what judges were asked about, of which case is not known.
+    remove_unused(files, older_than_s=0, projects=_projects(preview.found))
     erase_copies(context.database, _projects(preview.found), _GONE)
     values = erasure.remove_named_values(context.database, named)
     removed = erasure.remove_named_files(context.database, files, named, since)

@@ -240,7 +240,7 @@ class _Collection:
         with self._database.read(long=True) as connection:
             seen = orphan_files.survey(connection, self._files)
         if not seen.unreadable:
-            orphan_files.settle_notes(self._database, self._files, seen, before, self._report)
+            orphan_files.settle_notes(self._database, seen, before, self._report)
         if refusal := orphan_files.refusal(self._database, self._files, seen):
             self.notes.append(refusal)
             return
@@ -248,12 +248,14 @@ class _Collection:
             if not may_remove:
                 self.notes.append(f"no stored files were removed: a backup copies them from {self._files.root}")
                 return
+            orphan_files.move_to_projects(seen, self._report)
             for count, size in orphan_files.remove_orphans(self._database, self._files, seen, before):
                 self.add("files", count, size)
                 self._report(f"{self.removed['files'].count:,} stored files removed")
         unused = remove_unused(self._files)
         self.add("judgements", unused.count, unused.bytes)
-        self._files.remove_leftovers(max(LEAST_GRACE_S, self._policy.files))
+        for part in self._files.parts():
+            part.remove_leftovers(max(LEAST_GRACE_S, self._policy.files))
 
     def imagine(self) -> None:
         """Count what `remove` would remove, on the database as it would be after each of its steps."""
@@ -279,6 +281,6 @@ class _Collection:
             self.notes.append(refusal)
         else:
             orphans = seen.orphans(self._before(policy.files))
-            self.add("files", len(orphans), sum(orphans.values()))
+            self.add("files", len(orphans), sum(orphans))
             unused = find_unused(self._files)
             self.add("judgements", unused.count, unused.bytes)

@@ -6,9 +6,11 @@ What is young stays in any case: attempts store files before they name them.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -18,9 +20,32 @@ from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.references import snapshots
+from wtb.store.tables.schema import projects
 
 _MOST_NAMED = 3
 _Item = TypeVar("_Item", str, tuple[str, int])
+
+
+@dataclass(frozen=True)
+class Part:
+    """The store of one project, or of all of them as earlier releases left it.
+
+    Attributes:
+        files: The store.
+        project: Its project; None for the store of all.
+        stored: Digest -> (bytes, when it was last added).
+        reached: Digests that snapshots of the project refer to, or of any project for the store of all.
+    """
+
+    files: FileStore
+    project: str | None
+    stored: dict[str, tuple[int, float]]
+    reached: set[str]
+
+    def orphans(self, before: float) -> dict[str, int]:
+        """Digest -> bytes of what no snapshot refers to and nothing has added since then."""
+        old = sorted(digest for digest, (_, added) in self.stored.items() if added < before)
+        return {digest: self.stored[digest][0] for digest in old if digest not in self.reached}
 
 
 @dataclass(frozen=True)
@@ -28,44 +53,54 @@ class Survey:
     """The content of a file store, and what of it the snapshots of a database refer to.
 
     Attributes:
-        stored: Digest -> (bytes, when it was last added).
+        parts: The store that earlier releases left to all projects, then that of each project.
         reached: Session -> digest -> bytes.
         noted: Session -> digests.
         unreadable: Errors of snapshots that could not be read, so that it is unknown what they refer to.
     """
 
-    stored: dict[str, tuple[int, float]]
+    parts: list[Part]
     reached: dict[str, dict[str, int]]
     noted: dict[str, set[str]]
     unreadable: list[str]
 
-    def orphans(self, before: float) -> dict[str, int]:
-        """Digest -> bytes of what no snapshot refers to and nothing has added since then."""
-        reached: set[str] = set().union(*self.reached.values())
-        old = sorted(digest for digest, (_, added) in self.stored.items() if added < before)
-        return {digest: self.stored[digest][0] for digest in old if digest not in reached}
+    def orphans(self, before: float) -> list[int]:
+        """The bytes of each orphan."""
+        return [size for part in self.parts for size in part.orphans(before).values()]
+
+    def young(self, before: float) -> set[str]:
+        """Digests of what was added since then."""
+        return {digest for part in self.parts for digest, (_, added) in part.stored.items() if added >= before}
 
     def knows_some(self) -> bool:
         """Return whether any stored file belongs to this database; True if there are none."""
         known: set[str] = set().union(*self.reached.values(), *self.noted.values())
-        return not self.stored or not known.isdisjoint(self.stored)
+        stored: set[str] = set().union(*(part.stored for part in self.parts))
+        return not stored or not known.isdisjoint(stored)
 
 
 def survey(connection: sa.Connection, files: FileStore, *, imagined: bool = False) -> Survey:
     """Read a store and all snapshots, in a single state of the database, or as imagined."""
-    stored = {digest: (size, added) for digest, size, added in files.stored()}
+    names = {files.of_project(name).root: name for name in connection.scalars(sa.select(projects.c.name))}
+    parts: dict[Path, Part] = {}
+    for store in (*files.parts(), *(files.of_project(name) for name in names.values())):
+        stored = {digest: (size, added) for digest, size, added in store.stored()}
+        parts[store.root] = Part(store, names.get(store.root), stored, set())
     noted = filing.noted_by_session(connection)
     reached: dict[str, dict[str, int]] = {session: {} for session in noted}
     unreadable = []
-    for session, digest in snapshots(connection, imagined=imagined):
+    for session, project, digest in snapshots(connection, imagined=imagined):
+        part = parts[files.of_project(project).root]
         try:
-            entries = files.manifest(digest).values()
+            entries = part.files.manifest(digest).values()
         except (StoreError, OSError) as error:
             unreadable.append(str(error))
             continue
-        reached[session][digest] = stored.get(digest, (0, 0.0))[0]
+        reached[session][digest] = part.stored.get(digest, (0, 0.0))[0]
         reached[session].update((entry.digest, entry.size) for entry in entries)
-    return Survey(stored, reached, noted, unreadable)
+        part.reached.update((digest, *(entry.digest for entry in entries)))
+    parts[files.top].reached.update(*(part.reached for part in parts.values()))
+    return Survey(list(parts.values()), reached, noted, unreadable)
 
 
 def refusal(database: Database, files: FileStore, seen: Survey) -> str | None:
@@ -88,9 +123,10 @@ def refusal(database: Database, files: FileStore, seen: Survey) -> str | None:
     return None
 
 
-def settle_notes(database: Database, files: FileStore, seen: Survey, before: float, say: Callable[[str], None]) -> None:
+def settle_notes(database: Database, seen: Survey, before: float, say: Callable[[str], None]) -> None:
     """Record what snapshots of a session refer to, and forget what none of them does, unless it is young."""
-    young = {digest for digest, (_, added) in seen.stored.items() if added >= before}
+    young = seen.young(before)
+    stores = [part.files for part in seen.parts]
     for session, noted in seen.noted.items():
         reached = seen.reached[session]
         for absent in _parts([(digest, size) for digest, size in reached.items() if digest not in noted]):
@@ -99,32 +135,49 @@ def settle_notes(database: Database, files: FileStore, seen: Survey, before: flo
         for stale in _parts(list(noted - reached.keys() - young)):
             with filing.forgetting_files(database, session, stale) as connection:
                 # Who notes one of them adds it to the store before, and waits for this transaction.
-                filing.add_files(connection, session, _added_since(files, stale, before))
+                filing.add_files(connection, session, _added_since(stores, stale, before))
             forgotten += len(stale)
             say(f"notes of {forgotten:,} stored files removed")
 
 
-def _added_since(files: FileStore, digests: list[str], before: float) -> Iterator[tuple[str, int]]:
+def _added_since(stores: list[FileStore], digests: list[str], before: float) -> Iterator[tuple[str, int]]:
     for digest in digests:
-        with suppress(FileNotFoundError):
-            found = os.stat(files.path(digest))
-            if found.st_mtime >= before:
-                yield digest, found.st_size
+        for store in stores:
+            with suppress(FileNotFoundError):
+                found = os.stat(store.path(digest))
+                if found.st_mtime >= before:
+                    yield digest, found.st_size
+                    break
+
+
+def move_to_projects(seen: Survey, say: Callable[[str], None]) -> None:
+    """Give each project its own copy of what earlier releases kept once for all projects, and remove that."""
+    shared, *others = seen.parts
+    needs = Counter(digest for part in others for digest in part.reached & shared.stored.keys())
+    for part in others:
+        for digest in part.reached & shared.stored.keys():
+            part.files.adopt(digest, alone=needs[digest] == 1)
+    for number, digest in enumerate(needs, 1):
+        shared.files.remove(digest)
+        del shared.stored[digest]
+        say(f"{number:,} of {len(needs):,} stored files moved to the folders of their projects")
 
 
 def remove_orphans(database: Database, files: FileStore, seen: Survey, before: float) -> Iterator[tuple[int, int]]:
     """Remove what no session has recorded and nothing has added again. Yields (how many, bytes) part by part."""
-    if files.root.is_dir():
+    if files.top.is_dir():
         filing.mark(database, files)
-    orphans = seen.orphans(before)
-    for part in _parts(list(orphans)):
-        noted = filing.noted_anywhere(database, part)
-        removed = [
-            orphans[digest]
-            for digest in part
-            if digest not in noted and files.remove(digest, unless_added_since=before)
-        ]
-        yield len(removed), sum(removed)
+    for part in seen.parts:
+        orphans = part.orphans(before)
+        for digests in _parts(list(orphans)):
+            noted = set() if part.project is None else filing.noted_for(database, part.project, digests)
+            removed = [
+                orphans[digest]
+                for digest in digests
+                if digest not in noted and part.files.remove(digest, unless_added_since=before)
+            ]
+            yield len(removed), sum(removed)
+    files.remove_empty_folders()
 
 
 def _parts(items: list[_Item]) -> Iterator[list[_Item]]:

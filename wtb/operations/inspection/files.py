@@ -16,7 +16,8 @@ from wtb.display.views.executions import Trace, trace, trace_of
 from wtb.operations.context import Context
 from wtb.planning.prepare import matching
 from wtb.store.database import Database
-from wtb.store.files.manifest import Manifest
+from wtb.store.files.locations import check_outside
+from wtb.store.files.manifest import Manifest, compare
 from wtb.store.read import details, queries
 from wtb.store.rows.results import FoundCell
 from wtb.store.rows.sweeps import SweepRow
@@ -71,7 +72,7 @@ def list_files(context: Context, ref: str, *, at: str | None = None, cell: Cell 
         InputError: If that is not there, or several cells are meant.
     """
     found, checkpoint = _find(context.database, ref, at, cell)
-    files = _manifest(context, checkpoint)
+    files = _manifest(context, found, checkpoint)
     return {
         **_heading(found, checkpoint),
         "bytes": sum(entry.size for entry in files.values()),
@@ -102,14 +103,15 @@ def read_file(
         InputError: If there is no such file.
         StoreError: If it is missing or damaged.
     """
-    manifest = _manifest(context, _find(context.database, ref, at, cell)[1])
+    found, checkpoint = _find(context.database, ref, at, cell)
+    manifest = _manifest(context, found, checkpoint)
     if path not in manifest:
         below = sum(name.startswith(path.rstrip("/") + "/") for name in manifest)
         if below:
             raise InputError(f"{path!r} is a folder of {plural(below, 'file')}; name one of them, or export it")
         nothing = "; there are no files" if not manifest else f"{did_you_mean(path, manifest)}; a list shows all"
         raise InputError(f"there is no file {path!r}{nothing}")
-    files, digest = context.workspaces.files, manifest[path].digest
+    files, digest = context.workspaces.files.of_project(found.project), manifest[path].digest
     for _ in files.read(digest):
         pass
     return files.read(digest)
@@ -136,11 +138,13 @@ def export_files(
         cell: As for `list_files`.
 
     Raises:
-        InputError: If there are no such files, or the directory is not empty.
+        InputError: If there are no such files, the directory is not empty, or it is part of the store.
         StoreError: If one is missing or damaged.
     """
-    _, checkpoint = _find(context.database, ref, at, cell)
-    written = context.workspaces.export(checkpoint.workspace if checkpoint else None, directory, path)
+    check_outside(context.workspaces, directory)
+    found, checkpoint = _find(context.database, ref, at, cell)
+    home = context.workspaces.of_project(found.project)
+    written = home.export(checkpoint.workspace if checkpoint else None, directory, path)
     return Exported(len(written), sum(entry.size for entry in written.values()))
 
 
@@ -165,19 +169,20 @@ def compare_files(
         StoreError: If files are missing or damaged.
     """
     sides = _find(context.database, ref, at, cell), _find(context.database, other)
-    before, after = (checkpoint.workspace if checkpoint else None for _, checkpoint in sides)
+    before, after = (_manifest(context, *side) for side in sides)
     return {
         "a": _heading(*sides[0]),
         "b": _heading(*sides[1]),
         "changes": [
             {"path": one.path, "kind": one.kind, "before": one.before, "after": one.after}
-            for one in context.workspaces.compare(before, after)
+            for one in compare(before, after)
         ],
     }
 
 
-def _manifest(context: Context, checkpoint: Checkpoint | None) -> Manifest:
-    return context.workspaces.files.manifest(checkpoint.workspace if checkpoint else None)
+def _manifest(context: Context, found: Trace, checkpoint: Checkpoint | None) -> Manifest:
+    files = context.workspaces.files.of_project(found.project)
+    return files.manifest(checkpoint.workspace if checkpoint else None)
 
 
 def _find(

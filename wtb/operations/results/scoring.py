@@ -174,8 +174,8 @@ def score_by(
     asking = [(by, one) for by, one in made if by.name in BY_PATH or one.may_ask_judges]
     judges = [] if at_once is None else asking
     own_code = [one for one in made if one not in judges]
-    folder = workspaces.root / sweep.session / sweep.id / runner_id  # where a worker may run nodes of it, too
-    own = Workspaces(workspaces.files.owned(f"{runner_id}."), folder / new_id())
+    # A worker may run nodes of it in the same directory, too.
+    own = workspaces.of_project(sweep.project).of_runner(runner_id, sweep.id, runner_id, new_id())
     run, processors = stored_spec(sweep).run, 1 if at_once is None else os.cpu_count() or 1
     recipe = Recipe(None, (), [by for by, _ in own_code])
     code = InProcesses(UserCode(None, [one for _, one in own_code], recipe, NO_CODE), run, own, runner_id, processors)
@@ -199,7 +199,7 @@ def score_by(
         code.close()
         remove_tree(own.root)
         with suppress(OSError):  # its worker runs nodes of the sweep
-            folder.rmdir()
+            own.root.parent.rmdir()
     return Scored(sweep.id, written, left, judging.stop.reason if left else None)
 
 

@@ -66,13 +66,20 @@ def project_to_submit_to(connection: sa.Connection, named: str | None, of_sessio
         InputError: If the project is not that of the session.
         NotFound: If there is no such project, for whoever is limited to some.
     """
+    project = choose_project(named, of_session)
+    if project != of_session:
+        ensure_project(connection, project)
+    return project
+
+
+def choose_project(named: str | None, of_session: str) -> str:
+    """Return the project of a sweep, as `project_to_submit_to` does, whether or not it exists. Raises InputError."""
     if named is None or named == of_session:
         return of_session
     if of_session != DEFAULT_PROJECT:
         raise InputError(
             f"the sweep is of project {named!r}, and its session of project {of_session!r}: name a session of {named!r}"
         )
-    ensure_project(connection, named)
     return named
 
 

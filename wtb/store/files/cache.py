@@ -1,7 +1,7 @@
 """A bounded cache of file contents on this machine's own disk, which all of its processes share.
 
-Contents lie under their SHA-256; those that were not used for longest go first. Nothing rests on it: what is not there
-is fetched again, and a cache that cannot be written is none. So no error of its own leaves this room.
+Contents lie, by project, under their SHA-256; those that were not used for longest go first. Nothing rests on it: what
+is not there is fetched again, and a cache that cannot be written is none. So no error of its own leaves this room.
 
 Locks end with the process that held them. Who writes a content holds its temporary file, so that the others wait for
 it, and one that nobody holds is a dead writer's. Who reads one holds it against being removed. What was written gets
@@ -20,7 +20,7 @@ from pathlib import Path
 from random import random
 
 from wtb.core.ids import new_id
-from wtb.store.files.store import content_path, listed, stored_in
+from wtb.store.files.store import PROJECTS, content_path, listed, stored_in
 from wtb.store.files.system import open_flags
 
 with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `check_system` refuses to open a store
@@ -36,12 +36,21 @@ _WRITE = open_flags("O_RDWR", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 class FileCache:
-    """Contents by SHA-256 below `root`, at most `most` bytes of them, those on their way in included."""
+    """Contents by SHA-256 below `root`, at most `most` bytes of them, those on their way in included.
 
-    def __init__(self, root: Path, most: int) -> None:
+    folder: where contents lie, if they are those of one project. The bound is that of all projects together.
+    """
+
+    def __init__(self, root: Path, most: int, folder: Path | None = None) -> None:
         self.root = root
         self.most = most
+        self.folder = folder or root
         self._root = os.fspath(root)
+        self._folder = os.fspath(self.folder)
+
+    def within(self, folder: Path) -> FileCache:
+        """Return the part of a project, in a folder of its own below the root."""
+        return FileCache(self.root, self.most, self.root / folder)
 
     def open(self, digest: str) -> int | None:
         """A descriptor of a content, which stays while it is open; None where it is not there. It is used now."""
@@ -52,10 +61,11 @@ class FileCache:
         try:
             # Whoever writes or removes it is done in a moment.
             _wait(lambda: _locks(descriptor, fcntl.LOCK_SH), lambda: 0)
-            os.utime(descriptor)
         except OSError:
             os.close(descriptor)
             return None
+        with contextlib.suppress(OSError):  # node processes only read it: who provided it has noted that it is used
+            os.utime(descriptor)
         return descriptor
 
     def begin(self, size: int, digest: str | None = None) -> Arriving | None:
@@ -98,11 +108,11 @@ class FileCache:
             _set(count, self._make_room(free + size))
 
     def stored(self) -> Iterator[tuple[str, int, float]]:
-        """All contents: (digest, size in bytes, time at which it was last used)."""
-        return stored_in(self._root)
+        """List its contents: (digest, size in bytes, time at which it was last used)."""
+        return stored_in(self._folder)
 
     def _path(self, digest: str) -> str:
-        return content_path(self._root, digest)
+        return content_path(self._folder, digest)
 
     def _create(self, temporary: str, size: int) -> int | None:
         """A new temporary file that is ours, and counted; None where there is one. Raises OSError."""
@@ -128,13 +138,18 @@ class FileCache:
             if name.startswith(_TEMPORARY) and not _removed(f"{self._root}/{name}"):
                 size_of = name.rpartition("-")[2]
                 total += int(size_of) if size_of.isdecimal() else 0
-        entries = [(used, digest, found) for digest, found, used in self.stored()]
+        projects = f"{self._root}/{PROJECTS}"
+        entries = [
+            (used, content_path(folder, digest), found)
+            for folder in (self._root, *(f"{projects}/{name}" for name in listed(projects)))
+            for digest, found, used in stored_in(folder)
+        ]
         total += sum(found for _, _, found in entries)
         allowed = max(0, int(self.most * _FILLED) - size)
-        for _, digest, found in sorted(entries) if total + size > self.most else ():
+        for _, path, found in sorted(entries) if total + size > self.most else ():
             if total <= allowed:
                 break
-            if _removed(self._path(digest)):
+            if _removed(path):
                 total -= found
         return total
 

@@ -99,6 +99,24 @@ def check_files(database: Database, workspaces: Workspaces) -> None:
         ) from error
 
 
+def check_outside(workspaces: Workspaces, place: Path) -> None:
+    """Check that something is not to be written among stored files, where garbage collections would find it.
+
+    Args:
+        workspaces: Where files are kept.
+        place: The file or folder that is to be written.
+
+    Raises:
+        InputError: If it lies in the store, in its cache or among the directories of attempts.
+    """
+    files = workspaces.files
+    folders = [files.top, workspaces.root, *([files.cache.root] if isinstance(files, SharedFiles) else ())]
+    real = Path(os.path.realpath(place))
+    for folder in folders:
+        if real.is_relative_to(os.path.realpath(folder)):
+            raise InputError(f"{place} is in {folder}, where WTB keeps files itself; name a place outside of it")
+
+
 def _check_there(shared: Sharing) -> None:
     if not shared.folder.is_dir():
         raise StoreError(

@@ -20,10 +20,10 @@ _OPEN = open_flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW")
 @contextlib.contextmanager
 def copying_files(files: FileStore) -> Iterator[None]:
     """Have nothing be removed from a store inside the block; waits for who removes something now."""
-    if not files.root.is_dir():
+    if not files.top.is_dir():
         yield
         return
-    with opened_by(partial(os.open, files.root / LOCK, _OPEN, 0o600)) as lock:
+    with opened_by(partial(os.open, files.top / LOCK, _OPEN, 0o600)) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
 
@@ -31,10 +31,10 @@ def copying_files(files: FileStore) -> Iterator[None]:
 @contextlib.contextmanager
 def removing_files(files: FileStore) -> Iterator[bool]:
     """Yield whether files may be removed from a store inside the block: nobody copies it."""
-    if not files.root.is_dir():
+    if not files.top.is_dir():
         yield True
         return
-    with opened_by(partial(os.open, files.root / LOCK, _OPEN, 0o600)) as lock:
+    with opened_by(partial(os.open, files.top / LOCK, _OPEN, 0o600)) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

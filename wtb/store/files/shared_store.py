@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from wtb.core.errors import OutOfReach, StoreError, WTBError
 from wtb.store.files.cache import FileCache
@@ -29,8 +30,23 @@ class SharedFiles(FileStore):
         self.cache = cache
         self._was_there = root.is_dir() if was_there is None else was_there
 
+    def _in(self, root: Path) -> Self:
+        store = super()._in(root)
+        store.cache = self.cache.within(root.relative_to(self.top))
+        return store
+
     def adding(self) -> Adding:
         return _CachedAdding(self)
+
+    def provide(self, snapshot: str) -> None:
+        """Copy a snapshot to the cache, which node processes only read. Raises StoreError."""
+        super().provide(snapshot)
+        for digest in (snapshot, *{entry.digest for entry in self.manifest(snapshot).values()}):
+            opened = self.cache.open(digest)
+            if opened is None:
+                opened = self._fetch(digest)
+            if opened is not None:
+                os.close(opened)
 
     def copy_into(self, digest: str, size: int | None, out: int) -> None:
         for find in (self.cache.open, self._fetch):
@@ -48,6 +64,10 @@ class SharedFiles(FileStore):
         with opened_by(partial(self._open, digest)) as source:
             self._write(digest, partial(self._read, source), out)
 
+    def renew(self, digest: str, size: int) -> bool:
+        with reaching(self.root):
+            return super().renew(digest, size)
+
     def remove(self, digest: str, unless_added_since: float | None = None) -> bool:
         removed = super().remove(digest, unless_added_since)
         if removed:
@@ -59,17 +79,20 @@ class SharedFiles(FileStore):
         return super().remove_leftovers(older_than_s)
 
     def place(self) -> Place:
-        cache: CachePlace = {"root": str(self.cache.root), "most": self.cache.most}
-        return {**super().place(), "cache": cache, "was_there": self.root.is_dir()}
+        cache: CachePlace = {"root": str(self.cache.root), "most": self.cache.most, "folder": str(self.cache.folder)}
+        return {**super().place(), "cache": cache, "was_there": self.top.is_dir()}
 
     def make(self) -> None:
         """Make the folder of the store in the shared directory. Raises OutOfReach where that is not mounted."""
-        if not self.root.is_dir():
-            if self._was_there or not self.root.parent.is_dir():
+        if not self.top.is_dir():
+            if self._was_there or not self.top.parent.is_dir():
                 raise self._absent()
-            with reaching(self.root):
-                self.root.mkdir(exist_ok=True)
+            with reaching(self.top):
+                self.top.mkdir(exist_ok=True)
         self._was_there = True
+        if self.root != self.top:
+            with reaching(self.top):
+                self.root.mkdir(parents=True, exist_ok=True)
 
     def probe(self) -> None:
         """Write a file and remove it. Raises OSError where that cannot be done, OutOfReach."""
@@ -112,7 +135,7 @@ class SharedFiles(FileStore):
             try:
                 return super()._open(digest)
             except StoreError:
-                if not self.root.is_dir():
+                if not self.top.is_dir():
                     raise self._absent() from None
                 # NFS may remember for a while that something was not there, until its folder is opened again.
                 for folder in (self.root, os.path.dirname(self.path(digest))):
@@ -121,7 +144,7 @@ class SharedFiles(FileStore):
                 return super()._open(digest)
 
     def _absent(self) -> OutOfReach:
-        return OutOfReach(f"the shared directory of files {self.root} is not there; mount it")
+        return OutOfReach(f"the shared directory of files {self.top} is not there; mount it")
 
     def _read(self, source: int) -> bytes:
         with reaching(self.root):
@@ -172,7 +195,7 @@ def store_at(place: Place, owner: str = "") -> FileStore:
     root = Path(place["root"])
     if "cache" not in place:
         return FileStore(root, owner)
-    cache = FileCache(Path(place["cache"]["root"]), place["cache"]["most"])
+    cache = FileCache(Path(place["cache"]["root"]), place["cache"]["most"], Path(place["cache"]["folder"]))
     return SharedFiles(root, cache, was_there=place["was_there"]).owned(owner)
 
 

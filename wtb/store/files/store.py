@@ -1,4 +1,8 @@
-"""Files by content: each content and each manifest once, under its SHA-256, below one directory."""
+"""Files by content: each content and each manifest once, under its SHA-256, below one directory.
+
+A store has a folder for each project, itself a store. Earlier releases kept the contents of all projects beside each
+other in the root: what is missing in a project's folder is read from there, until a garbage collection has moved it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import copy
 import errno
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -25,19 +30,23 @@ with contextlib.suppress(ModuleNotFoundError):  # on Windows, where `check_syste
 
 BLOCK = 1 << 20
 TEMPORARY = ".new-"
+JUDGEMENTS = "judgements"  # no beginning of a digest, as folders of contents have it
 _PAGE = 4096
 _ZEROS = bytes(BLOCK)
 _FICLONE = 0x40049409
 _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 _READ = open_flags("O_RDONLY", "O_CLOEXEC")
 _CREATE = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
+PROJECTS = "projects"
+_FOLDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")  # also where file names differ by more than case
 
 
 class CachePlace(TypedDict):
-    """Where the cache of a shared store is, and how many bytes it may have."""
+    """Where the cache of a shared store is, how many bytes it may have, and where its contents lie."""
 
     root: str
     most: int
+    folder: str
 
 
 class Place(TypedDict):
@@ -54,15 +63,36 @@ class Place(TypedDict):
 class FileStore:
     """Contents by SHA-256 below one directory. What is there is whole: writers publish by renaming.
 
-    owner: whose temporary files are named so that others can tell whose they were.
+    owner: whose temporary files are named so that others can tell whose they were. top: the root of the store of all
+    projects; of a store that is no project's, its own root.
     """
 
     def __init__(self, root: Path, owner: str = "") -> None:
         check_system()
-        self.root = root
+        self.root = self.top = root
         self.owner = owner
         self._root = os.fspath(root)
         self._clones: bool | None = None
+        self._is_apart: bool | None = None  # whether nothing of a project can lie outside of its folder
+
+    def of_project(self, project: str) -> Self:
+        """Return the store of a project, in a folder of its own."""
+        return self._in(self.top / PROJECTS / folder_of(project))
+
+    def parts(self) -> list[Self]:
+        """List the stores of all projects that have stored something, behind the one that was for all of them."""
+        projects = self.top / PROJECTS
+        return [self._in(self.top), *(self._in(projects / name) for name in listed(os.fspath(projects)))]
+
+    def _in(self, root: Path) -> Self:
+        store = copy.copy(self)
+        store.root, store._root, store._is_apart = root, os.fspath(root), None
+        return store
+
+    @property
+    def judgements(self) -> Path:
+        """The folder in which replies of judges are kept. It may not exist yet."""
+        return self.root / JUDGEMENTS
 
     def owned(self, owner: str) -> Self:
         """The same store, whose temporary files are an owner's."""
@@ -159,6 +189,14 @@ class FileStore:
             write(block)
         self._verify(digest, check.hexdigest())
 
+    def has(self, digest: str) -> bool:
+        """Return whether a content is there, in the project's folder or where earlier releases left it."""
+        return any(os.path.exists(content_path(root, digest)) for root in (self._root, os.fspath(self.top)))
+
+    def renew(self, digest: str, size: int) -> bool:
+        """Make a content young again for garbage collections. Returns whether it is there, with this size in bytes."""
+        return _renewed(self.path(digest), size)
+
     def stored(self) -> Iterator[tuple[str, int, float]]:
         """All contents and manifests: (digest, size in bytes, time at which it was last added)."""
         return stored_in(self._root)
@@ -181,6 +219,13 @@ class FileStore:
             return False
         os.unlink(aside)
         return True
+
+    def remove_empty_folders(self) -> None:
+        """Remove folders of contents that have none left."""
+        for name in listed(self._root):
+            if len(name) == 2:
+                with contextlib.suppress(OSError):  # it has some
+                    os.rmdir(f"{self._root}/{name}")
 
     def remove_leftovers(self, older_than_s: float) -> int:
         """Remove temporary files that killed writers left and nobody wrote to for so long. Returns how many."""
@@ -219,10 +264,47 @@ class FileStore:
         return self._open(digest)
 
     def _open(self, digest: str) -> int:
-        try:
-            return os.open(self.path(digest), _READ)
-        except FileNotFoundError:
-            raise StoreError(f"stored file {digest} is missing") from None
+        # The third look finds what a garbage collection has moved to the project's folder between the first two.
+        for root in (self._root,) if self.root == self.top else (self._root, os.fspath(self.top), self._root):
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(content_path(root, digest), _READ)
+        raise StoreError(f"stored file {digest} is missing")
+
+    def provide(self, snapshot: str) -> None:
+        """Make a snapshot readable for node processes, which see nothing but the folder of their project.
+
+        Raises:
+            StoreError: If something of it is missing or damaged.
+        """
+        if self._is_apart is None:  # once for each store, since nothing is added to what lies there
+            self._is_apart = self.root == self.top or not self.has_shared_contents()
+        if self._is_apart:
+            return
+        digests = [entry.digest for entry in self.manifest(snapshot).values()]
+        for digest in (*digests, snapshot):  # contents first: a manifest that is there has them
+            self.adopt(digest)
+
+    def has_shared_contents(self) -> bool:
+        """Return whether contents of all projects lie beside each other, as earlier releases left them."""
+        return any(len(name) == 2 for name in listed(os.fspath(self.top)))
+
+    def adopt(self, digest: str, *, alone: bool = False) -> None:
+        """Copy a content to the project's folder if earlier releases left it beside those of others.
+
+        alone: No other project needs it, so that a second name is enough; the first one is removed afterwards.
+        """
+        place = self.path(digest)
+        if os.path.exists(place):
+            return
+        if alone:
+            with contextlib.suppress(OSError):  # some file systems have no such links
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.link(content_path(os.fspath(self.top), digest), place)
+                _sync(os.path.dirname(place))
+                return
+        with self.adding() as adding, opened_by(partial(self._open, digest)) as source:
+            self._verify(digest, adding.add(source)[0])
+            adding.publish()
 
     def _clone(self, source: int, out: int) -> bool:
         """Clone a file (copy on write). Returns False if the file system cannot."""
@@ -274,7 +356,7 @@ class Adding:
         missing: dict[str, str] = {}
         for digest, (temporary, size) in self._staged.items():
             place = self._store.path(digest)
-            if not _renewed(place, size):
+            if not self._store.renew(digest, size):
                 missing[temporary] = place
         folders: dict[str, None] = {}
         if len(missing) > 1:  # all are on their way to the disk before the first is waited for
@@ -324,6 +406,11 @@ class Adding:
         except FileNotFoundError:
             self._store.make()
             return os.open(temporary, _CREATE, 0o600)
+
+
+def folder_of(project: str) -> str:
+    """Return the name of a project's folder: the project's own, or a digest of one that cannot name a folder."""
+    return project if _FOLDER.fullmatch(project) else f"~{hashlib.sha256(project.encode()).hexdigest()[:32]}"
 
 
 def content_path(root: str, digest: str) -> str:

@@ -26,7 +26,7 @@ from wtb.store.files.manifest import (
     merge,
     new_contents,
 )
-from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, is_zero
+from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, folder_of, is_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,27 @@ class Bounds:
 class Workspaces:
     """Makes, snapshots and removes the directories that attempts work in; merges, compares and exports snapshots."""
 
-    def __init__(self, files: FileStore, root: Path, bounds: Bounds | None = None) -> None:
+    def __init__(self, files: FileStore, root: Path, bounds: Bounds | None = None, top: Path | None = None) -> None:
         self.files = files
         self.root = root
         self.bounds = bounds or Bounds()
+        self.top = top or root  # with the directories of all projects
         self._telling: dict[int, bool] = {}
+
+    def of_project(self, project: str) -> Workspaces:
+        """Return the workspaces of a project: its store, and a folder of its own to work in."""
+        return Workspaces(self.files.of_project(project), self.top / folder_of(project), self.bounds, self.top)
+
+    def of_runner(self, runner_id: str, *below: str, bounds: Bounds | None = None) -> Workspaces:
+        """Return the workspaces of a runner, whose names its temporary files begin with.
+
+        Args:
+            runner_id: The runner.
+            below: The names of the folders that lead from here to its directory.
+            bounds: How large its snapshots may be; None for as before.
+        """
+        files = self.files.owned(f"{runner_id}.")
+        return Workspaces(files, self.root.joinpath(*below), bounds or self.bounds, self.top)
 
     def open(self, snapshot: str | None, directory: Path | None = None) -> Workspace:
         """A private directory with the files of a snapshot: a new one below `root`, unless `directory` names it.

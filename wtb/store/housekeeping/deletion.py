@@ -275,6 +275,11 @@ def check_deletable(session_id: str) -> None:
     check_not_default(session_id, "deleted")
 
 
+def sweeps_of(database: Database, session_id: str) -> list[tuple[str, str]]:
+    """List the sweeps of a session by id, with the project of each."""
+    return database.tuples(sa.select(sweeps.c.id, sweeps.c.project).where(sweeps.c.session_id == session_id))
+
+
 def delete_session(database: Database, session_id: str, *, may_live: MayLive) -> dict[str, int]:
     """Delete a session with its sweeps, events and runners.
 

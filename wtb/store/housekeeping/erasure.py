@@ -6,7 +6,6 @@ What was spent stays known of the sweep, as for what a garbage collection remove
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -60,10 +59,10 @@ class FoundCase:
 
 @dataclass(frozen=True)
 class Named:
-    """What the rows of a case named: values by digest, and snapshots of files."""
+    """What the rows of a case named: values by digest, and snapshots of files by project and digest."""
 
     values: frozenset[str] = frozenset()
-    snapshots: frozenset[str] = frozenset()
+    snapshots: frozenset[tuple[str, str]] = frozenset()
 
     def with_(self, other: Named) -> Named:
         return Named(self.values | other.values, self.snapshots | other.snapshots)
@@ -214,7 +213,7 @@ def _named(connection: sa.Connection, found: FoundCase, own: Sequence[str], line
         answers = sa.select(approvals.c.answer["set"]).where(approvals.c.checkpoint_id.in_(part))
         for row in connection.execute(answers):
             note(row[0])
-    return Named(frozenset(digests), frozenset(one for one in roots if one is not None))
+    return Named(frozenset(digests), frozenset((found.project, one) for one in roots if one is not None))
 
 
 def _delete_rows(connection: sa.Connection, found: FoundCase, own: Sequence[str], lines: Sequence[str]) -> None:
@@ -261,23 +260,40 @@ def remove_named_files(database: Database, files: FileStore, named: Named, since
     Returns:
         How many files went.
     """
-    if not named.snapshots or not files.root.is_dir():
+    if not named.snapshots or not files.top.is_dir():
         return 0
-    database = database.within(Scope())  # a file is stored once for all projects
+    database = database.within(Scope())  # a session of the default project has sweeps of all projects
     with database.read(long=True) as connection:
         still = snapshots(connection)
-    needed: dict[str, set[str]] = {}
-    for session, snapshot in still:
-        contents = {entry.digest for entry in files.manifest(snapshot).values()}
-        needed.setdefault(session, set()).update(contents, {snapshot})
-    gone = {snapshot for snapshot in named.snapshots if os.path.exists(files.path(snapshot))}
-    gone |= {entry.digest for snapshot in gone for entry in files.manifest(snapshot).values()}
-    every = set().union(*needed.values()) if needed else set()
+    needed: dict[str, set[str]] = {}  # by session
+    of_project: dict[str, set[str]] = {}
+    for session, project, snapshot in still:
+        contents = {snapshot, *_contents(files.of_project(project), snapshot)}
+        needed.setdefault(session, set()).update(contents)
+        of_project.setdefault(project, set()).update(contents)
+    gone: dict[str, set[str]] = {}  # by project
+    for project, snapshot in named.snapshots:
+        store = files.of_project(project)
+        if store.has(snapshot):
+            gone.setdefault(project, set()).update((snapshot, *_contents(store, snapshot)))
+    every = set().union(*gone.values())
     for session in database.scalars(sa.select(sessions.c.id)):
-        for part in parts(sorted(gone - needed.get(session, set())), filing.PART):
+        for part in parts(sorted(every - needed.get(session, set())), filing.PART):
             with filing.forgetting_files(database, session, part):
                 pass
-    return sum(files.remove(digest, unless_added_since=since) for digest in sorted(gone - every))
+    removed = set()
+    for project, digests in gone.items():
+        store = files.of_project(project)
+        unneeded = sorted(digests - of_project.get(project, set()))
+        removed |= {digest for digest in unneeded if store.remove(digest, unless_added_since=since)}
+    # What earlier releases left may be of any project.
+    unneeded = sorted(every.difference(*of_project.values()))
+    removed |= {digest for digest in unneeded if files.remove(digest, unless_added_since=since)}
+    return len(removed)
+
+
+def _contents(store: FileStore, snapshot: str) -> set[str]:
+    return {entry.digest for entry in store.manifest(snapshot).values()}
 
 
 def overwrite_free_pages(database: Database) -> str | None:

@@ -6,17 +6,19 @@ The rows of `files` name the contents. Each database that keeps its files in a s
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import fetch_among, insert_missing
-from wtb.store.database import Database
+from wtb.store.database import Database, Scope
 from wtb.store.files.store import FileStore
 from wtb.store.limits.sessions import birth
-from wtb.store.tables.schema import files, sessions
+from wtb.store.tables.schema import files, projects, sessions
 
 PART = 5_000
 MARKS = ".databases"
@@ -46,9 +48,11 @@ def missing_files(database: Database, session_id: str, digests: Iterable[str]) -
         return wanted - {row.digest for row in fetch_among(connection, query, files.c.digest, wanted)}
 
 
-def noted_anywhere(database: Database, digests: Sequence[str]) -> set[str]:
-    """Those of `digests`, at most 5,000, that any session has noted."""
-    return set(database.scalars(sa.select(files.c.digest).where(files.c.digest.in_(digests))))
+def noted_for(database: Database, project: str, digests: Sequence[str]) -> set[str]:
+    """Those of `digests`, at most 5,000, that a session has noted which may have sweeps of a project."""
+    query = sa.select(files.c.digest).join(sessions, sessions.c.id == files.c.session_id)
+    its = sessions.c.project.in_((project, DEFAULT_PROJECT))
+    return set(database.scalars(query.where(files.c.digest.in_(digests), its)))
 
 
 def noted_by_session(connection: sa.Connection) -> dict[str, set[str]]:
@@ -80,6 +84,25 @@ def mark(database: Database, files: FileStore) -> None:
         place.chmod(0o600)
 
 
+def settle(database: Database, files: FileStore) -> None:
+    """Move what earlier releases kept for all projects to the folder of the only project of a database.
+
+    Where there are several projects, a garbage collection does it file by file, and readers look in both places.
+    """
+    shared = files.parts()[0]
+    if not (shared.has_shared_contents() or shared.judgements.is_dir()):
+        return
+    names = database.within(Scope()).scalars(sa.select(projects.c.name))
+    if len(names) != 1 or other_owners(database, files):
+        return
+    own = files.of_project(names[0])
+    own.make()
+    for name in os.listdir(shared.root):
+        if len(name) == 2 or name == shared.judgements.name:
+            with suppress(OSError):  # something of the project is there already
+                os.rename(shared.root / name, own.root / name)
+
+
 def is_marked(database: Database, files: FileStore) -> bool:
     """Whether this database has left its mark."""
     return _mark(database, files).exists()
@@ -95,7 +118,7 @@ def other_owners(database: Database, files: FileStore) -> list[str]:
     if own.exists():
         return []
     here = None if database.path is None else database.path.resolve()
-    return [str(place) for place in _databases_in(files.root.parent) if place.resolve() != here]
+    return [str(place) for place in _databases_in(files.top.parent) if place.resolve() != here]
 
 
 def _databases_in(folder: Path) -> Iterator[Path]:
@@ -116,4 +139,4 @@ def _mark(database: Database, files: FileStore) -> Path:
     """Named by the database's name and birth, which tell it from others and survive a move."""
     name = database.path.name if database.path is not None else database.url.database or "memory"
     identity = f"{name} {birth(database)!r}"
-    return files.root / MARKS / hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return files.top / MARKS / hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -66,15 +67,23 @@ def _rows(table: str, since: int | None) -> str:
     return f"(SELECT r.* FROM sweeps AS s CROSS JOIN LATERAL ({some}) AS r)"
 
 
-def snapshots(connection: sa.Connection, *, imagined: bool = False) -> list[tuple[str, str]]:
-    """(session, digest) of every snapshot of files that a checkpoint, a node run or a case has."""
+class SnapshotOf(NamedTuple):
+    """A snapshot of files by its digest, and the session and the project of a sweep that refers to it."""
+
+    session: str
+    project: str
+    digest: str
+
+
+def snapshots(connection: sa.Connection, *, imagined: bool = False) -> list[SnapshotOf]:
+    """List every snapshot of files that a checkpoint, a node run or a case has."""
     parts = []
     for table, _, checkpoint in _REFERRING:
         where = "t.workspace IS NOT NULL" + (f" AND {still_there('t', checkpoint)}" if imagined else "")
         join = f'"{table}" AS t JOIN sweeps AS s ON s.id = t.sweep_id'
-        parts.append(f"SELECT s.session_id, t.workspace FROM {join} WHERE {where}")
-    rows = connection.execute(sa.text(f"{' UNION '.join(parts)} ORDER BY 1, 2"))
-    return [(session, workspace) for session, workspace in rows]
+        parts.append(f"SELECT s.session_id, s.project, t.workspace FROM {join} WHERE {where}")
+    rows = connection.execute(sa.text(f"{' UNION '.join(parts)} ORDER BY 1, 2, 3"))
+    return [SnapshotOf(*row) for row in rows]
 
 
 @contextmanager

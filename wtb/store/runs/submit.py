@@ -17,7 +17,7 @@ from wtb.core.fault_points import point
 from wtb.core.ids import new_id, short_id
 from wtb.core.tree.added_rows import KEY
 from wtb.core.values import Json
-from wtb.store.access.projects import project_to_submit_to
+from wtb.store.access.projects import choose_project, project_to_submit_to
 from wtb.store.access.scope import scope_of
 from wtb.store.bulk import fetch_records, insert_missing, insert_rows, insert_values, parts
 from wtb.store.control.edits import make_root
@@ -77,20 +77,26 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
     point("submit.committed")
 
 
+def project_of_submission(database: Database, sweep: NewSweep) -> str:
+    """Return the project that a sweep would belong to. Raises as `submit` does for its session and project."""
+    with database.read() as connection:
+        return choose_project(sweep.project, session_to_submit_to(connection, sweep.session, sweep.project).project)
+
+
 def _prepare(database: Database, sweep: NewSweep) -> SessionRow:
     """Store a workflow's graph, once for all its sweeps; by itself, so that nobody waits for a batch.
 
     Returns the session. Raises as `submit` does.
     """
     with database.write() as connection:
-        session = session_to_submit_to(connection, sweep.session)
+        session = session_to_submit_to(connection, sweep.session, sweep.project)
         row = {"id": sweep.graph_id, "name": sweep.graph["name"], "version": sweep.graph["version"]}
         insert_missing(connection, workflows, [{**row, "graph": sweep.graph}])
         return session
 
 
 def _insert_sweep(connection: sa.Connection, sweep: NewSweep) -> None:
-    owner = session_to_submit_to(connection, sweep.session)
+    owner = session_to_submit_to(connection, sweep.session, sweep.project)
     same = ("id", "name", "cells", "queued", "priority", "kind")
     row = {name: getattr(sweep, name) for name in same}
     row |= {"project": project_to_submit_to(connection, sweep.project, owner.project)}
@@ -122,7 +128,7 @@ def _renew(connection: sa.Connection, sweep: NewSweep) -> None:
 
 def _publish(connection: sa.Connection, sweep: NewSweep, session: str, also: Also | None) -> None:
     """Have a sweep be there, all of whose rows are written."""
-    session_to_submit_to(connection, sweep.session)
+    session_to_submit_to(connection, sweep.session, sweep.project)
     data: dict[str, Json] = {"name": sweep.name, "cells": sweep.cells, "combinations": len(sweep.choices)}
     add_event(connection, subject(session, sweep.id), "sweep.submitted", data)
     if sweep.starts_at is not None:

@@ -97,7 +97,7 @@ def opened(
     """
     pairs = list(_every(database, sweep, worst) if full else _most_telling(database, sweep.id, worst, failures))
     room = _Room(None, None) if full else _Room(VALUE, TOTAL)
-    source = _Source(database, sweep.id, matrix, _files_of(database), room)
+    source = _Source(database, sweep.id, matrix, _files_of(database, sweep.project), room)
     found: list[OpenedCase] = []
     for number, (case, why, *sides) in enumerate(pairs):
         if room.left is not None and room.left <= 0:
@@ -155,9 +155,9 @@ def _two(
     return one, other
 
 
-def _files_of(database: Database) -> Workspaces | None:
+def _files_of(database: Database, project: str) -> Workspaces | None:
     try:
-        return workspaces_of(database)
+        return workspaces_of(database).of_project(project)
     except WTBError:  # a shared directory that is not there: a report says what it can
         return None
 

@@ -25,8 +25,10 @@ from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import search_path
 from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
-from wtb.execution.sandbox.launch.read_only import NOTHING_CLOSED, ReadOnly, is_below, read_only
-from wtb.execution.sandbox.launch.walls import Hidden, hide
+from wtb.execution.sandbox.launch.read_only import NOTHING_CLOSED, ReadOnly, read_only
+from wtb.execution.sandbox.launch.walls import Hidden, Opened, hide
+from wtb.store.files.shared_store import SharedFiles
+from wtb.store.files.workspaces import Workspaces
 
 _OURS = ("WTB_", "FLOWER_")
 _POSTGRES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")  # by which its client finds a password
@@ -51,7 +53,8 @@ class Launch:
     """What a process is started with, before it is told anything.
 
     environment: all it inherits. limits: as in `run.rlimits`, those that are set. path: where it finds modules.
-    hidden: what walls hide from it; None for no walls. read_only: what they do not let it write.
+    hidden: what walls hide from it; None for no walls. opened: what stays open within that. read_only: what they do not
+    let it write.
     """
 
     environment: Mapping[str, str]
@@ -59,6 +62,7 @@ class Launch:
     folder: Path
     path: Sequence[str]
     hidden: Sequence[Hidden] | None = None
+    opened: Sequence[Opened] = ()
     read_only: ReadOnly = NOTHING_CLOSED
 
 
@@ -66,25 +70,51 @@ def launch_of(
     environment: Mapping[str, str],
     limits: Mapping[str, int | None],
     folder: Path,
-    files: Sequence[Path] = (),
+    workspaces: Workspaces | None = None,
 ) -> Launch:
-    """What a process of this environment and these limits is started with now.
-
-    files: where its workspaces and the files of nodes are, if that is not `.wtb` of the working directory.
-    """
+    """What a process of this environment and these limits is started with now. workspaces: of its project."""
     given = {name: limit for name, limit in limits.items() if limit is not None}
     path = tuple(search_path())
     if not is_guarded():
         return Launch(environment, given, folder, path)
-    return Launch(environment, given, folder, path, _secrets(os.getcwd()), _read_only(folder, files))
+    hidden, opened = _project_walls(os.getcwd(), workspaces)
+    secrets = _secrets(os.getcwd())
+    # What nodes of this process write, this process and others of its user must not run.
+    closed = read_only(os.fspath(folder), search_path(), sorted(writable_folders()))
+    return Launch(environment, given, folder, path, (*secrets, *hidden), opened, closed)
 
 
-def _read_only(folder: Path, files: Sequence[Path]) -> ReadOnly:
-    """What nodes of this process must not write, because it, or other processes of its user, will run it."""
-    home = os.path.join(os.getcwd(), HOME)
-    writable = {*writable_folders(), *(os.path.join(home, name) for name in OPEN)}
-    writable |= {os.fspath(path) for path in files if not any(is_below(os.fspath(path), one) for one in writable)}
-    return read_only(os.fspath(folder), search_path(), sorted(writable))
+def _project_walls(folder: str, workspaces: Workspaces | None) -> tuple[tuple[Hidden, ...], tuple[Opened, ...]]:
+    """Return what hides the files of all projects, and what stays open of those of one.
+
+    Nodes read the stored files of their project, and write in the directory of their runner and to the replies of
+    judges.
+    """
+    tops = {os.path.join(folder, HOME, name) for name in OPEN}
+    opened = []
+    if workspaces is not None:
+        files = workspaces.files
+        tops |= {os.fspath(files.top), os.fspath(workspaces.top)}
+        opened = [(files.root, False), (files.judgements, True), (workspaces.root, True)]
+        if isinstance(files, SharedFiles):
+            tops.add(os.fspath(files.cache.root))
+            opened.append((files.cache.folder, False))
+    places = tuple(Opened(os.path.realpath(path), writable) for path, writable in opened if path.is_dir())
+    within = {place.path for place in places}  # a store that is no project's is its own top, and stays open
+    hidden = {top for path in tops if (top := os.path.realpath(path)) not in within}
+    return tuple(one for top in sorted(hidden) if (one := hide(top)) is not None), places
+
+
+def make_folders(workspaces: Workspaces) -> None:
+    """Make the folders that node processes of a project use: walls leave open only what was there before."""
+    files = workspaces.files
+    workspaces.root.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # who needs a shared directory that is not there says so
+        files.make()
+        files.judgements.mkdir(exist_ok=True)
+    if isinstance(files, SharedFiles):
+        with contextlib.suppress(OSError):
+            files.cache.folder.mkdir(0o700, parents=True, exist_ok=True)
 
 
 @cache
@@ -156,6 +186,7 @@ def _start(launch: Launch) -> Launched:
         "mark": limit_of(name, launch.environment[RUNNER]),
         "path": launch.path,
         "hidden": launch.hidden,
+        "opened": launch.opened,
         "closed": launch.read_only.closed,
         "open": launch.read_only.open,
     }

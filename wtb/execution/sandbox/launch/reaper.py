@@ -31,8 +31,8 @@ AWAKE = 20  # counts without any, until it rests
 class WorkerOptions(TypedDict):
     """What a reaper starts with: its ends of the leash and of the channel, and what the node process gets.
 
-    hidden: what walls hide from it; None for no walls. closed, open: what it cannot write, and can although that
-    contains it.
+    hidden: what walls hide from it; None for no walls. opened: what stays open within that. closed, open: what it
+    cannot write, and can although that contains it.
     """
 
     leash: int
@@ -41,6 +41,7 @@ class WorkerOptions(TypedDict):
     limits: dict[str, int | None]
     path: list[str]
     hidden: list[tuple[str, int, int]] | None
+    opened: list[tuple[str, bool]]
     closed: list[str]
     open: list[str]
 
@@ -96,9 +97,10 @@ def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, .
     sys.path[:] = options["path"]
     if options["hidden"] is not None:
         from wtb.execution.sandbox.launch.read_only import ReadOnly
-        from wtb.execution.sandbox.launch.walls import Hidden, raise_walls
+        from wtb.execution.sandbox.launch.walls import Hidden, Opened, raise_walls
 
-        raise_walls([Hidden(*one) for one in options["hidden"]], ReadOnly(options["closed"], options["open"]))
+        hidden, opened = [Hidden(*one) for one in options["hidden"]], [Opened(*one) for one in options["opened"]]
+        raise_walls(hidden, ReadOnly(options["closed"], options["open"]), opened)
     gc.disable()  # until everything is imported, which stays
     from wtb.execution.sandbox import worker_main as worker
 

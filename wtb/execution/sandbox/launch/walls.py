@@ -6,6 +6,8 @@ is hidden, mounts of code are read-only, and processes outside cannot be looked 
 namespaces, as containers do, Landlock: what is hidden cannot be read, moved or removed, code cannot be written, nor can
 processes outside be looked into. Either is inherited by whatever a node starts, and cannot be taken back: no capability
 is left, so that of root's powers a node has none.
+
+Within a hidden directory, places can stay open: the files of one project among those of all.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from wtb.execution.sandbox.launch.read_only import (
     ReadOnly,
     beside,
     close_by_mounts,
+    is_below,
     read_only,
     writable_by_rules,
 )
@@ -30,7 +33,7 @@ from wtb.execution.sandbox.launch.read_only import (
 Way = Literal["namespaces", "landlock", "none"]
 
 _CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND = 1, 2, 4, 0x1000  # linux/mount.h
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 0x20, 0x1000  # linux/mount.h
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4  # linux/prctl.h
 _CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 _MOST_CAPABILITIES = 64
@@ -63,6 +66,13 @@ class Hidden(NamedTuple):
     inode: int
 
 
+class Opened(NamedTuple):
+    """A directory within a hidden one that stays open, for reading alone or for writing, too."""
+
+    path: str
+    writable: bool
+
+
 def hide(path: str) -> Hidden | None:
     """What stands for a path that is to be hidden; None where nothing is there."""
     real = os.path.realpath(path)
@@ -76,12 +86,13 @@ class Raised(NamedTuple):
     read_only: bool
 
 
-def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED) -> Raised:
+def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED, opened: Sequence[Opened] = ()) -> Raised:
     """Hide paths, and all processes outside, from this process and all that it starts.
 
     Args:
         hidden: What is to be hidden.
         places: What is to be read-only.
+        opened: What stays open within what is hidden. A directory comes before those that it contains.
 
     Returns:
         How; "none" where the system has no way.
@@ -99,15 +110,21 @@ def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED) -> 
     with contextlib.suppress(OSError):
         _enter_namespaces(libc)
         is_read_only = False
-        with contextlib.suppress(OSError):  # Linux before 5.12
-            close_by_mounts(libc, places)
-            is_read_only = True
-        for path in everything:
-            _cover(libc, path)
+        with _descriptors(opened) as kept:
+            with contextlib.suppress(OSError):  # Linux before 5.12
+                close_by_mounts(libc, places)
+                is_read_only = True
+            for path in everything:
+                _cover(libc, path, passed=any(is_below(place, path) for place, _ in opened))
+            for (path, writable), descriptor in kept:
+                _open_again(libc, path, descriptor, writable=writable)
+            for path in everything if opened else ():
+                if os.path.isdir(path):
+                    _close_for_writing(libc, path)
         _give_up_capabilities(libc)
         return Raised("namespaces", is_read_only)
     try:
-        ruleset = _ruleset(libc, everything, places)
+        ruleset = _ruleset(libc, everything, places, opened)
     except OSError:
         return Raised("none", read_only=False)
     try:
@@ -154,14 +171,43 @@ def _enter_namespaces(libc: ctypes.CDLL) -> None:
             os.close(descriptor)
 
 
-def _cover(libc: ctypes.CDLL, path: str) -> None:
-    """Lay what is empty over a path: of these namespaces alone, since mounts that are inherited pass nothing up."""
+@contextlib.contextmanager
+def _descriptors(opened: Sequence[Opened]) -> Iterator[list[tuple[Opened, int]]]:
+    """Descriptors of places as they are before something lies over them."""
+    with contextlib.ExitStack() as kept:
+        descriptors = []
+        for place in opened:
+            descriptor = os.open(place.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            kept.callback(os.close, descriptor)
+            descriptors.append((place, descriptor))
+        yield descriptors
+
+
+def _cover(libc: ctypes.CDLL, path: str, *, passed: bool) -> None:
+    """Lay what is empty over a path: of these namespaces alone, since mounts that are inherited pass nothing up.
+
+    passed: whether something stays open in it, so that whoever reaches that passes through it.
+    """
     target = os.fsencode(path)
     if os.path.isdir(path):
-        flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV
-        _checked(libc.mount(b"none", target, b"tmpfs", flags, b"mode=000,size=4k"))
+        flags = _MS_NOSUID | _MS_NODEV | (0 if passed else _MS_RDONLY)
+        _checked(libc.mount(b"none", target, b"tmpfs", flags, b"size=64k,mode=" + (b"711" if passed else b"000")))
     elif os.path.exists(path):
         _checked(libc.mount(b"/dev/null", target, None, _MS_BIND, None))
+
+
+def _open_again(libc: ctypes.CDLL, path: str, descriptor: int, *, writable: bool) -> None:
+    """Lay a directory over its path, as it was before that was covered."""
+    os.makedirs(path, exist_ok=True)
+    _checked(libc.mount(b"/proc/self/fd/%d" % descriptor, os.fsencode(path), None, _MS_BIND, None))
+    if not writable:
+        _close_for_writing(libc, path)
+
+
+def _close_for_writing(libc: ctypes.CDLL, path: str) -> None:
+    """Make a mount read-only. The flags that it has stay, since a namespace may not take them away."""
+    flags = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+    _checked(libc.mount(None, os.fsencode(path), None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None))
 
 
 def _give_up_capabilities(libc: ctypes.CDLL) -> None:
@@ -175,7 +221,7 @@ def _give_up_capabilities(libc: ctypes.CDLL) -> None:
     _checked(libc.capset(header, nothing))
 
 
-def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str], places: ReadOnly) -> int:
+def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str], places: ReadOnly, opened: Sequence[Opened]) -> int:
     """A descriptor of rules by which everything may be read, and written, that is not hidden or closed, and was there
     before.
     """
@@ -195,6 +241,8 @@ def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str], places: ReadOnly) -> int:
         for path, is_directory in writable_by_rules(places, hidden):
             with contextlib.suppress(OSError):
                 _allow(libc, ruleset, path, change if is_directory else write)
+        for path, writable in opened:
+            _allow(libc, ruleset, path, _READ_FILE | change if writable else _READ_FILE)
     except OSError:
         os.close(ruleset)
         raise
