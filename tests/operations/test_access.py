@@ -165,7 +165,7 @@ def test_what_is_done_by_a_token_that_somebody_else_made_names_both(context: Con
     assert by(nobody["token"]) == "ci"
 
     create_session(acting(made["token"]), "made-by-it", project="search")
-    (noted,) = [row for row in list_audit(context, by="ann") if row["command"] == "session create"]
+    (noted,) = [row for row in list_audit(context, by="ann") if row["operation"] == "session create"]
     assert noted["by"] == by(made["token"])
     cookie = asyncio.run(identities.sign_in(acting(made["token"]).identity, "POST", None))
     signed_in = asyncio.run(identities.find_signed_in(cookie))
