@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 
+from wtb.authoring.context import connections
 from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings, is_concerned, is_free, sentences
 
 RAW: UnknownCost = {"node": "answer", "variant": "raw", "cause": "connection", "what": "api.example.org:443"}
@@ -46,3 +50,10 @@ def test_sentences_name_variants_and_causes_and_the_limit() -> None:
         "limits.usd = 2.5 cannot be kept: the cost of answer=raw is unknown and counts as 0"
     )
     assert cost_warnings([], 2.5, ended=True) == []
+
+
+def test_a_descriptor_that_is_a_file_by_now_is_no_connection_and_fails_no_node(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        assert connections._near(file.fileno(), socket.AF_INET) is None
+        closed = file.fileno()
+    assert connections._near(closed, socket.AF_INET) is None

@@ -127,6 +127,7 @@ def test_waiting_uses_up_no_retry_and_draws_the_same_numbers(provider: ModelProv
     wf.entry(node)
     wf.edge(node, END)
     bench = run_sweep(wf, CASES[:1], {})
+    assert [cell.failure for cell in bench.cells()] == [None]
     assert bench.counts == {"succeeded": 1}
     assert len(drawn) == 7
     assert len(set(drawn[:6])) == 1

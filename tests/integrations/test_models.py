@@ -229,6 +229,8 @@ def clients(url: str) -> Iterator[Clients]:
 class Here:
     """The surroundings of a node that runs in this process."""
 
+    own_process = False
+
     def __init__(self) -> None:
         self.caller = Caller()
 

@@ -132,6 +132,7 @@ NOISE = strict(
     nodes={"type": "array", "items": strict(node={"type": "string"}, variance=FIGURE)},
     rest=FIGURE,
     cases=COUNT,
+    incomplete=COUNT,
     repeats=COUNT,
     narrower=strict(cases=FIGURE_OR_NULL, repeats=FIGURE_OR_NULL),
 )
@@ -146,7 +147,7 @@ CONTRACT = strict(
     ),
     cells=strict(**dict.fromkeys(CELLS, COUNT)),
     node_runs=strict(**RUNS, by_node=each(strict(**RUNS))),
-    cost=strict(usd=FIGURE, unshared_usd=FIGURE, tokens_in=COUNT, tokens_out=COUNT),
+    cost=strict(usd=FIGURE, unshared_usd=FIGURE, tokens_in=COUNT, tokens_out=COUNT, unknown={"type": "array"}),
     baseline={"oneOf": MAYBE},
     rows={"type": "array", "items": ROW, "minItems": 1},
     figures={"enum": ["final", "anytime"]},
@@ -243,6 +244,7 @@ class TestTheMatrixOfASweep:
             "unshared_usd": 640 * (0.25 + 0.5 + 1.0),
             "tokens_in": 40 * 3,
             "tokens_out": 40,
+            "unknown": [],
         }
 
     def test_there_is_one_row_for_each_combination_and_it_names_all_varied_nodes(

@@ -210,9 +210,19 @@ def _learn_names() -> None:
     socket.getaddrinfo = getaddrinfo
 
 
+def _connection(descriptor: int, family: int) -> socket.socket | None:
+    """Return a descriptor as a socket; None if user code closed it, and it is a file or nothing by now."""
+    try:
+        return socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor)
+    except OSError:
+        return None
+
+
 def _near(descriptor: int, family: int) -> Any:
     """Return the address on this side of a connection; None if it is none, or none any more."""
-    connection = socket.socket(family, socket.SOCK_STREAM, 0, fileno=descriptor)
+    connection = _connection(descriptor, family)
+    if connection is None:
+        return None
     try:
         connection.getpeername()
         return connection.getsockname()
@@ -224,7 +234,9 @@ def _near(descriptor: int, family: int) -> Any:
 
 def _sent(descriptor: int, followed: _Followed) -> int | None:
     """Return the bytes that were sent on a connection and arrived; None if it is open no more."""
-    connection = socket.socket(followed.family, socket.SOCK_STREAM, 0, fileno=descriptor)
+    connection = _connection(descriptor, followed.family)
+    if connection is None:
+        return None
     try:
         if connection.getsockname() != followed.near:
             return None
