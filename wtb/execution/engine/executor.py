@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from wtb.authoring.code.event_loop import set_up
 from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.authoring.evaluation import regex_search
@@ -127,7 +128,8 @@ class Surroundings:
         with self._lock:
             if not self._made:
                 try:
-                    self._made.append(self._caller.call(self._factory, timeout=None))
+                    with set_up():
+                        self._made.append(self._caller.call(self._factory, timeout=None))
                 except BaseException as error:
                     check_interrupt(error, own_process=self.own_process)
                     failure = Failure.of(error)

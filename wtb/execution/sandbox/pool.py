@@ -31,7 +31,6 @@ from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import JOIN_S, Clock
 from wtb.execution.sandbox.framing import Frame
 from wtb.execution.sandbox.heads import CodeHead, SetupHead
-from wtb.execution.sandbox.isolation import Isolation, RunKey
 from wtb.execution.sandbox.launch.launching import environment, make_folders
 from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.node_process import (
@@ -43,7 +42,8 @@ from wtb.execution.sandbox.node_process import (
     show,
 )
 from wtb.execution.sandbox.quick_nodes import TOGETHER_S, QuickNodes
-from wtb.execution.sandbox.shared_process import AttemptLost, SharedProcess, SharedRun
+from wtb.execution.sandbox.shared.isolation import Isolation, RunKey
+from wtb.execution.sandbox.shared.shared_process import AttemptLost, SharedProcess, SharedRun
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
@@ -197,9 +197,10 @@ class InProcesses:
 
     def _run_isolated(self, task: Task, key: RunKey) -> Result:
         """Run an attempt alone, and note whether it ends its process. Raises as `run` does."""
-        result = self._run_alone(task)
-        if result.failure is not None and result.failure.kind == "killed":
-            self._isolation.convict(key)
+        result = self._run_alone(task, key)
+        failure = result.failure
+        if failure is not None and (failure.kind == "killed" or failure.type == "CancelledError"):
+            self._isolation.convict(key)  # what ended it among others, it does by itself
         else:
             self._isolation.acquit(key)
         return result
@@ -236,15 +237,14 @@ class InProcesses:
     def _answered(self, process: SharedProcess, run: SharedRun, files: AttemptFiles) -> Result | Failure:
         """Wait for the answer of an attempt in a shared process. What ends it is a failure."""
         try:
-            frame = run.answer()
             try:
-                result = self._received(frame, files)
+                result = self._received(run.answer(), files)
             except Malformed as error:
                 process.refuse(error)
                 raise ProcessDied(NO_MESSAGE.format(error)) from error
         except AttemptLost as error:
             self.pool.check()
-            process.spent = True
+            process.spent = process.spent or not process.lives()
             return _lost(error)
         except (ProcessDied, NodeTimeout) as error:
             self.pool.check()
@@ -256,11 +256,19 @@ class InProcesses:
             return _lost(AttemptLost("there was no memory left in the process, which it shared"))
         return result
 
-    def _run_alone(self, task: Task) -> Result:
-        """Run an attempt in a process of its own. Raises as `run` does."""
+    def _run_alone(self, task: Task, key: RunKey | None = None) -> Result:
+        """Run an attempt in a process of its own. Raises as `run` does.
+
+        Args:
+            task: The attempt.
+            key: Its node run, if it could share a process. If it changes globals, the process is used for nothing else.
+        """
         self._provided.provide(task.workspace)
         with self.pool.one() as process:
-            return self._run_in(process, task, lambda request: process.ask("run", messages.task(task), request))
+            try:
+                return self._run_in(process, task, lambda request: process.ask("run", messages.task(task), request))
+            finally:
+                process.spent = process.spent or (key is not None and self._isolation.is_apart(key))
 
     def _run_in(self, process: NodeProcess, task: Task, ask: Callable[[Request], Frame]) -> Result:
         """Run an attempt in a process that no other one uses now. ask: waits for its answer. Raises as `run` does."""
@@ -357,9 +365,8 @@ class InProcesses:
         with next(iter(self._shared.values())).one() as process:
             run = process.begin(key, kind, head, Request(clock=Clock({}, JOIN_S)), JOIN_S)
             try:
-                frame = run.answer()
                 try:
-                    return self._read_step(frame)
+                    return self._read_step(run.answer())
                 except Malformed as error:
                     process.refuse(error)
                     raise ProcessDied(NO_MESSAGE.format(error)) from error

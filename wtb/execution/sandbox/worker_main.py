@@ -1,6 +1,6 @@
 """A node process: it makes the workflow from its recipe, then does what the runner asks.
 
-It does one thing at a time, unless it is shared: see wtb/execution/sandbox/shared_worker.py.
+It does one thing at a time, unless it is shared: see wtb/execution/sandbox/shared/shared_worker.py.
 
 It imports neither the database nor anything else of the runner, so that it starts quickly and holds nothing that
 user code could damage.
@@ -63,9 +63,13 @@ def main(descriptor: int) -> None:
         return
     shared = setup.head["places"] > 1
     if shared or "draft" in setup.head:  # which may be shared once the runner knows what it is
-        from wtb.execution.sandbox.shared_worker import route_output
+        from wtb.authoring.code.event_loop import see_own_tasks_only
+        from wtb.execution.sandbox.shared.global_functions import watch_functions
+        from wtb.execution.sandbox.shared.routed_output import route_output
 
         route_output()
+        watch_functions()
+        see_own_tasks_only()
     if "names" in setup.head:
         from wtb.execution.engine.description import describe_names
 
@@ -134,7 +138,7 @@ class Worker:
 
     def _leave_output(self) -> None:
         """Print to its own streams, as a process that is not shared does."""
-        from wtb.execution.sandbox.shared_worker import leave_output
+        from wtb.execution.sandbox.shared.routed_output import leave_output
 
         leave_output()
         self._condition = Condition(self._growth)
@@ -165,11 +169,11 @@ class Worker:
 
     def serve_many(self, places: int, *, is_async: bool) -> None:
         """Serve so many attempts at a time, of nodes that are all async, or all sync."""
-        from wtb.execution.sandbox.shared_worker import Shared, SharedServer
+        from wtb.execution.sandbox.shared.shared_worker import Shared, SharedServer
 
         assert self._engine is not None, "only nodes share a process"
         shared = Shared(self._engine, self._params, self._surroundings)
-        loop = self._calls.caller().running_loop()
+        loop = self._calls.caller().loop_thread()
         server = SharedServer(self._channel, shared, loop, lambda: self._condition.is_poor(), places, is_async=is_async)
         self._condition = Condition(self._growth)  # what the server has put in the place of Python's own is no change
         server.serve()

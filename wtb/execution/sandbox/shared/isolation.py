@@ -30,7 +30,7 @@ class RunKey:
 class Isolation:
     """Suspects run alone until the guilty one among them is known; the guilty one runs alone from then on.
 
-    A variant of which several node runs were guilty shares no process any more.
+    A variant shares no process any more if several node runs of it were guilty, or if it changes globals.
     """
 
     def __init__(self) -> None:
@@ -38,17 +38,28 @@ class Isolation:
         self._groups: dict[RunKey, set[RunKey]] = {}  # of each suspect, those that it was with
         self._guilty: set[RunKey] = set()
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._apart: set[tuple[str, str]] = set()
 
     def is_alone(self, key: RunKey) -> bool:
         """Return whether a node run must not share a process."""
         with self._lock:
             often = self._counts[key.node, key.variant] >= GUILTY_RUNS
-            return often or key in self._groups or key in self._guilty
+            return often or (key.node, key.variant) in self._apart or key in self._groups or key in self._guilty
+
+    def is_apart(self, key: RunKey) -> bool:
+        """Return whether a variant changes globals, so that no other run may use its process."""
+        with self._lock:
+            return (key.node, key.variant) in self._apart
 
     def is_suspect(self, key: RunKey) -> bool:
         """Return whether a node run may have ended a process, which is to be found out."""
         with self._lock:
             return key in self._groups and key not in self._guilty
+
+    def keep_apart(self, key: RunKey) -> None:
+        """Let no run of this variant share a process: it changes what runs share."""
+        with self._lock:
+            self._apart.add((key.node, key.variant))
 
     def suspect(self, keys: Iterable[RunKey]) -> None:
         """One of these node runs has ended the process that they shared; which one is unknown."""

@@ -15,11 +15,11 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
+from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
 from wtb.core.errors import NodeTimeout, WTBError
 from wtb.execution.sandbox.deadlines import CANCELLED_S
 from wtb.execution.sandbox.framing import Frame, packed
-from wtb.execution.sandbox.isolation import Isolation, RunKey
 from wtb.execution.sandbox.node_process import (
     CLOSED_S,
     NodeProcess,
@@ -29,6 +29,8 @@ from wtb.execution.sandbox.node_process import (
     show,
 )
 from wtb.execution.sandbox.output import Output
+from wtb.execution.sandbox.shared.isolation import Isolation, RunKey
+from wtb.execution.sandbox.shared.verdict import Verdict
 
 PROBE_S = 1.0  # for a process to show that it still answers
 _LOST = "ended together with its process, which it shared: {}"
@@ -67,6 +69,7 @@ class SharedRun:
             AttemptLost: The process ended, perhaps for the sake of another node run.
             ProcessDied: The process ended for the sake of this one.
             NodeTimeout: It did not stop at its deadline.
+            Malformed: Its answer has another shape than it must have.
         """
         try:
             while True:
@@ -74,7 +77,7 @@ class SharedRun:
                 if isinstance(found, WTBError):
                     raise found
                 if found.kind != "report":
-                    return self._process.answered(found)
+                    return self._process.answered(self, found)
                 self._process.report(self, found.head)
         except BaseException:
             self.end()  # nobody waits for it any more
@@ -92,6 +95,7 @@ class SharedProcess(NodeProcess):
             vars(self).update(vars(process))
         self._isolation = isolation
         self._runs: dict[int, SharedRun] = {}
+        self._keys: dict[int, RunKey] = {}  # of all runs, since what one did may be found out after its end
         self._timed: set[SharedRun] = set()
         self._numbers, self._pings = count(1), count(1)
         self._ponged = 0
@@ -125,6 +129,7 @@ class SharedProcess(NodeProcess):
                 raise AttemptLost(_LOST.format(self._ended))
             run = SharedRun(self, next(self._numbers), key, request, timeout)
             self._runs[run.number] = run
+            self._keys[run.number] = key
             if timeout is not None:
                 self._timed.add(run)
             self.asked += 1
@@ -149,10 +154,24 @@ class SharedProcess(NodeProcess):
         except (Malformed, TypeError, ValueError) as error:
             self._refuse(error)
 
-    def answered(self, frame: Frame) -> Frame:
-        """The answer of an attempt, without what it says of the process."""
-        spent, head = frame.head
-        self.spent = self.spent or spent is not False
+    def answered(self, run: SharedRun, frame: Frame) -> Frame:
+        """Return the answer of an attempt, without what it reports about the process.
+
+        Raises:
+            AttemptLost: It came to this because of another node run.
+            Malformed: The answer has another shape than it must have.
+        """
+        spent, verdict, head = boundary.shaped(lambda: _read_answer(frame.head))
+        self.spent = self.spent or spent
+        if verdict.is_apart:
+            self._isolation.keep_apart(run.key)
+        if verdict.lost is not None:
+            culprit = None if verdict.culprit is None else self._keys.get(verdict.culprit)
+            if culprit is not None:
+                self._isolation.convict(culprit)
+            if culprit != run.key and not verdict.is_apart:
+                self._isolation.suspect([run.key])
+            raise AttemptLost(verdict.lost)
         return Frame(frame.kind, head, frame.blobs)
 
     def refuse(self, error: Exception) -> None:
@@ -306,3 +325,9 @@ class SharedProcess(NodeProcess):
         if self._blamed is None and count == 1:
             return ProcessDied(self._ended or "")
         return AttemptLost(_LOST.format(self._ended))
+
+
+def _read_answer(sent: Any) -> tuple[bool, Verdict, Any]:
+    """Read whether the process is spent, the verdict on an attempt, and what it came to."""
+    (spent, verdict), head = sent
+    return spent is not False, Verdict.read(verdict), head

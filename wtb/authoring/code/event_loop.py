@@ -1,0 +1,366 @@
+"""An event loop on a thread of its own, which the calls of several attempts share.
+
+A call can change its loop: stop it, replace its executor, cancel all tasks. Such a change concerns the call alone, as
+if it had the loop for itself, so that no call fails because of a neighbour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from wtb.core.errors import NodeTimeout
+
+GRACE_S = 1.0  # for a coroutine to end after it was cancelled
+_STOPPED = "Event loop stopped before Future completed: the node called stop() of the loop that it runs on"
+_call: ContextVar[AsyncCall | None] = ContextVar("async_call", default=None)
+_is_setup: ContextVar[bool] = ContextVar("is_setup", default=False)
+_all_tasks = asyncio.all_tasks
+
+
+@contextmanager
+def set_up() -> Iterator[None]:
+    """Let what is called meanwhile change the loop for all: it makes what attempts share."""
+    token = _is_setup.set(True)
+    try:
+        yield
+    finally:
+        _is_setup.reset(token)
+
+
+class AsyncCall:
+    """A coroutine that runs on a shared loop, and the changes that it has made to the loop.
+
+    Attributes:
+        owner: The attempt that makes the call, if the caller named it.
+        future: The result of the coroutine, for the thread that waits for it.
+        is_cancelled: Whether WTB has cancelled it.
+        intruder: The first other call that has cancelled a task of this one.
+        has_intruded: Whether it has cancelled a task of another call.
+    """
+
+    def __init__(self, loop: LoopThread, owner: Any) -> None:
+        self.owner = owner
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.is_cancelled = False
+        self.intruder: AsyncCall | None = None
+        self.has_intruded = False
+        self.executor: concurrent.futures.Executor | None = None
+        self.is_executor_shut = False
+        self.exception_handler: Callable[..., Any] | None = None
+        self.task_factory: Callable[..., Any] | None = None
+        self._loop = loop
+        self._task: asyncio.Task[Any] | None = None
+        self._error: BaseException | None = None
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
+        """Start the task. Called on the thread of the loop."""
+        self._task = _owned_class(asyncio.Task)(coroutine, loop=self._loop.loop, context=context)
+        self._task.add_done_callback(self._finish, context=context)
+        if self.is_cancelled:
+            self._task.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the coroutine for WTB, from any thread."""
+        self.is_cancelled = True
+        self._loop.loop.call_soon_threadsafe(self._cancel)
+
+    def fail(self, error: BaseException) -> None:
+        """End the call with an error that no task of it raises. Called on the thread of the loop."""
+        if self._error is None and not self.future.done():
+            self._error = error
+            self._cancel()
+            self._loop.loop.call_later(GRACE_S, self.end, error)
+
+    def end(self, error: BaseException) -> None:
+        """Have the thread that waits raise an error, if it still waits."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self._loop.forget(self)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _finish(self, task: asyncio.Task[Any]) -> None:
+        if self.future.done():
+            return
+        try:
+            returned = task.result()
+        except asyncio.CancelledError as error:
+            self.end(self._error or concurrent.futures.CancelledError(*error.args).with_traceback(error.__traceback__))
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            self.end(self._error or error)
+        else:
+            error_instead = self._error or (returned.error if isinstance(returned, Exit) else None)
+            if error_instead is not None:
+                self.end(error_instead)
+                return
+            self.future.set_result(returned)
+            self._loop.forget(self)
+
+
+class LoopThread:
+    """An event loop and its thread. It survives whatever a call does to it.
+
+    on_dead: called with the error if the loop can run no more, before all calls fail.
+    """
+
+    def __init__(self, on_dead: Callable[[BaseException], None] = lambda error: None) -> None:
+        see_own_tasks_only()
+        self.loop = asyncio.new_event_loop()
+        self.on_dead = on_dead
+        self._calls: set[AsyncCall] = set()
+        self._is_closing = False
+        self._task_factory: Callable[..., Any] | None = None
+        self._own = {name: getattr(self.loop, name) for name in _GUARDED}
+        self.loop.set_task_factory(self._make_task)
+        vars(self.loop).update({name: getattr(self, f"_{name}") for name in _GUARDED})
+        _loops.add(self.loop)
+        self._thread = threading.Thread(target=self._run, name="wtb-async", daemon=True)
+        self._thread.start()
+
+    def begin(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None, owner: Any = None) -> AsyncCall:
+        """Start a coroutine, which is cancelled after `timeout` seconds.
+
+        Raises:
+            RuntimeError: The loop is closed.
+        """
+        call = AsyncCall(self, owner)
+        context = copy_context()
+        context.run(_call.set, None if _is_setup.get() else call)
+        self._calls.add(call)
+        guarded = bounded(coroutine, timeout)
+        try:
+            self.loop.call_soon_threadsafe(call.start, guarded, context, context=context)
+        except RuntimeError:
+            self.forget(call)
+            guarded.close()
+            coroutine.close()
+            raise
+        return call
+
+    def forget(self, call: AsyncCall) -> None:
+        """Forget a call that has ended."""
+        self._calls.discard(call)
+
+    def close(self) -> None:
+        """Cancel what still runs, stop the loop and close it."""
+        self._is_closing = True
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self.loop).result(GRACE_S * 2)
+            self.loop.call_soon_threadsafe(self._own["stop"])
+            self._thread.join(GRACE_S)
+        if not self.loop.is_running():
+            self.loop.close()
+        _loops.discard(self.loop)
+
+    def _run(self) -> None:
+        """Run the loop until it is closed.
+
+        What a callback raises as an exit leaves the loop whole: only the call that scheduled the callback fails.
+        """
+        while not self._is_closing:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                call = _call_that_raised(error)
+                if call is not None:
+                    call.fail(error)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, this loop runs no more
+                self._die(error)
+                return
+
+    def _die(self, error: BaseException) -> None:
+        ended = RuntimeError(f"the event loop of the node has ended: {type(error).__name__}: {error}")
+        ended.__cause__ = error
+        self.on_dead(error)
+        for call in list(self._calls):
+            call.end(ended)
+
+    # The methods that take the place of the loop's own: outside of a call they do what the loop's own do.
+
+    def _stop(self) -> None:
+        call = _call.get()
+        if call is None:
+            self._own["stop"]()
+        else:
+            call.fail(RuntimeError(_STOPPED))
+
+    async def _shutdown_default_executor(self, *timeout: Any, **options: Any) -> None:
+        call = _call.get()
+        if call is None:
+            await self._own["shutdown_default_executor"](*timeout, **options)
+            return
+        call.is_executor_shut = True
+        if call.executor is not None:
+            call.executor.shutdown(wait=False)
+
+    async def _shutdown_asyncgens(self) -> None:
+        if _call.get() is None:  # else it would close the generators of all calls
+            await self._own["shutdown_asyncgens"]()
+
+    def _set_default_executor(self, executor: Any) -> None:
+        call = _call.get()
+        if call is None:
+            self._own["set_default_executor"](executor)
+        else:
+            call.executor = executor
+
+    def _run_in_executor(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        call = _call.get()
+        if executor is None and call is not None:
+            if call.is_executor_shut:
+                raise RuntimeError("Executor shutdown has been called")
+            executor = call.executor
+        return self._own["run_in_executor"](executor, function, *arguments)
+
+    def _set_exception_handler(self, handler: Any) -> None:
+        call = _call.get()
+        if call is None:
+            self._own["set_exception_handler"](handler)
+        else:
+            call.exception_handler = handler
+
+    def _get_exception_handler(self) -> Any:
+        call = _call.get()
+        return self._own["get_exception_handler"]() if call is None else call.exception_handler
+
+    def _call_exception_handler(self, context: dict[str, Any]) -> None:
+        call = _call_of(context)
+        if call is None or call.exception_handler is None:
+            self._own["call_exception_handler"](context)
+            return
+        try:
+            call.exception_handler(self.loop, context)
+        except Exception:  # noqa: BLE001 - a handler of users, which must not end the loop
+            traceback.print_exc()
+
+    def _set_task_factory(self, factory: Any) -> None:
+        call = _call.get()
+        if call is None:
+            self._task_factory = factory
+        else:
+            call.task_factory = factory
+
+    def _get_task_factory(self) -> Any:
+        call = _call.get()
+        return self._task_factory if call is None else call.task_factory
+
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        call = _call.get()
+        factory = (call and call.task_factory) or self._task_factory
+        if factory is not None:
+            return factory(loop, coroutine, **options)
+        return _owned_class(asyncio.Task)(coroutine, loop=loop, **options)
+
+
+_GUARDED = (
+    *("stop", "shutdown_default_executor", "shutdown_asyncgens", "set_default_executor", "run_in_executor"),
+    *("set_exception_handler", "get_exception_handler", "call_exception_handler"),
+    *("set_task_factory", "get_task_factory"),
+)
+_loops: set[asyncio.AbstractEventLoop] = set()
+
+
+@cache  # the class that is `asyncio.Task` can change: nest_asyncio puts another one in its place
+def _owned_class(base: type[asyncio.Task[Any]]) -> type[asyncio.Task[Any]]:
+    """Return a class of tasks that know the call that they belong to."""
+
+    class OwnedTask(base):  # type: ignore[valid-type,misc]
+        """A task that notes which other call cancels it."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            context: Context | None = options.get("context")
+            self.wtb_call = _call.get() if context is None else context.get(_call)
+
+        def cancel(self, msg: Any = None) -> bool:
+            call, caller = self.wtb_call, _call.get()
+            if call is not None and caller is not None and call.owner is not caller.owner and not self.done():
+                call.intruder = call.intruder or caller
+                caller.has_intruded = True
+            return bool(super().cancel(msg))
+
+    return OwnedTask
+
+
+def see_own_tasks_only() -> None:
+    """Let `asyncio.all_tasks` return the tasks of the call that asks, where calls share a loop."""
+    if asyncio.all_tasks is _all_tasks:
+        asyncio.all_tasks = asyncio.tasks.all_tasks = _own_tasks
+
+
+def _own_tasks(loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+    """Return a set of all tasks for the loop."""
+    asked = asyncio.get_running_loop() if loop is None else loop
+    tasks = _all_tasks(asked)
+    call = _call.get()
+    if call is None or asked not in _loops:
+        return tasks
+    return {task for task in tasks if getattr(task, "wtb_call", call) is call}
+
+
+def _call_of(context: dict[str, Any]) -> AsyncCall | None:
+    """Return the call that an error in a callback or a task belongs to."""
+    task: Any = context.get("task") or context.get("future")
+    handle_context: Context | None = getattr(context.get("handle"), "_context", None)
+    if hasattr(task, "wtb_call"):
+        call: AsyncCall | None = task.wtb_call
+        return call
+    return _call.get() if handle_context is None else handle_context.get(_call)
+
+
+def _call_that_raised(error: BaseException) -> AsyncCall | None:
+    """Return the call whose callback raised an error: asyncio keeps its context in the frame that calls it."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    for frame in frames:
+        handle = frame.f_locals.get("self")
+        if isinstance(handle, asyncio.Handle):
+            context: Context = handle._context  # type: ignore[attr-defined]
+            return context.get(_call)
+    return None
+
+
+async def bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> Any:
+    """Await a coroutine, which is cancelled after `timeout` seconds. An exit is returned: it would end the loop."""
+    if timeout is None:
+        return await _contained(coroutine)
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await _contained(coroutine)
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        raise NodeTimeout(f"cancelled at its deadline of {timeout:g} s") from error
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An exit that user code asked for. Raised on the loop it would end the loop, and with it every other node."""
+
+    error: SystemExit | KeyboardInterrupt
+
+
+async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        return Exit(error)
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=GRACE_S)
