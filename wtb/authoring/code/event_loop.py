@@ -47,7 +47,7 @@ class AsyncCall:
         has_intruded: Whether it has cancelled a task of another call.
     """
 
-    def __init__(self, loop: LoopThread, owner: Any) -> None:
+    def __init__(self, loop: LoopThread, coroutine: Coroutine[Any, Any, Any], owner: Any) -> None:
         self.owner = owner
         self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.is_cancelled = False
@@ -58,6 +58,7 @@ class AsyncCall:
         self.exception_handler: Callable[..., Any] | None = None
         self.task_factory: Callable[..., Any] | None = None
         self._loop = loop
+        self._coroutine = coroutine
         self._task: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
 
@@ -91,6 +92,7 @@ class AsyncCall:
             self._task.cancel()
 
     def _finish(self, task: asyncio.Task[Any]) -> None:
+        self._coroutine.close()  # one that was cancelled before it began would be reported as never awaited
         if self.future.done():
             return
         try:
@@ -134,7 +136,7 @@ class LoopThread:
         Raises:
             RuntimeError: The loop is closed.
         """
-        call = AsyncCall(self, owner)
+        call = AsyncCall(self, coroutine, owner)
         context = copy_context()
         context.run(_call.set, None if _is_setup.get() else call)
         self._calls.add(call)

@@ -86,6 +86,17 @@ def differences(before: StoredCode | None, after: StoredCode | None, node: str, 
     return [_difference(name, was, now) for name in names if was.get(name) != now.get(name)]
 
 
+def has_only_new_files(before: StoredCode | None, after: StoredCode | None, node: str, variant: str) -> bool:
+    """Return whether all that is different between two codes of a variant are files that were not there before.
+
+    What appears while a sweep runs is nearly always what its nodes write, and no change of their code.
+    """
+    was, now = parts_of(before, node, variant), parts_of(after, node, variant)
+    if was is None or now is None or was == now:
+        return False
+    return all(name.startswith("file ") and name not in was for name, _ in was.items() ^ now.items())
+
+
 def _difference(name: str, was: Parts, now: Parts) -> str:
     if name not in was:
         return f"{name} is new"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wtb.authoring.graph import reachable, successors
 from wtb.core.errors import ConflictError, InputError
-from wtb.core.tree.stored_code import why
+from wtb.core.tree.stored_code import has_only_new_files, why
 from wtb.planning.binding import Bound
 from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
@@ -26,6 +26,7 @@ def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tup
         if node in ahead
         for variant, code in variants.items()
         if recorded.get(node, {}).get(variant) != code
+        and not has_only_new_files(sweep.spec.get("code"), bound.code, node, variant)
     ]
 
 

@@ -32,7 +32,7 @@ from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Score
-from wtb.core.tree.stored_code import why
+from wtb.core.tree.stored_code import has_only_new_files, why
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, begin, engine_of, join
 from wtb.execution.engine.warmup import warm_up
@@ -213,15 +213,17 @@ def _compare(setup: SetupHead, workflow: Workflow) -> None:
             "after it was imported. Make the change in its module, or use the thread pool (run: {pool: thread})"
         )
     present = codes_of(nodes.values(), {node: list(variants) for node, variants in recorded.items()})
+    recorded_code, present_code = setup.get("code"), stored(present)
     changed = [
         (node, variant)
         for node, variants in recorded.items()
-        for variant, code in variants.items()
-        if present[node][variant].fingerprint != code
+        for variant, fingerprint in variants.items()
+        if present[node][variant].fingerprint != fingerprint
+        and not has_only_new_files(recorded_code, present_code, node, variant)
     ]
     if changed:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
-        causes = why(setup.get("code"), stored(present), changed)
+        causes = why(recorded_code, present_code, changed)
         raise WTBError(f"the code of {names} was changed while the sweep was running {causes}")
 
 
