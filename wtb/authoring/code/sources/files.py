@@ -29,6 +29,21 @@ _WRITING = frozenset({"write_text", "write_bytes", "mkdir", "makedirs", "touch",
 _WRITING |= {"FileHandler", "RotatingFileHandler", "connect", "to_csv", "to_json", "to_parquet", "to_pickle", "savefig"}
 _WRITE_MODE = re.compile(r"[wax+]")
 _RUN_TIME = (".db", ".sqlite", ".sqlite3", ".log", ".lock", ".pid", ".tmp", ".pyc", ".so")
+# Of a path that is passed to a function which is not known to read it: what people write, and programs hardly ever.
+_WRITTEN_BY_PEOPLE = (
+    ".md",
+    ".txt",
+    ".j2",
+    ".jinja",
+    ".jinja2",
+    ".prompt",
+    ".tmpl",
+    ".mustache",
+    ".hbs",
+    ".yaml",
+    ".yml",
+)
+_WRITTEN_BY_PEOPLE += (".toml", ".ini", ".cfg", ".json", ".sql", ".sh", ".py", ".html", ".xml")
 _KERNEL = ("/proc/", "/sys/", "/dev/")  # where each process, and each look, finds something else
 _LARGEST = 16 * 1024 * 1024  # bytes that are read to hash one file
 _MOST = 200  # files that one pattern may name
@@ -78,10 +93,13 @@ class Files:
             elif (
                 os.path.isfile(place) and not place.endswith(_RUN_TIME) and place != os.path.abspath(module.file or "")
             ):
-                self._add_file(module, path, place, "script" if use == "started" else "file")
+                self._add_file(module, path, place, use)
                 return
 
-    def _add_file(self, module: Module, path: PathText, place: str, kind: str) -> None:
+    def _add_file(self, module: Module, path: PathText, place: str, use: Use) -> None:
+        kind = "script" if use == "started" else "file"
+        if use == "named" and not place.endswith(_WRITTEN_BY_PEOPLE):
+            return
         if place.startswith(_KERNEL) and not place.startswith("/dev/shm/"):
             return
         is_literal = os.path.isabs(path.text) and not path.is_anchored
@@ -105,7 +123,7 @@ class Files:
                 return
             for each in names:
                 if not each.endswith(_RUN_TIME):
-                    self._add_file(module, path, each, "file")
+                    self._add_file(module, path, each, use)
             return
 
     def miss(self, module: Module, line: int, problem: str) -> None:
