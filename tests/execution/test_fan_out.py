@@ -138,7 +138,7 @@ def test_the_files_of_all_tasks_are_joined(run_sweep: Make) -> None:
     made = run_sweep(fan(write), CASES)
 
     head = queries.line(made.database, head_of(made).head_id)[-1]
-    assert sorted(made.workspaces.files.manifest(head.workspace)) == ["0.txt", "1.txt", "2.txt"]
+    assert sorted(made.workspaces.files.of_project("default").manifest(head.workspace)) == ["0.txt", "1.txt", "2.txt"]
 
 
 # Trying again, and going back

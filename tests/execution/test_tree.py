@@ -510,8 +510,8 @@ def files_of(cell: Any, sweep: Any) -> dict[str, str]:
         )
         by_log = {tuple(map(tuple, writers)): digest for digest, writers in connection.execute(query)}
     last = [key for key in by_log if key and key[0][0] == cell.path[-1] and key[0][1] == cell.combination["b"]]
-    manifest = sweep.workspaces.files.manifest(by_log[last[0]])
-    store = sweep.workspaces.files.root
+    files = sweep.workspaces.files.of_project("default")
+    manifest, store = files.manifest(by_log[last[0]]), files.root
     return {name: (store / entry.digest[:2] / entry.digest[2:]).read_text("utf-8") for name, entry in manifest.items()}
 
 

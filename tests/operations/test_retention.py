@@ -163,7 +163,7 @@ class World:
         return {**tables, "stored": sorted(self.store.stored())}
 
     def keep_file(self, text: str, *, old: bool = True) -> Entry:
-        place = self.store.root.parent / "source"
+        place = self.store.top.parent / "source"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
         digest, size = self.store.add(place)
@@ -192,7 +192,7 @@ class World:
 
 @pytest.fixture
 def world(database: Database, tmp_path: Path) -> World:
-    return World(database, FileStore(tmp_path / "home" / "files"))
+    return World(database, FileStore(tmp_path / "home" / "files").of_project("default"))
 
 
 # Superseded checkpoints
@@ -523,7 +523,7 @@ def test_a_value_that_is_named_after_it_was_found_to_be_unreferenced_stays(world
 @pytest.fixture
 def postgres(prepared_postgres_url: str, tmp_path: Path) -> Iterator[World]:
     database = Database(prepared_postgres_url)
-    yield World(database, FileStore(tmp_path / "home" / "files"))
+    yield World(database, FileStore(tmp_path / "home" / "files").of_project("default"))
     database.close()
 
 

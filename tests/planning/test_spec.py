@@ -99,6 +99,8 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
         "mode": None,
         "checkpoints": "coarse",
         "stall": None,
+        "provider_wait": 900.0,
+        "free_hosts": (),
     }
 
 

@@ -71,7 +71,7 @@ class Shared:
             assert backup.missing_values(connection) == []
             its = sa.select(checkpoints.c.workspace).where(checkpoints.c.sweep_id == self.other.sweep_id)
             snapshots = {row.workspace for row in connection.execute(its)} - {None}
-        files = self.context.workspaces.files
+        files = self.context.workspaces.files.of_project("quokka")
         assert snapshots
         for snapshot in snapshots:
             for entry in files.manifest(snapshot).values():

@@ -58,8 +58,8 @@ _NAMES_NOTHING = """
     dry_run edited endpoint evaluate expires_s failed_only feedback field file folder follow force from_node full
     headers heads input interval_s keep keys kinds label labels limit limits looked_into margin max_bytes max_cells
     metric missed mode notify now on_failure openinference own part path pdb pilot policy prepared priority progress
-    protobuf queued quota rater reason remove repeat role row run scale scopes set severity since singles status
-    statuses strict sweeps team timeout to tz undo until update user value variants workflow written
+    protobuf provider queued quota rater reason remove repeat role row run scale scopes set severity since singles
+    status statuses strict sweeps team timeout to tz undo until update user value variants workflow written
 """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things

@@ -44,17 +44,17 @@ class TestWithWorkers:
     def test_work_that_waits_beside_free_slots_says_that_no_scheduler_runs(self, module_cluster: Cluster) -> None:
         cluster = module_cluster
         cluster.wait_ready(cluster.start_worker(concurrency=1))
-        client = cluster.redis()
-        cluster.until(lambda: client.flushall(), "messages to be lost")  # those of the submission
+        cluster.until(lambda: not cluster.executions("pending", "running"), "the first sweep to run")
+        dead = f"redis://127.0.0.1:{free_port()}/0"
+        cluster.wtb("submit", write_sweep(cluster.project, "silent"), "--broker", dead, check=0)  # no message is sent
 
         def stuck() -> Any:
             found = examined(cluster, check=None)["scheduler"]  # type: ignore[arg-type]
             return found if found["status"] == "problem" else None
 
-        if cluster.one("SELECT count(*) FROM executions WHERE status = 'pending'"):
-            scheduler = cluster.until(stuck, "it to be seen", 30 + 3 * SCHEDULER_INTERVAL_S)
-            assert "although slots are free" in scheduler["found"]
-            assert "wtb scheduler" in scheduler["fix"]
+        scheduler = cluster.until(stuck, "it to be seen", 30 + 3 * SCHEDULER_INTERVAL_S)
+        assert "although slots are free" in scheduler["found"]
+        assert "wtb scheduler" in scheduler["fix"]
 
     def test_all_is_well_once_a_scheduler_runs(self, module_cluster: Cluster) -> None:
         module_cluster.start_scheduler()

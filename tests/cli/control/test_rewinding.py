@@ -209,7 +209,7 @@ def test_what_cannot_be_is_refused_with_what_can(ran: Project, arguments: list[s
 def test_values_of_keys_come_from_text_and_files(ran: Project, tmp_path: Path) -> None:
     id = execution(ran, "c0", "default")
     (tmp_path / "way.json").write_text(json.dumps(["from", "a", "file"]))
-    made = ran.inside("fork", id, "--no-run", "--set", f"way=@{tmp_path / 'way.json'}", "--set", "x=0x10", check=0)
+    made = ran.inside("fork", id, "--no-run", "--set", f"way=@{tmp_path / 'way.json'}", "--set", "x=16", check=0)
     shown = ran.inside("show", made.stdout.strip(), "--format", "json", check=0).json
     assert shown["state"] == {"x": 16, "way": ["from", "a", "file"]}
     assert shown["execution"]["status"] == "paused"

@@ -80,8 +80,8 @@ def origin_of(module: Module, name: str) -> Global | None:
     seen: set[tuple[str, str]] = set()
     while (module.name, name) not in seen:
         seen.add((module.name, name))
-        source = module.source
-        if source is None or not module.is_own:
+        source = module.source if module.is_own else None  # others' files are not parsed
+        if source is None:
             return None
         place = Global(module, name)
         if not place.bindings:
