@@ -781,7 +781,7 @@ def test_a_store_that_another_database_uses_too_is_left_alone(world: World, tmp_
         assert "may keep files" in found.notes[0]
         assert found.removed["files"] == Removed(0, 0)
     assert len(world.contents()) == 1
-    (its,) = [place for place in (world.store.root / ".databases").iterdir() if "other.db" in place.read_text()]
+    (its,) = [place for place in (world.store.top / ".databases").iterdir() if "other.db" in place.read_text()]
     its.unlink()
     assert world.collected()["files"] == (1, 4)
     other.close()
