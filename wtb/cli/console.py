@@ -284,11 +284,56 @@ _ESCAPE = "wtb.escape"
 codecs.register_error(_ESCAPE, _escaped)
 
 
+class OutputError(WTBError):
+    """The result cannot be written to stdout."""
+
+    exit_code = 4
+
+
+class _ClosedOutput(io.TextIOBase):
+    """Stands for a stdout that was closed before the command started."""
+
+    def write(self, text: str) -> int:
+        raise OutputError("stdout is closed, so the result is not written; open it, or name a file with --output")
+
+    def fileno(self) -> int:
+        return 1
+
+
+def open_closed_streams() -> None:
+    """Give the command the standard streams that it was started without.
+
+    A file that it opens would take their descriptors, and what nodes print would be written into it.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest descriptor that is free, so this one
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+
+
+def write_result(texts: Iterable[str]) -> None:
+    """Write parts of the result to stdout as they come. Raises OutputError if stdout takes no more."""
+    try:
+        for text in texts:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wants
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest when it ends
+        raise OutputError(f"the result cannot be written to stdout: {error.strerror}") from error
+
+
 def put(text: str, output: Path | None = None) -> None:
     """Write the result to stdout, or to a file whose folder is made where needed; both end with a newline."""
     text = text if text.endswith("\n") else text + "\n"
     if output is None:
-        sys.stdout.write(text)
+        write_result([text])
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

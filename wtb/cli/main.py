@@ -10,7 +10,7 @@ import sys
 import typer
 
 from wtb.cli.commands import CommandGroup
-from wtb.cli.console import begin, escape_unencodable
+from wtb.cli.console import begin, escape_unencodable, open_closed_streams
 from wtb.config import credentials
 from wtb.core.errors import InputError, WTBError
 from wtb.core.serialization.user_modules import find_modules_in
@@ -69,6 +69,7 @@ def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
     gc.disable()  # until a command runs: what is imported stays, and looking through it takes a tenth of the start
     credentials.take()
+    open_closed_streams()
     escape_unencodable(sys.stdout)
     try:
         find_modules_in(os.getcwd())

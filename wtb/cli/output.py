@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.cli import options
-from wtb.cli.console import put, say, width
+from wtb.cli.console import put, say, width, write_result
 from wtb.display.json_text import as_json, cells_as_json
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def in_color(output: Path | None) -> bool:
 def put_cells(cells: Iterable[CellDocument], output: Path | None) -> None:
     """The document of cells, written piece by piece: it may be larger than memory."""
     if output is None:
-        sys.stdout.writelines(cells_as_json(cells))
+        write_result(cells_as_json(cells))
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", encoding="utf-8") as file:

@@ -50,7 +50,7 @@ def _fault(error: BaseException) -> ProviderFault | None:
 _READ = 1_000_000  # characters of a text that are searched for secrets; far more than are stored
 
 
-def _words(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """The text of an error, whose `str` is user code and may fail, too."""
     try:
         return storable(without_secrets(str(error)[:_READ]), MESSAGE)
@@ -140,7 +140,7 @@ class Failure:
         kind = _kind(error)
         fault = _fault(error) if kind == "error" else None
         kind = kind if fault is None else "provider"
-        return cls(kind, _name(error), _words(error), _trace(error), final, node, provider=fault)
+        return cls(kind, _name(error), text_of(error), _trace(error), final, node, provider=fault)
 
     def stored(self) -> StoredFailure:
         """As it is stored: plain JSON."""

@@ -22,6 +22,7 @@ from wtb.authoring.code.import_paths import own_frames
 from wtb.authoring.evaluation.fields import ASSERT
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.failures import check_interrupt
 from wtb.core.serialization.object_tags import is_model
 from wtb.core.serialization.storable import wrong_text
 from wtb.planning.case_files import READERS, BlankRow, Row, Wrong
@@ -187,9 +188,10 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
     def rows() -> Iterator[Row]:
         try:
             yield from given()
-        except InputError:
+        except (InputError, GeneratorExit):  # the latter if the reader takes no more rows
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            check_interrupt(error)
             text = f"'{source}' failed; expected cases: {own_frames(error)}"
             raise InputError(where.problem(("cases",), text)) from error
 

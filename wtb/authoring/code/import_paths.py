@@ -15,6 +15,7 @@ from wtb.authoring.code.exits import exits_as_errors
 from wtb.config.distribution import pip_install
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.failures import check_interrupt, text_of
 from wtb.core.serialization.user_modules import barred, open_folder
 
 MAX_PATH = 500
@@ -59,7 +60,8 @@ def _import(path: str, module_name: str) -> Any:
         missing = (error.name or "").partition(".")[0]
         advice = f"; {pip_install('langgraph')} has it" if missing in ("langgraph", "langchain_core") else ""
         raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{advice}") from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        check_interrupt(error)
         raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
 
 
@@ -80,7 +82,7 @@ def own_frames(error: BaseException) -> str:
     lines = [f'  File "{f.filename}", line {f.lineno}, in {f.name}: {f.line}' for f in frames[-5:]]
     if isinstance(error, SyntaxError):
         lines.append(f'  File "{error.filename}", line {error.lineno}: {(error.text or "").strip()}')
-    return "\n".join([f"{type(error).__name__}: {error}", *lines])
+    return "\n".join([f"{type(error).__name__}: {text_of(error)}", *lines])
 
 
 def is_importable(module: ModuleType) -> bool:

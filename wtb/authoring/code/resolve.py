@@ -12,6 +12,7 @@ from wtb.authoring.code.import_paths import load, own_frames, workflow_path
 from wtb.authoring.workflow import Workflow
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError, WorkflowError
+from wtb.core.failures import check_interrupt
 
 ADAPTERS = "wtb.workflow_adapters"  # entry points: (graph, its name, what the user gave) -> Workflow
 EXPECTED = "a wtb.Workflow, a LangGraph StateGraph or compiled graph, or a function without arguments that makes one"
@@ -63,7 +64,8 @@ def made_by(factory: Any, where: str) -> Any:
     try:
         with exits_as_errors():
             made = factory()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        check_interrupt(error)
         raise InputError(f"{where} cannot be called: {own_frames(error)}") from error
     if not isinstance(made, Workflow) and not is_graph(made):
         raise InputError(f"{where} made {type(made).__name__}; expected {EXPECTED}")

@@ -12,7 +12,7 @@ import typer
 from wtb.authoring import graph_snapshot
 from wtb.authoring.code import import_paths, resolve
 from wtb.cli import options
-from wtb.cli.console import missing_database, open_backend, put, say
+from wtb.cli.console import missing_database, open_backend, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import InputError
@@ -109,8 +109,9 @@ def workflow_show(
         shown = open_backend(db).call(workflows.show_published, workflow)
         present(shown, graphs.draw_published, format, output)
         return
-    found = resolve.workflow_at(workflow)
-    found.validate()
+    with prints_to_stderr():
+        found = resolve.workflow_at(workflow)
+        found.validate()
     parameters = {
         node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
         for node in found.nodes.values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import orjson
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, put, width
+from wtb.cli.console import open_backend, put, width, write_result
 from wtb.cli.output import in_color, present_all
 from wtb.core.errors import InputError
 from wtb.display.text.inspect import events
@@ -75,5 +74,4 @@ def _write(lines: Iterator[str], output: Path | None) -> None:
         put("".join(f"{line}\n" for line in lines), output)
         return
     for line in lines:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        write_result([line, "\n"])

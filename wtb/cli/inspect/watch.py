@@ -18,7 +18,7 @@ from rich.text import Text
 
 from wtb.analysis import gates as analysis
 from wtb.cli import options
-from wtb.cli.console import open_backend, put, render_matrix, say, width
+from wtb.cli.console import open_backend, put, render_matrix, say, width, write_result
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import exit_code
@@ -100,8 +100,7 @@ def _shown(format: options.Format, once: bool) -> Iterator[Callable[[WatchDocume
 
 
 def _put_json(document: WatchDocument) -> None:
-    sys.stdout.write(orjson.dumps(document).decode() + "\n")
-    sys.stdout.flush()
+    write_result([orjson.dumps(document).decode(), "\n"])
 
 
 def _put_whole(document: WatchDocument) -> None:
@@ -109,8 +108,7 @@ def _put_whole(document: WatchDocument) -> None:
 
 
 def _put_line(document: WatchDocument) -> None:
-    sys.stdout.write(progress.line(document) + "\n")
-    sys.stdout.flush()
+    write_result([progress.line(document), "\n"])
 
 
 @contextmanager

@@ -30,20 +30,9 @@ _WRITING |= {"FileHandler", "RotatingFileHandler", "connect", "to_csv", "to_json
 _WRITE_MODE = re.compile(r"[wax+]")
 _RUN_TIME = (".db", ".sqlite", ".sqlite3", ".log", ".lock", ".pid", ".tmp", ".pyc", ".so")
 # Of a path that is passed to a function which is not known to read it: what people write, and programs hardly ever.
-_WRITTEN_BY_PEOPLE = (
-    ".md",
-    ".txt",
-    ".j2",
-    ".jinja",
-    ".jinja2",
-    ".prompt",
-    ".tmpl",
-    ".mustache",
-    ".hbs",
-    ".yaml",
-    ".yml",
+_WRITTEN_BY_PEOPLE = tuple(
+    ".md .txt .j2 .jinja .jinja2 .prompt .tmpl .mustache .hbs .yaml .yml .toml .ini .cfg .json .sql .sh .py .html .xml".split()
 )
-_WRITTEN_BY_PEOPLE += (".toml", ".ini", ".cfg", ".json", ".sql", ".sh", ".py", ".html", ".xml")
 _KERNEL = ("/proc/", "/sys/", "/dev/")  # where each process, and each look, finds something else
 _LARGEST = 16 * 1024 * 1024  # bytes that are read to hash one file
 _MOST = 200  # files that one pattern may name
