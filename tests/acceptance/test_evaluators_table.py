@@ -56,7 +56,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
     "numeric_close": compared(5.2, 6, 5),
     "quantity_close": compared("1.2 km", "1.2 m", "1200 m"),
     "json_schema": compared('{"a": 1}', '{"b": 1}', None),
-    "json_equal": compared('{"b": 2, "a": 1}', '{"a": 2}', {"a": 1, "b": 2}),
+    "json_equal": compared('{"b": 2, "a": 1}', '{"a": 2}', {"out": {"a": 1, "b": 2}}),
     "sql_equal": compared("select a from t", "select b from t", "SELECT a FROM t"),
     "code_tests": compared("def double(x):\n    return 2 * x", "def double(x):\n    return x", "assert double(2) == 4"),
     "tools_called": compared([SEARCH, REFUND], [REFUND, SEARCH]),

@@ -93,7 +93,7 @@ class Rows:
         return {name: self._content(entry[0]) for name, entry in json.loads(self._content(manifest)).items()}
 
     def _content(self, digest: str) -> str:
-        data = (self._project.folder / ".wtb" / "files" / digest[:2] / digest[2:]).read_bytes()
+        data = (self._project.folder / ".wtb" / "files" / "projects" / "default" / digest[:2] / digest[2:]).read_bytes()
         if hashlib.sha256(data).hexdigest() != digest:
             raise ValueError(f"the file {digest[:8]} is damaged")
         return data.decode()

@@ -56,9 +56,9 @@ def waiting(project: Project) -> list[int]:
 
 
 def test_node_processes_killed_while_they_publish_files_lose_nothing(project: Project) -> None:
-    """Each of them dies at its fifth file: no snapshot refers to half of one."""
+    """Each of them dies at its sixth content, one more than a run leaves: no snapshot refers to half of one."""
     write_trail(project, 2, run="set_aside_after: 100")
-    done = project.wtb("run", "sweep.yaml", "--quiet", "--format", "json", env={"WTB_NODE_FAULT": "files.publishing:5"})
+    done = project.wtb("run", "sweep.yaml", "--quiet", "--format", "json", env={"WTB_NODE_FAULT": "files.publishing:6"})
     assert done.code == 0, done.stderr
     trail_is_complete(project, 2)
     files_are_whole(project)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from wtb.core.errors import OutOfReach, StateError, StoreError
 from wtb.core.failures import is_disk_fault
+from wtb.core.fault_points import point
 from wtb.store.files.store import BLOCK, Adding, FileStore, opened_by
 from wtb.store.files.system import open_flags
 from wtb.store.files.workspaces import Workspaces
@@ -56,6 +57,7 @@ class _Leaving(Adding):
 
     def publish(self) -> None:
         for digest, (temporary, _) in self._staged.items():
+            point("files.publishing")
             os.rename(temporary, self._store.path(digest))
 
 

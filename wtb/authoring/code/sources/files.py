@@ -29,10 +29,10 @@ _WRITING = frozenset({"write_text", "write_bytes", "mkdir", "makedirs", "touch",
 _WRITING |= {"FileHandler", "RotatingFileHandler", "connect", "to_csv", "to_json", "to_parquet", "to_pickle", "savefig"}
 _WRITE_MODE = re.compile(r"[wax+]")
 _RUN_TIME = (".db", ".sqlite", ".sqlite3", ".log", ".lock", ".pid", ".tmp", ".pyc", ".so")
-# Of a path that is passed to a function which is not known to read it: what people write, and programs hardly ever.
-_WRITTEN_BY_PEOPLE = tuple(
-    ".md .txt .j2 .jinja .jinja2 .prompt .tmpl .mustache .hbs .yaml .yml .toml .ini .cfg .json .sql .sh .py .html .xml".split()
-)
+# Endings of files that people write, and programs hardly ever: of paths that are passed to functions which are not
+# known to read them, only these count.
+_TEMPLATES = (".md", ".txt", ".j2", ".jinja", ".jinja2", ".prompt", ".tmpl", ".mustache", ".hbs")
+_SETTINGS = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".json", ".sql", ".sh", ".py", ".html", ".xml")
 _KERNEL = ("/proc/", "/sys/", "/dev/")  # where each process, and each look, finds something else
 _LARGEST = 16 * 1024 * 1024  # bytes that are read to hash one file
 _MOST = 200  # files that one pattern may name
@@ -87,7 +87,7 @@ class Files:
 
     def _add_file(self, module: Module, path: PathText, place: str, use: Use) -> None:
         kind = "script" if use == "started" else "file"
-        if use == "named" and not place.endswith(_WRITTEN_BY_PEOPLE):
+        if use == "named" and not place.endswith(_TEMPLATES + _SETTINGS):
             return
         if place.startswith(_KERNEL) and not place.startswith("/dev/shm/"):
             return
