@@ -17,8 +17,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from wtb.authoring.code.exits import exits_as_errors
-from wtb.authoring.code.import_paths import own_frames
+from wtb.authoring.code.import_paths import exits_as_errors, own_frames
 from wtb.authoring.evaluation.fields import ASSERT
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, describe, did_you_mean

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
-from wtb.authoring.code.exits import exits_as_errors
-from wtb.authoring.code.import_paths import load, own_frames, workflow_path
+from wtb.authoring.code.import_paths import exits_as_errors, load, own_frames, workflow_path
 from wtb.authoring.workflow import Workflow
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError, WorkflowError

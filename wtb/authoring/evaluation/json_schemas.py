@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import best_match
 from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
@@ -18,8 +18,9 @@ from referencing.jsonschema import DRAFT202012
 from wtb.core.errors import InputError, describe
 from wtb.core.values import Json
 
+# Only this format: whether others are checked depends on which packages are installed.
 _META = Draft202012Validator(
-    Draft202012Validator.META_SCHEMA, registry=REGISTRY, format_checker=Draft202012Validator.FORMAT_CHECKER
+    Draft202012Validator.META_SCHEMA, registry=REGISTRY, format_checker=FormatChecker(formats=("regex",))
 )
 _REFERENCES = ("$ref", "$dynamicRef")
 
