@@ -2,11 +2,13 @@
 
 import os
 import sys
-from contextlib import suppress
 
-with suppress(FileNotFoundError):  # if the working directory is gone
-    if sys.path[:1] in ([""], [os.getcwd()]):  # as `-m` has it: see wtb/core/serialization/user_modules.py
+try:  # nothing else is imported before, since it would be looked for in the working directory first
+    # As `-m` has it: see wtb/core/serialization/user_modules.py.
+    if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):
         del sys.path[0]
+except FileNotFoundError:  # the working directory is gone
+    pass
 
 from wtb.cli.main import main
 

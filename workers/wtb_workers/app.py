@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import Celery
 from celery.app import amqp
+from celery.loaders.app import AppLoader
 from kombu import connection
 
 from wtb.config.broker import PREFIX, UNNAMED, Broker
@@ -51,6 +52,13 @@ class AMQP(amqp.AMQP):  # type: ignore[misc]
         return message
 
 
+class Loader(AppLoader):  # type: ignore[misc]
+    """Imports what is installed. Celery's own puts the folder of the command first, whose `statistics.py` it finds."""
+
+    def import_from_cwd(self, module: str, imp: Callable[..., Any] | None = None, package: str | None = None) -> Any:
+        return self.import_module(module, package)
+
+
 def _rate_limited(errback: OnError) -> OnError:
     called_at = 0.0
 
@@ -73,7 +81,7 @@ def queue_names(names: str) -> tuple[str, ...]:
 
 def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
     """Create the application for a broker. answer_s: timeout in seconds for one answer of the broker."""
-    app = Celery("wtb", broker=url, include=["wtb_workers.tasks"], set_as_current=False, amqp=AMQP)
+    app = Celery("wtb", broker=url, include=["wtb_workers.tasks"], set_as_current=False, amqp=AMQP, loader=Loader)
     app.conf.update(
         task_ignore_result=True,
         task_serializer="json",

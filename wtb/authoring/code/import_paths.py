@@ -19,7 +19,7 @@ from wtb.config.distribution import pip_install
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.failures import check_interrupt, text_of
-from wtb.core.serialization.user_modules import barred, open_folder
+from wtb.core.serialization.user_modules import barred, open_folder, shadowed_file
 
 MAX_PATH = 500
 
@@ -28,7 +28,7 @@ _HERE = (str(Path(__file__).parents[2]) + os.sep, os.path.dirname(importlib.__fi
 
 
 def load(path: str) -> Any:
-    """The object at `pkg.module:attr`; the folder that a command started in comes first on `sys.path`.
+    """The object at `pkg.module:attr`, which may lie in the folder that a command started in.
 
     Raises InputError where it is not there, with the frames of the user's own code where importing it failed.
     """
@@ -39,6 +39,8 @@ def load(path: str) -> Any:
     if not module_name or not attribute:
         raise InputError(f"{path!r} is not an import path; expected 'pkg.module:attribute'")
     found = _import(path, module_name)
+    if (file := shadowed_file(module_name)) is not None:
+        raise InputError(f"{path!r}: {_rename(file)}")
     for part in attribute.split("."):
         if not hasattr(found, part):
             names = [name for name in dir(found) if not name.startswith("_")]
@@ -62,10 +64,25 @@ def _import(path: str, module_name: str) -> Any:
             ) from error
         missing = (error.name or "").partition(".")[0]
         advice = f"; {pip_install('langgraph')} has it" if missing in ("langgraph", "langchain_core") else ""
-        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{advice}") from error
-    except BaseException as error:
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{advice}{_shadow(error)}") from error
+    except BaseException as error:  # whatever the module raises, such as what pytest.importorskip does
         check_interrupt(error)
-        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}") from error
+        raise InputError(f"{path!r} cannot be imported: {own_frames(error)}{_shadow(error)}") from error
+
+
+def _rename(file: str) -> str:
+    """Return what is wrong with a file that has the name of another module."""
+    return (
+        f"{file} is not imported, because Python or a library that WTB uses has a module of this name: rename the file"
+    )
+
+
+def _shadow(error: BaseException) -> str:
+    """Return a line about a file of the project that the module of an error was taken for, if there is one."""
+    module = getattr(error, "obj", None)
+    name = module.__name__ if isinstance(module, ModuleType) else getattr(error, "name", None)
+    file = shadowed_file(name) if isinstance(name, str) and name else None
+    return "" if file is None else f"\n{_rename(file)}"
 
 
 def _near_module(name: str) -> str:

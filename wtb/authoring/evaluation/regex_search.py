@@ -78,7 +78,7 @@ class Searchers:
             if self._idle:
                 process = self._idle.pop()
             else:
-                command = [sys.executable, "-c", _CODE]
+                command = [sys.executable, "-P", "-c", _CODE]
                 process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self._busy.add(process)
             return process

@@ -1,15 +1,24 @@
 """The folder in which users' modules are, and the processes that import none of them.
 
-A command finds modules in its working directory. That folder comes first on `sys.path` only once the command imports
-user code: until then a file there cannot replace a library, so that commands that only read run nothing of a folder.
+A command finds modules in its working directory, but only once it imports user code, so that commands that only read
+run nothing of a folder. A file there takes the place of no module of Python or of a library that WTB uses, whatever
+its name is.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+_OWN = ("wtb", "wtb_scheduler", "wtb_workers")
+_DISTRIBUTION = "workflow-test-bench"  # of WTB: `NAME` in wtb/config/distribution.py, which imports this layer
 
 
 class _State:
@@ -21,19 +30,104 @@ class _State:
 
 def find_modules_in(folder: str) -> None:
     """Find users' modules in a folder, from the first import of user code on."""
-    _State.folder = folder
+    _State.folder = None if folder in sys.path else folder  # as PYTHONPATH has it, for what users run by themselves
+
+
+def folder_of_modules() -> str | None:
+    """Return the folder in which this process finds users' modules, besides `sys.path`."""
+    return _State.folder
 
 
 def search_path() -> list[str]:
-    """Return where node processes find modules: the folder of the command, then what is on `sys.path`."""
-    path = [entry or os.getcwd() for entry in sys.path]
-    return path if _State.folder is None or path[:1] == [_State.folder] else [_State.folder, *path]
+    """Return where modules are found before they are looked for in the folder of the command."""
+    return [entry or os.getcwd() for entry in sys.path if entry != _State.folder or entry == ""]
 
 
 def open_folder() -> None:
-    """Put the folder of the command first on `sys.path`, because user code is about to be imported."""
+    """Let modules be found in the folder of the command, because user code is about to be imported."""
     if _State.folder is not None and _State.folder not in sys.path:
-        sys.path.insert(0, _State.folder)
+        sys.path.append(_State.folder)  # after all that is installed, except for what ProjectFinder finds
+        sys.meta_path.insert(0, ProjectFinder(_State.folder))
+
+
+def shadowed_file(name: str) -> str | None:
+    """Return the file of the project that a module would come from, if another one has its name.
+
+    Args:
+        name: The name of a module that was imported.
+    """
+    top = name.partition(".")[0]
+    local = None if _State.folder is None else _spec_in(top, [_State.folder])
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    if local is None or local.origin is None or loaded == local.origin:
+        return None
+    return local.origin if top in sys.modules else None
+
+
+class ProjectFinder(MetaPathFinder):
+    """Finds a project's modules before installed ones of the same name, unless WTB or Python needs those."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None or fullname in sys.stdlib_module_names or fullname in _OWN:
+            return None
+        local = _spec_in(fullname, [self._folder])
+        if local is None:
+            return None
+        installed = _spec_in(fullname, [entry for entry in sys.path if entry != self._folder])
+        return None if installed is not None and fullname in _needed() else local
+
+
+def _spec_in(name: str, path: list[str]) -> ModuleSpec | None:
+    """Find a module or package of this name; a folder without `__init__.py` is none."""
+    spec = PathFinder.find_spec(name, path)
+    return None if spec is None or spec.origin is None else spec
+
+
+@cache  # it takes a third of a second, and is asked for only if a name is there twice
+def _needed() -> frozenset[str]:
+    """Return the names of the modules of all distributions that WTB needs."""
+    from importlib import metadata
+
+    needed = set(_requirements(_DISTRIBUTION))
+    return frozenset(
+        module
+        for module, distributions in metadata.packages_distributions().items()
+        if any(_normalized(name) in needed for name in distributions)
+    )
+
+
+def _requirements(name: str) -> Iterator[str]:
+    """Yield the normalized names of what a distribution needs, and what that needs; of WTB all extras, too."""
+    from importlib import metadata
+
+    ahead: list[tuple[str, str]] = [(name, ".*")]
+    seen = set(ahead)
+    while ahead:
+        distribution, extras = ahead.pop()
+        yield distribution
+        try:
+            requirements = metadata.requires(distribution) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for requirement in requirements:
+            match = re.match(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?", requirement)
+            of_extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", requirement)
+            if match is None or (of_extra is not None and not re.fullmatch(extras, of_extra.group(1))):
+                continue
+            wanted = "|".join(re.escape(extra.strip()) for extra in (match.group(2) or "").split(","))
+            needed = _normalized(match.group(1)), wanted
+            if needed not in seen:
+                seen.add(needed)
+                ahead.append(needed)
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def bar(process: str | None) -> None:

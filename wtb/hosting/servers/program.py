@@ -111,7 +111,7 @@ class Program:
         options["pass_fds"] = (reads, *lock, *options["pass_fds"])
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "wtb.hosting.servers.reaper", json.dumps(reaper), *command],
+                [sys.executable, "-P", "-m", "wtb.hosting.servers.reaper", json.dumps(reaper), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

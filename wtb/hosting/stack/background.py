@@ -38,7 +38,7 @@ def start_detached(folder: Path, options: Sequence[str], report: Callable[[str],
     with log.open("ab") as output, log.open("rb") as lines, handed(**known_credentials()) as (environment, inherited):
         lines.seek(0, os.SEEK_END)
         background = subprocess.Popen(
-            [sys.executable, "-m", "wtb", "up", *options, "--background"],
+            [sys.executable, "-P", "-m", "wtb", "up", *options, "--background"],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -222,7 +222,7 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
 
 def _program(name: str, arguments: Sequence[str], *, command: str | None = None, **options: Any) -> Program:
     """A command of WTB as a program of the stack. command: if it is not called as the program is."""
-    words = [sys.executable, "-m", "wtb", command or name, *arguments]
+    words = [sys.executable, "-P", "-m", "wtb", command or name, *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in NAMES}
     return Program(name, words, environment=environment, grace=GRACE_S[name], **options)
 

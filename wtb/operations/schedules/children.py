@@ -91,7 +91,7 @@ class Fires:
                 inherited,
             ):
                 self._children[claimed] = subprocess.Popen(
-                    [sys.executable, "-m", "wtb", "schedule", "fire", *words, *self._options],
+                    [sys.executable, "-P", "-m", "wtb", "schedule", "fire", *words, *self._options],
                     cwd=fire.folder,
                     env=environment,
                     stdin=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ from wtb.config.credentials import client_credentials, is_credential, is_guarded
 from wtb.config.project_settings import writable_folders
 from wtb.config.stack_file import HOME, OPEN, SECRET
 from wtb.core.ids import new_id
-from wtb.core.serialization.user_modules import search_path
+from wtb.core.serialization.user_modules import folder_of_modules, search_path
 from wtb.execution.sandbox.launch import reaper
 from wtb.execution.sandbox.launch.process_tags import PROCESS, RUNNER, limit_of
 from wtb.execution.sandbox.launch.read_only import NOTHING_CLOSED, ReadOnly, read_only
@@ -185,6 +185,7 @@ def _start(launch: Launch) -> Launched:
         "limits": launch.limits,
         "mark": limit_of(name, launch.environment[RUNNER]),
         "path": launch.path,
+        "modules": folder_of_modules(),
         "hidden": launch.hidden,
         "opened": launch.opened,
         "closed": launch.read_only.closed,

@@ -40,6 +40,7 @@ class WorkerOptions(TypedDict):
     mark: list[int]
     limits: dict[str, int | None]
     path: list[str]
+    modules: str | None
     hidden: list[tuple[str, int, int]] | None
     opened: list[tuple[str, bool]]
     closed: list[str]
@@ -102,6 +103,11 @@ def _become_worker(options: WorkerOptions, reaper_pid: int, closed: tuple[int, .
         hidden, opened = [Hidden(*one) for one in options["hidden"]], [Opened(*one) for one in options["opened"]]
         raise_walls(hidden, ReadOnly(options["closed"], options["open"]), opened)
     gc.disable()  # until everything is imported, which stays
+    if options["modules"] is not None:
+        from wtb.core.serialization.user_modules import find_modules_in, open_folder
+
+        find_modules_in(options["modules"])
+        open_folder()
     from wtb.execution.sandbox import worker_main as worker
 
     worker.main(options["channel"])
