@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from tests.support.cluster import Cluster
 
@@ -195,3 +196,49 @@ evaluators = ["scoring:total"]
     noted.project.wtb("score", "graph", "--evaluate", "scoring:total", "--published", check=0, env=noted.env)
     assert noted.query("SELECT value FROM scores") == [(4.0,)]
     assert imported(noted).keys() == {"node"}
+
+
+SPY = """
+import gc, glob, os
+from wtb.config.credentials import known_credentials
+
+
+def sees(path):
+    try:
+        with open(path, "rb") as file:
+            return {secret!r}.encode() in file.read() and os.path.dirname(path)
+    except OSError:
+        return None
+
+
+with open({log!r}, "a") as log:
+    seen = [*filter(None, map(sees, glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline"))), *known_credentials()]
+    seen += [str(one) for one in gc.get_objects() if type(one).__name__ == "Database"]
+    log.write(f"spy: {{'node' if 'WTB_NODE_PROCESS' in os.environ else 'other'}} {{seen}}\\n")
+"""
+
+
+@pytest.mark.parametrize("place", ["--queued", "--local"])
+def test_a_schedule_is_imported_by_nodes_which_find_no_way_to_the_database(noted: Cluster, place: str) -> None:
+    """Preparation with cases that code makes, the run, and the judgement of a later fire."""
+    log = noted.project.folder / "imported"
+    secret = f":{make_url(str(noted.project.url)).password}@"
+    cases = "def rows():\n    return [{'id': f'c{n}', 'input': {}} for n in range(2)]\n"
+    sweep = SWEEP.replace("[{id: c0, input: {}}, {id: c1, input: {}}]", "cased:rows")
+    sweep = sweep.replace(', {all_of: {of: ["scoring:total"], at_least: 1}}', "")
+    noted.project.write({"sweep.yaml": sweep, "cased.py": SPY.format(log=str(log), secret=secret) + cases})
+    noted.project.wtb(
+        "schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", "--baseline", "last", place, check=0,
+        env=noted.env,
+    )  # fmt: skip
+    log.unlink()
+    noted.project.change("UPDATE schedules SET next_at = next_at - 86400")
+    if place == "--queued":
+        noted.start_worker(ready=False)
+    noted.start_scheduler()
+    noted.until(lambda: noted.query("SELECT verdict FROM fires") not in ([], [(None,)]), "the fire to be judged")
+    assert noted.cells() == {"succeeded": 4}
+    assert noted.query("SELECT verdict FROM fires") == [("cannot tell",)]
+    for command in ("check", "show", "history", "pause", "resume", "list"):
+        noted.project.wtb("schedule", command, *(["nightly"] if command != "list" else []), check=0, env=noted.env)
+    assert imported(noted).keys() == {"node", "node []"}

@@ -81,8 +81,8 @@ def describe_code(draft: Draft, run: Run, workspaces: Workspaces, owner: str) ->
         ProcessDied: The process ended over it.
     """
     setup = setup_of(Recipe(None).text(), NO_CODE, run, workspaces, owner)
-    process = _started(replace(setup, head={**setup.head, "draft": draft.text()}))
-    return DescribedCode(_description(process, _checked), process)
+    process = start_process(replace(setup, head={**setup.head, "draft": draft.text()}))
+    return DescribedCode(read_description(process, checked_description), process)
 
 
 def describe_evaluators(draft: Draft, run: Run, workspaces: Workspaces, owner: str) -> Callable[[str], Any]:
@@ -118,13 +118,13 @@ def describe_registered(names: Sequence[RegisteredName], workspaces: Workspaces,
 def _describe_names(names: Sequence[RegisteredName], workspaces: Workspaces, owner: str) -> NamesDescription:
     setup = setup_of(Recipe(None).text(), NO_CODE, Run(), workspaces, owner)
     sent = [{"kind": one["kind"], "name": one["name"], "path": one["path"]} for one in names]
-    process = _started(replace(setup, head={**setup.head, "names": sent}))
-    description = _description(process, partial(_checked_names, names))
+    process = start_process(replace(setup, head={**setup.head, "names": sent}))
+    description = read_description(process, partial(_checked_names, names))
     process.close()
     return description
 
 
-def _started(setup: Setup) -> NodeProcess:
+def start_process(setup: Setup) -> NodeProcess:
     """Start a node process. Raises WTBError."""
     try:
         return NodeProcess(setup)
@@ -132,7 +132,7 @@ def _started(setup: Setup) -> NodeProcess:
         raise WTBError(f"a node process cannot start: {error}") from error
 
 
-def _description(process: NodeProcess, check: Callable[[Any], T]) -> T:
+def read_description(process: NodeProcess, check: Callable[[Any], T]) -> T:
     """Wait for what a process describes; it is ended if that is none. Raises WTBError."""
     try:
         head = process.ready()
@@ -160,7 +160,7 @@ def _text(value: Any) -> str:
     return text(value, MOST)
 
 
-def _checked(head: Any) -> CodeDescription:
+def checked_description(head: Any) -> CodeDescription:
     """Read a description as whoever uses it does. Raises what `shaped` turns into Malformed."""
     description: CodeDescription = head
     Recipe.read(description["recipe"])
@@ -223,11 +223,22 @@ def bind_described(spec: SweepSpec, code: DescribedCode) -> Bound:
     )
 
 
-def run_described(bound: Bound, code: DescribedCode, workspaces: Workspaces, owner: str, slots: int) -> CodeExecutor:
-    """Run code that was described in at most `slots` node processes, of which one is ready."""
+def run_described(
+    bound: Bound, code: DescribedCode, workspaces: Workspaces, owner: str, slots: int, *, is_ready: bool = True
+) -> CodeExecutor:
+    """Run code that was described in node processes.
+
+    Args:
+        bound: The sweep, bound to that code.
+        code: The code.
+        workspaces: Below whose root they work.
+        owner: The runner whose processes they are.
+        slots: The maximum number of node processes.
+        is_ready: Whether the process that described the code is one of them; it works below the same root.
+    """
     engine = DescribedEngine(bound.workflow, code.description)
     user_code = UserCode(engine, bound.evaluators, code.recipe, code.head)
-    made = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, code.process)
+    made = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, code.process if is_ready else None)
     return redacting(made, bound.spec.redact.redactor)
 
 

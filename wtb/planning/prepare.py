@@ -153,8 +153,8 @@ class Prepared:
             starts_at=self.starts_at,
             clusters=self.clusters,
         )
-        home = workspaces.of_project(project_of_submission(database, sweep))
-        submit(database, sweep, (self._encode(case, home) for case in self.picked()), also)
+        home = workspaces.of_project(project_of_submission(database, sweep.session, sweep.project))
+        submit(database, sweep, self.encode(home), also)
         return sweep.id
 
     def _stored_spec(self) -> StoredSpec:
@@ -169,11 +169,15 @@ class Prepared:
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
         stored["code"] = self.bound.code
-        if tools := {name: self._versions(name) for name in self.bound.workflow.versions}:
+        if tools := self.tool_versions():
             stored["environment"] = {**stored["environment"], "tools": tools}
         if self.submitted_by is not None:
             stored["submitted_by"] = self.submitted_by
         return stored
+
+    def tool_versions(self) -> dict[str, dict[str, str]]:
+        """Ask the servers of the workflow for the versions of their tools, by server. Raises InputError."""
+        return {name: self._versions(name) for name in self.bound.workflow.versions}
 
     def _versions(self, server: str) -> dict[str, str]:
         """What a server of tools says of them. Raises InputError."""
@@ -187,6 +191,10 @@ class Prepared:
 
     def picked(self) -> Iterator[Case]:
         return _pick_cases(self.bound.spec, self.source, self.only)
+
+    def encode(self, workspaces: Workspaces) -> Iterator[NewCase]:
+        """Yield the cases as they are stored. Their files are added to the store of these workspaces."""
+        return (self._encode(case, workspaces) for case in self.picked())
 
     def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
         """Encode a case as it is stored. Its files are added to the store."""

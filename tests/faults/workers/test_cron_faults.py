@@ -11,7 +11,6 @@ SWEEP = """
 workflow: flow:wf
 cases: cases.jsonl
 vary: {A: [v1]}
-run: {pool: thread}
 """
 DUE = "UPDATE schedules SET next_at = next_at - 86400"
 

@@ -140,8 +140,12 @@ def bar(process: str | None) -> None:
 
 
 @contextmanager
-def without_user_code(process: str) -> Iterator[None]:
-    """A context in which this process imports no user code. process: what errors call it."""
+def without_user_code(process: str | None) -> Iterator[None]:
+    """A context in which this process imports no user code.
+
+    Args:
+        process: What errors call it, such as "the server"; None for a context in which it imports user code again.
+    """
     before = _State.barred
     bar(process)
     try:

@@ -95,6 +95,34 @@ class Scoring(TypedDict):
     task: Mapping[str, object]
 
 
+# A case of a sweep as it is to be stored: id, input, expected value, tags, files (its snapshot, and the digest and the
+# bytes of each), cluster.
+SentNewCase = tuple[
+    str, Mapping[str, bytes], bytes | None, Sequence[str], str | None, Sequence[tuple[str, int]], str | None
+]
+ReadNewCase = tuple[
+    str, Mapping[str, int], int | None, Sequence[str], str | None, Sequence[tuple[str, int]], str | None
+]
+
+
+class PreparedHead(TypedDict):
+    """What a prepared sweep has beside its file and its code.
+
+    Attributes:
+        choices: The variant of each varied node, of each combination.
+        baseline: That of the combination that the others are compared with.
+        cases: The number of cases.
+        clusters: The cluster of each case, if any case has one.
+        tools: The version of each tool, by server.
+    """
+
+    choices: list[dict[str, str]]
+    baseline: dict[str, str] | None
+    cases: int
+    clusters: list[str | None]
+    tools: dict[str, dict[str, str]]
+
+
 class CodeHead(TypedDict):
     """What a node process must find of the code: the fingerprints of its variants, and the outline of the workflow.
 
@@ -108,15 +136,16 @@ class CodeHead(TypedDict):
 
 NO_CODE: CodeHead = {"fingerprints": {}, "outline": None}  # of one that is asked for evaluators only
 
-# What the first frame of a node process says: the code, or a draft or names whose code it is to describe; where it
-# works, how many attempts it takes at a time, and what it prints between the outputs of two attempts, as hexadecimal
-# digits.
+# What the first frame of a node process says: the code, or a draft or names whose code it is to describe, or a sweep
+# file that it is to prepare; where it works, how many attempts it takes at a time, and what it prints between the
+# outputs of two attempts, as hexadecimal digits.
 SetupHead = TypedDict(
     "SetupHead",
     {
         "recipe": str,
         "draft": NotRequired[str],
         "names": NotRequired[Sequence[Mapping[str, str]]],
+        "prepare": NotRequired[str],
         "fingerprints": Mapping[str, Mapping[str, str]],
         "code": NotRequired[StoredCode | None],
         "outline": str | None,

@@ -202,7 +202,7 @@ def _data(values: Values) -> dict[str, bytes]:
 
 def as_result(frame: Frame, record: Record) -> Result:
     """Read what an attempt came to. Raises Malformed."""
-    return _read(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
+    return read_frame(frame, "result", lambda head, blobs: _as_result(head, blobs, record))
 
 
 def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Result:
@@ -210,7 +210,7 @@ def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Resu
         boundary.number(head["started_at"]),
         boundary.number(head["duration_s"]),
         record,
-        boundary.optional(lambda writes: _written(writes, blobs), head.get("writes")),
+        boundary.optional(lambda writes: written_values(writes, blobs), head.get("writes")),
         boundary.optional(_as_failure, head.get("failure")),
         boundary.optional(lambda question: _asked(question, blobs), head.get("question")),
         tuple(boundary.text(key) for key in head.get("asked", ())),
@@ -223,14 +223,14 @@ def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Resu
     return made
 
 
-def _read(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) -> T:
+def read_frame(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) -> T:
     """Read a frame that a node process sent. Raises Malformed."""
     if frame.kind != kind:
         raise Malformed(f"found {frame.kind!r:.50}, expected {kind!r}")
     return boundary.shaped(lambda: read(frame.head, frame.blobs))
 
 
-def _written(sent: Mapping[str, int], blobs: Sequence[bytes]) -> dict[str, Value]:
+def written_values(sent: Mapping[str, int], blobs: Sequence[bytes]) -> dict[str, Value]:
     """Values that a node process made: their hashes are not trusted."""
     values = {}
     for name, number in sent.items():
@@ -290,7 +290,7 @@ def _as_joined(data: Any, blobs: Sequence[bytes]) -> Joined | Failure:
     if "kind" in data:
         return _as_failure(data)
     return Joined(
-        _written(data["changed"], blobs),
+        written_values(data["changed"], blobs),
         _position(data["position"]),
         tuple(_decision(**decision) for decision in data["decisions"]),
         tuple(boundary.check_key(key, "a node process") for key in data["dropped"]),
@@ -342,7 +342,7 @@ def as_step(frame: Frame, params: Params) -> tuple[Values, Position, Writes, Roo
 
 def as_joined(frame: Frame) -> Joined | Failure:
     """Read a step that was joined, or why it was not. Raises Malformed."""
-    return _read(frame, "joined", _as_joined)
+    return read_frame(frame, "joined", _as_joined)
 
 
 def evaluation(given: EvaluationTask, first: int) -> Scoring:
@@ -367,12 +367,12 @@ def as_evaluation(frame: Frame) -> EvaluationTask:
 
 def as_scores(frame: Frame) -> list[Score]:
     """Read the scores of the last evaluator. Raises Malformed."""
-    return _read(frame, "scores", lambda head, _: [_score(**score) for score in head])
+    return read_frame(frame, "scores", lambda head, _: [_score(**score) for score in head])
 
 
 def as_full(frame: Frame) -> Failure:
     """Read why a cell cannot be scored now. Raises Malformed."""
-    failure = _read(frame, "full", lambda head, _: _as_failure(head))
+    failure = read_frame(frame, "full", lambda head, _: _as_failure(head))
     if failure.kind != "disk":
         raise Malformed(f"a disk that is not full ({failure.kind})")
     return failure
@@ -435,7 +435,7 @@ def _score_number(value: Any) -> float:
 
 def as_returned(frame: Frame) -> str | Failure:
     """Read what a tool returned, as typed JSON. Raises Malformed."""
-    return _read(frame, "tool", lambda head, _: _returned(head))
+    return read_frame(frame, "tool", lambda head, _: _returned(head))
 
 
 def _returned(head: Any) -> str | Failure:

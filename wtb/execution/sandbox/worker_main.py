@@ -75,6 +75,11 @@ def main(descriptor: int) -> None:
 
         channel.send("ready", describe_names(setup.head["names"]))
         return
+    if "prepare" in setup.head:
+        from wtb.execution.sandbox.preparation import serve_preparation
+
+        serve_preparation(channel, setup.head)
+        return
     try:
         worker = Worker(channel, setup.head)
     except WTBError as error:

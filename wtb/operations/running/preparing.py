@@ -12,7 +12,7 @@ from wtb.authoring.code.import_paths import is_importable
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Slots
-from wtb.core.errors import ConflictError
+from wtb.core.errors import ConflictError, InputError
 from wtb.core.values import Json
 from wtb.operations.auditing import shown_argument
 from wtb.operations.context import Context
@@ -23,8 +23,10 @@ from wtb.planning.checks import check_pool
 from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
+from wtb.store.database import Database
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.walls import has_walls
 
 
 @shown_argument.register
@@ -175,6 +177,30 @@ def rebind(context: Context, sweep: SweepRow) -> Bound:
     if context.imports:
         check_pool(bound)
     return bound
+
+
+def check_threads(database: Database, spec: SweepSpec) -> None:
+    """Refuse the thread pool for a sweep that a worker or a scheduler runs, if the database has walls.
+
+    Args:
+        database: Where the sweep is to be stored.
+        spec: The sweep.
+
+    Raises:
+        InputError: If it names the thread pool, and workers have a role of their own there.
+    """
+    if spec.run.pool != "thread":
+        return
+    with database.read() as connection:
+        is_walled = has_walls(connection)
+    if is_walled:
+        raise InputError(
+            spec.located.problem(
+                ("run", "pool"),
+                "'run.pool: thread' runs nodes in the worker or scheduler itself, which this database lets in by the "
+                "role wtb_worker, and so to all projects; expected 'pool: process'",
+            )
+        )
 
 
 def check_runs_elsewhere(context: Context, sweep: SweepRow) -> None:

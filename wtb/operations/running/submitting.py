@@ -16,6 +16,7 @@ from wtb.display.views import progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context, Notifier
 from wtb.operations.running.local import announcement
+from wtb.operations.running.preparing import check_threads
 from wtb.planning.prepare import Prepared
 from wtb.store.database import Database, check_shared
 from wtb.store.files.locations import check_files
@@ -76,6 +77,7 @@ def submit(
     database, spec = context.database, prepared.bound.spec
     check_shared(database)
     notifier = context.notifier  # imports Celery meanwhile
+    check_threads(database, spec)
     places = stops(prepared.bound.workflow, breakpoints, until)
     check_gates(database, spec)
     workers = check_workers(database, prepared.queues, anyway)

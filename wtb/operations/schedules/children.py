@@ -1,8 +1,8 @@
 """Fires that are due are made, and carried out by child processes: of the scheduler, or of whoever fires one now.
 
-The user's code runs in those. Any number of schedulers may do this at once: what is due is a row, and a fire
-is carried out by whoever claimed it. A child that dies gives its fire back; where the scheduler dies too, its lease
-runs out.
+Node processes below those import and run the user's code. Any number of schedulers may do this at once: what is due
+is a row, and a fire is carried out by whoever claimed it. A child that dies gives its fire back; where the scheduler
+dies too, its lease runs out.
 """
 
 from __future__ import annotations

@@ -27,14 +27,14 @@ from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.providers.faults import is_waiting
 from wtb.core.serialization.plain_json import iso
+from wtb.core.serialization.user_modules import without_user_code
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.display.matrix.gates import gate_text
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import SweepRun, take_over
 from wtb.operations.context import Context
 from wtb.operations.running.local import ShowProgress, follow
-from wtb.operations.running.preparing import prepare_file, rebind
-from wtb.planning.prepare import Prepared
+from wtb.operations.schedules.fire_code import FIRE, code_of_fire, prepared_fire
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.read import aggregates, baselines, queries
@@ -68,7 +68,7 @@ def carry_out(context: Context, claimed: Claim, *, progress: ShowProgress | None
         StoreError: If the database is out of reach; the fire is continued later.
     """
     database, say = context.database, context.report
-    with _lease_renewed(database, claimed):
+    with _lease_renewed(database, claimed), without_user_code(FIRE):
         while (fire := store.find_fire(database, claimed)) is not None:
             with log_ids(schedule=fire.schedule, sweep=fire.sweep_id):
                 match fire.next_step:
@@ -120,20 +120,14 @@ def _submit(context: Context, claimed: Claim, fire: Fire) -> None:
         store.mark_submitted(connection, claimed, sweep_id)
 
     try:
-        prepared = prepared_for(database, Path(fire.file), fire.session)
-        priority = prepared.bound.spec.run.priority
-        prepared.submit(database, context.workspaces, queued=fire.queued, priority=priority, also=note)
+        with prepared_fire(context, Path(fire.file), fire.session) as prepared:
+            spec = prepared.bound.spec
+            check_gates(database, spec)
+            prepared.submit(database, context.workspaces, queued=fire.queued, priority=spec.run.priority, also=note)
     except StoreError:
         raise
     except WTBError as error:
         _fail(database, claimed, fire, f"its sweep was refused: {error}", context.report)
-
-
-def prepared_for(database: Database, file: Path, session: str | None) -> Prepared:
-    """Prepare the sweep of a file as a fire submits it, for a session if one is named. Raises InputError."""
-    prepared = prepare_file(file, session=session)
-    check_gates(database, prepared.bound.spec)
-    return prepared
 
 
 def _run(context: Context, claimed: Claim, fire: Fire, progress: ShowProgress | None, signals: bool) -> None:
@@ -141,13 +135,13 @@ def _run(context: Context, claimed: Claim, fire: Fire, progress: ShowProgress | 
     database, say = context.database, context.report
     try:
         row = queries.find_sweep(database, fire.sweep)
-        bound = rebind(context, row)
-        with _others_busy():
-            take_over(database, row.id)
-        accept_code(database, row, bound, allow=False)
-        with _others_busy():
-            run = SweepRun(database, row, bound, workspaces=context.workspaces)
-        ended = follow(context, run, bound.spec.run.grace, progress=progress, signals=signals).ended
+        with code_of_fire(context, row) as (bound, start_code):
+            with _others_busy():
+                take_over(database, row.id)
+            accept_code(database, row, bound, allow=False)
+            with _others_busy():
+                run = SweepRun(database, row, bound, workspaces=context.workspaces, start_code=start_code)
+            ended = follow(context, run, bound.spec.run.grace, progress=progress, signals=signals).ended
     except StoreError:
         raise
     except WTBError as error:

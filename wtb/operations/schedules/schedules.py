@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from wtb.analysis.gates import check_gates
 from wtb.config.stack_file import broker_url
 from wtb.config.webhooks import Target, read_target
 from wtb.core.arguments.checking import checked
@@ -19,8 +20,8 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.payers import check_unbound
 from wtb.operations.results.comparing import with_margin
+from wtb.operations.running.preparing import check_threads, prepare_file
 from wtb.operations.schedules.children import Fires
-from wtb.operations.schedules.fire import prepared_for
 from wtb.operations.schedules.history import VERSION
 from wtb.store import schedules as store
 from wtb.store.limits import sessions
@@ -78,7 +79,9 @@ def add_schedule(
     target: Target = {} if notify is None else read_target(notify, allow_private=allow_private)
     if queued and database.is_sqlite:
         raise InputError(f"a queued one needs workers, which need PostgreSQL, and the database is {database.shown_url}")
-    prepared = with_margin(prepared_for(database, file, session or context.session), margin or {})
+    prepared = with_margin(prepare_file(file, session=session or context.session), margin or {})
+    check_gates(database, prepared.bound.spec)
+    check_threads(database, prepared.bound.spec)
     session = context.session_name(prepared.bound.spec.session)
     sessions.check_open(database, session)
     if baseline is not None and baseline != baselines.LAST:

@@ -77,10 +77,20 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
     point("submit.committed")
 
 
-def project_of_submission(database: Database, sweep: NewSweep) -> str:
-    """Return the project that a sweep would belong to. Raises as `submit` does for its session and project."""
+def project_of_submission(database: Database, session: str, project: str | None) -> str:
+    """Return the project that a sweep would belong to.
+
+    Args:
+        database: Where it is submitted.
+        session: The name of its session.
+        project: The project that it names, if any.
+
+    Raises:
+        InputError: As `submit` does, for its session and project.
+        ConflictError: If its session takes no sweeps.
+    """
     with database.read() as connection:
-        return choose_project(sweep.project, session_to_submit_to(connection, sweep.session, sweep.project).project)
+        return choose_project(project, session_to_submit_to(connection, session, project).project)
 
 
 def _prepare(database: Database, sweep: NewSweep) -> SessionRow:

@@ -142,6 +142,17 @@ def is_worker(connection: sa.Connection) -> bool:
     return bool(connection.scalar(sa.text("SELECT current_user = :worker"), {"worker": WORKER}))
 
 
+def has_walls(connection: sa.Connection) -> bool:
+    """Return whether this database lets workers in by the role of theirs, whichever role asks.
+
+    Migrations give that role its policies, if the server has it: see `build_walls`.
+    """
+    if connection.dialect.name != "postgresql":
+        return False
+    policy = "schemaname = current_schema() AND tablename = 'sweeps' AND policyname = 'worker'"
+    return bool(connection.scalar(sa.text(f"SELECT EXISTS (SELECT FROM pg_policies WHERE {policy})")))
+
+
 _ROLES = {"worker": WORKER, "server": SERVER}
 _RIGHTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",

@@ -1,0 +1,150 @@
+"""A sweep that a node process has prepared: its file is read here, its code and its cases only there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wtb.authoring import boundary
+from wtb.authoring.boundary import Malformed
+from wtb.authoring.code.recipe import Recipe
+from wtb.config.run_options import Rlimits
+from wtb.core.errors import InputError
+from wtb.core.serialization.plain_json import storable
+from wtb.execution.described_code import (
+    DescribedCode,
+    bind_described,
+    checked_description,
+    read_description,
+    start_process,
+)
+from wtb.execution.sandbox.heads import NO_CODE, PreparedHead, ReadNewCase
+from wtb.execution.sandbox.messages import read_frame, written_values
+from wtb.execution.sandbox.node_process import NO_MESSAGE, NodeProcess, ProcessDied, Request
+from wtb.execution.sandbox.pool import setup_of
+from wtb.planning.binding import Bound
+from wtb.planning.cases import CaseSource
+from wtb.planning.checks import notification_targets
+from wtb.planning.prepare import Only, Prepared
+from wtb.planning.sweep_spec import SweepSpec
+from wtb.store.files.workspaces import Workspaces
+from wtb.store.runs.submission import NewCase
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSweep(Prepared):
+    """A sweep whose cases a node process encodes. process: the node process."""
+
+    process: NodeProcess
+
+    def encode(self, workspaces: Workspaces) -> Iterator[NewCase]:
+        """Yield the cases as they are stored, once. Their files are added to the store of the project.
+
+        Raises:
+            InputError: If a case cannot be read any more.
+            ProcessDied: If the process ends, or sends something else.
+        """
+        total = 0
+        while total < self.cases:
+            frame = self.process.ask("cases", None, Request())
+            if frame.kind == "refused":
+                raise InputError(storable(str(frame.head)))
+            try:
+                cases = read_frame(frame, "cases", _as_cases)
+                total += len(cases)
+                if not cases or total > self.cases:
+                    raise Malformed(f"found {total:,} cases, expected {self.cases:,}")
+                for case in cases:
+                    self.process.handover(None).take(case.workspace, case.files)
+            except Malformed as error:
+                raise ProcessDied(NO_MESSAGE.format(error)) from error
+            yield from cases
+
+
+@contextmanager
+def prepared_apart(spec: SweepSpec, file: Path, workspaces: Workspaces, owner: str) -> Iterator[Prepared]:
+    """Have a node process prepare the sweep of a file, which ends with this context.
+
+    Args:
+        spec: The sweep of that file, in the session that it is submitted to.
+        file: The sweep file.
+        workspaces: Below whose root the process works; their store takes the files of cases.
+        owner: Whose process it is.
+
+    Yields:
+        The sweep, checked. Its code is known by its description.
+
+    Raises:
+        WTBError: With everything that is wrong, one line each.
+        ProcessDied: The process ended over it.
+    """
+    run = spec.run.model_copy(update={"rlimits": Rlimits()})  # which are those of nodes
+    setup = setup_of(Recipe(None).text(), NO_CODE, run, workspaces, owner)
+    process = start_process(replace(setup, head={**setup.head, "prepare": str(file.absolute())}))
+    try:
+        bound, head = read_description(process, lambda head: _as_bound(spec, process, head))
+        yield PreparedSweep(
+            bound=bound,
+            choices=head["choices"],
+            baseline=head["baseline"],
+            source=CaseSource(str(spec.cases), spec.folder, lambda: iter(())),
+            cases=head["cases"],
+            only=Only(),
+            notify=notification_targets(spec),
+            clusters=head["clusters"],
+            process=process,
+        )
+    finally:
+        process.close()
+
+
+def _as_bound(spec: SweepSpec, process: NodeProcess, sent: Any) -> tuple[Bound, PreparedHead]:
+    """Read what a process has prepared; user code may have written anything there. Raises as `shaped` expects."""
+    bound = bind_described(spec, DescribedCode(checked_description(sent["code"]), process))
+    head = sent["prepared"]
+    prepared: PreparedHead = {
+        "choices": [_as_choices(bound, choices) for choices in head["choices"]],
+        "baseline": boundary.optional(lambda choices: _as_choices(bound, choices), head["baseline"]),
+        "cases": boundary.count(head["cases"]),
+        "clusters": [boundary.optional(boundary.text, cluster) for cluster in head["clusters"]],
+        "tools": {
+            boundary.name(server): {boundary.name(tool): boundary.text(version) for tool, version in tools.items()}
+            for server, tools in head["tools"].items()
+        },
+    }
+    if prepared["clusters"] and len(prepared["clusters"]) != prepared["cases"]:
+        raise Malformed("the clusters of other cases than it has")
+    bound.workflow.versions = {server: _answering(tools) for server, tools in prepared["tools"].items()}
+    return bound, prepared
+
+
+def _answering(tools: Mapping[str, str]) -> Any:
+    return lambda: tools
+
+
+def _as_choices(bound: Bound, sent: Mapping[str, str]) -> dict[str, str]:
+    """Read a combination: it chooses among the variants that the sweep varies."""
+    unknown = [(node, variant) for node, variant in sent.items() if variant not in bound.vary[node]]
+    if unknown:
+        raise Malformed(f"a combination that chooses {unknown[0]!r:.100}")
+    return dict(sent)
+
+
+def _as_cases(sent: Sequence[ReadNewCase], blobs: Sequence[bytes]) -> list[NewCase]:
+    return [_as_case(case, blobs) for case in sent]
+
+
+def _as_case(sent: ReadNewCase, blobs: Sequence[bytes]) -> NewCase:
+    id, values, expected, tags, workspace, files, cluster = sent
+    return NewCase(
+        boundary.text(id),
+        written_values(values, blobs),
+        None if expected is None else boundary.typed_json(blobs[boundary.count(expected)]),
+        [boundary.text(tag) for tag in tags],
+        boundary.optional(boundary.digest_of_file, workspace),
+        boundary.files(files),
+        boundary.optional(boundary.text, cluster),
+    )
