@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from simulations.promises import Promise
 from wtb import END, Workflow, evaluator
 from wtb.analysis.matrix.build import build
 from wtb.analysis.statistics import Floats
+from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.core.scoring.measure import Measure
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -25,28 +28,70 @@ from wtb.store.tables.schema import cells, metrics, scores, sweeps
 ROWS, CASES = 6, 40
 _FAILED = {"kind": "error", "type": "ValueError", "message": "no", "trace": "", "final": False, "node": "answer"}
 CLAIM = "a row that fails is best, chosen, or alone on the front"
+_LOST = {**_FAILED, "kind": "provider", "type": "APIStatusError"}
+LOST_CLAIM = "a star although both rows are as good, and a provider failed"
+LOST_ROWS, LOST_CASES, PASS_RATE = 2, 200, 0.8
+
+Rng = np.random.Generator
+Cells = np.ndarray[Any, np.dtype[np.bool_]]  # rows x cases
 
 
 def promises() -> Iterator[Promise]:
+    """Some of several equal rows fail, by their own fault or by a provider's."""
+    yield from _failing()
+    yield from _lost()
+
+
+def _failing() -> Iterator[Promise]:
     """One of several equal rows fails: in nearly all cases, or in the hardest ones."""
     for policy, said in ((None, "a failure counts as the worst"), ("left_out", "failures are left out")):
         for failing, what in ((_nearly_all, "39 of 40 cells"), (_hardest, "the hardest 40%")):
 
-            def count(
-                rng: np.random.Generator, runs: int, policy: str | None = policy, failing: Any = failing
-            ) -> tuple[int, int]:
-                return _count(rng, runs, policy, failing)
+            def count(rng: Rng, runs: int, policy: str | None = policy, failing: Any = failing) -> tuple[int, int]:
+                return _count_taken(rng, runs, policy, failing)
 
             yield Promise(CLAIM, f"{what} fail, {said}", f"{ROWS} rows, {CASES} cases", count, None, 0.05, 100)
 
 
-def _nearly_all(found: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _lost() -> Iterator[Promise]:
+    """A provider fails in some cells of one of two equal rows, and no retry succeeds."""
+    order_by = {"at random": _at_random, "the hardest ones": _hardest_first, "only wrong answers": _wrong_first}
+    situations: list[tuple[str, float, Any, dict[str, Any]]] = [("no cell is lost", 0.0, _at_random, _LOST)]
+    for share, (words, order) in itertools.product((0.04, 0.1), order_by.items()):
+        situations.append((f"{share:.0%} of one row are lost, {words}", share, order, _LOST))
+    situations.append(("10% of one row, graded as wrong answers", 0.1, _at_random, _FAILED))
+    for situation, share, order, failure in situations:
+
+        def count(
+            rng: Rng, runs: int, share: float = share, order: Any = order, failure: dict[str, Any] = failure
+        ) -> tuple[int, int]:
+            return _count_stars(rng, runs, int(share * LOST_CASES), order, failure)
+
+        # No analysis sees that a few lost answers would all have been wrong, or that grades are not answers.
+        has_bound = failure is _LOST and (order is not _wrong_first or share > MOST_LOST)
+        bound = 0.05 if has_bound else None
+        yield Promise(LOST_CLAIM, situation, f"{LOST_ROWS} rows, {LOST_CASES} cases", count, None, bound, 400)
+
+
+def _at_random(rng: Rng, rates: Floats, passed: Floats) -> Any:
+    return rng.permutation(rates.size)
+
+
+def _hardest_first(rng: Rng, rates: Floats, passed: Floats) -> Any:
+    return np.argsort(rates)
+
+
+def _wrong_first(rng: Rng, rates: Floats, passed: Floats) -> Any:
+    return np.argsort(passed, kind="stable")
+
+
+def _nearly_all(found: Floats) -> Cells:
     failed = np.zeros(found.shape, dtype=np.bool_)
     failed[0, np.argsort(found[0])[:-1]] = True
     return failed
 
 
-def _hardest(found: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _hardest(found: Floats) -> Cells:
     failed = np.zeros(found.shape, dtype=np.bool_)
     failed[0, np.argsort(found.mean(axis=0))[: int(0.4 * CASES)]] = True
     return failed
@@ -57,47 +102,74 @@ def quality(case: Any, result: Any) -> float:
     raise AssertionError("scores are written")
 
 
-def _workflow() -> Workflow:
+def _workflow(rows: int) -> Workflow:
     made = Workflow("equals")
 
     def answer(state: dict[str, Any], *, row: int = 0) -> dict[str, Any]:
         raise AssertionError("outcomes are written")
 
     node = made.node(answer)
-    for row in range(1, ROWS):
+    for row in range(1, rows):
         node.variant(f"v{row}", row=row)
     made.entry(node)
     made.edge(node, END)
     return made
 
 
-def _count(rng: np.random.Generator, runs: int, policy: str | None, failing: Any) -> tuple[int, int]:
+def _count_taken(rng: Rng, runs: int, policy: str | None, failing: Any) -> tuple[int, int]:
+    """Count the sweeps in which the first row, which fails, is taken."""
+    taken = 0
+    with _sweep(ROWS, CASES, policy) as (database, sweep_id):
+        for _ in range(runs):
+            drawn, _ = truths.equal(rng, ROWS, CASES)
+            drawn = 1 / (1 + np.exp(-drawn))
+            _write(database, sweep_id, drawn, failing(drawn), _FAILED)
+            matrix = build(database, queries.find_sweep(database, sweep_id))
+            taken += _is_taken(matrix, matrix["rows"][0]["combination"])
+    return taken, runs
+
+
+def _count_stars(rng: Rng, runs: int, lost: int, order: Any, failure: dict[str, Any]) -> tuple[int, int]:
+    """Count the sweeps with a star, of two rows that pass every case at the same rate. The first lacks `lost` cells.
+
+    Args:
+        order: Returns the cases in the order in which the provider loses them, by their pass rates and by what the
+            first row passes.
+    """
+    stars = 0
+    with _sweep(LOST_ROWS, LOST_CASES, None) as (database, sweep_id):
+        for _ in range(runs):
+            rates = rng.beta(4 * PASS_RATE, 4 * (1 - PASS_RATE), LOST_CASES)
+            passed = (rng.random((LOST_ROWS, LOST_CASES)) < rates).astype(np.float64)
+            failed = np.zeros(passed.shape, dtype=np.bool_)
+            failed[0, order(rng, rates, passed[0])[:lost]] = True
+            _write(database, sweep_id, passed, failed, failure)
+            matrix = build(database, queries.find_sweep(database, sweep_id))
+            stars += matrix["best"]["quality"]["clear"]
+    return stars, runs
+
+
+@contextmanager
+def _sweep(rows: int, cases: int, policy: str | None) -> Iterator[tuple[Database, str]]:
+    """Submit a sweep of equal rows to a database of its own, and yield both."""
     spec = {
         "workflow": "equals:wf",
-        "cases": [{"input": {"x": n}} for n in range(CASES)],
+        "cases": [{"input": {"x": n}} for n in range(cases)],
         "vary": {"answer": "all"},
         "evaluate": ["equals:quality"],
         "on_failure": policy,
         "best": {"maximize": "quality"},
     }
-    wrong = 0
     with tempfile.TemporaryDirectory(prefix="wtb-simulated-") as folder:
         database = Database(f"sqlite:///{Path(folder) / 'one.db'}")
         database.upgrade()
-        prepared = prepare(parse_spec(spec), workflow=_workflow(), evaluators={"equals:quality": quality})
-        sweep_id = prepared.submit(database, workspaces_of(database, Path(folder) / "files"))
-        for _ in range(runs):
-            found, _ = truths.equal(rng, ROWS, CASES)
-            found = 1 / (1 + np.exp(-found))
-            _write(database, sweep_id, found, failing(found))
-            matrix = build(database, queries.find_sweep(database, sweep_id))
-            wrong += _is_taken(matrix, matrix["rows"][0]["combination"])
+        prepared = prepare(parse_spec(spec), workflow=_workflow(rows), evaluators={"equals:quality": quality})
+        yield database, prepared.submit(database, workspaces_of(database, Path(folder) / "files"))
         database.close()
-    return wrong, runs
 
 
-def _write(database: Database, sweep_id: str, found: Floats, failed: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
-    """The outcomes and scores of a sweep that has ended."""
+def _write(database: Database, sweep_id: str, drawn: Floats, failed: Cells, failure: dict[str, Any]) -> None:
+    """Write the outcomes and scores of a sweep that has ended."""
     with database.write() as connection:
         connection.execute(scores.delete())
         connection.execute(metrics.delete())
@@ -111,20 +183,20 @@ def _write(database: Database, sweep_id: str, found: Floats, failed: np.ndarray[
         rows, columns = np.nonzero(failed)
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
             same = (cells.c.combination == row, cells.c.case_number == column)
-            connection.execute(cells.update().where(*same).values(status="failed", failure=_FAILED))
+            connection.execute(cells.update().where(*same).values(status="failed", failure=failure))
         rows, columns = np.nonzero(~failed)
         key = {"sweep_id": sweep_id, "metric": "quality", "repeat": 0}
         connection.execute(
             scores.insert(),
             [
-                {**key, "combination": row, "case_number": column, "value": float(found[row, column])}
+                {**key, "combination": row, "case_number": column, "value": float(drawn[row, column])}
                 for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
             ],
         )
         connection.execute(sweeps.update().values(status="completed", started_at=1.0, finished_at=2.0))
 
 
-def _is_taken(matrix: dict[str, Any], row: dict[str, str]) -> bool:
+def _is_taken(matrix: Mapping[str, Any], row: dict[str, str]) -> bool:
     """Whether anything in a matrix takes the failing row, the first, for what it is not."""
     named = row in (matrix["best"]["quality"]["combination"], matrix["choice"]["combination"])
     return named or matrix["front"]["quality"] == [0]

@@ -16,6 +16,10 @@ OVERVIEW = (
     ("`worse` where nothing got worse", ("worse is said where nothing got worse",)),
     ("`worse` where it is so", ("worse is said where it is so",)),
     ("best by failing on hard cases", ("a row gets ahead by failing where it is hard",)),
+    (
+        "★ where another is as good, and a provider failed",
+        ("a star although both rows are as good, and a provider failed",),
+    ),
     ("a difference as large as `detectable` is found", ("a detectable difference is seen",)),
     ("an effect is found with missing cells", ("an effect of 0.3 of a node is told",)),
     (

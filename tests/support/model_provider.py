@@ -56,6 +56,11 @@ def limited(seconds: str) -> Fault:
     return Fault(429, "rate_limit_exceeded", "Rate limit reached", {"Retry-After": seconds})
 
 
+def answer_to(text: str) -> str:
+    """The text that the model answers, unless a test has it answer otherwise."""
+    return text[::-1]
+
+
 @dataclass
 class ModelProvider:
     """A provider that runs.
@@ -63,11 +68,13 @@ class ModelProvider:
     Attributes:
         url: Its address, without a path.
         fault: Chooses the fault of a request by its number, from 0, and its text; None is an answer.
+        answer: Returns what the model answers to a text.
         requests: The texts that were sent.
     """
 
     url: str
     fault: Callable[[int, str], Fault | None] = lambda number, text: None
+    answer: Callable[[str], str] = answer_to
     requests: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,13 +84,7 @@ class ModelProvider:
             return self.fault(len(self.requests) - 1, text)
 
 
-def answer_to(text: str) -> str:
-    """The text that the model answers."""
-    return text[::-1]
-
-
-def _answer(path: str, text: str) -> dict[str, Any]:
-    answer = answer_to(text)
+def _answer(path: str, answer: str) -> dict[str, Any]:
     if path.endswith("/messages"):
         usage = {"input_tokens": 3, "output_tokens": 2}
         content = [{"type": "text", "text": answer}]
@@ -124,7 +125,7 @@ def model_provider(fault: Callable[[int, str], Fault | None] | None = None) -> I
             path, text = self.path.partition("?")[0], _text(body)
             found = provider.next_fault(text)
             if found is None:
-                self.send(200, _answer(path, text))
+                self.send(200, _answer(path, provider.answer(text)))
             elif found.instead is None:
                 self._send(found.status, json.dumps(_problem(path, found)).encode(), found.headers)
             else:
@@ -141,9 +142,11 @@ def model_provider(fault: Callable[[int, str], Fault | None] | None = None) -> I
             if found.instead == "reset":
                 self._reset()
             elif found.instead == "cut_json":
-                self._send(200, json.dumps(_answer(path, text)).encode()[:-20])
+                self._send(200, json.dumps(_answer(path, provider.answer(text))).encode()[:-20])
             elif found.instead == "cut_body":
-                self._send(200, json.dumps(_answer(path, text)).encode()[:-20], {"Content-Length": "10000"})
+                self._send(
+                    200, json.dumps(_answer(path, provider.answer(text))).encode()[:-20], {"Content-Length": "10000"}
+                )
                 self._reset()
             else:
                 event = f"event: error\ndata: {json.dumps(_problem(path, found))}\n\n".encode()

@@ -224,7 +224,9 @@ def others(cells: CellCounts) -> list[str]:
 
 def _provider_failures(failures: ProviderDocument) -> str:
     attempts = "1 attempt" if failures["attempts"] == 1 else f"{failures['attempts']:,} attempts"
-    cells = "1 cell was" if failures["lost"] == 1 else f"{failures['lost'] or 'no':,} cells were"
+    if not failures["lost"]:
+        return f"Provider failures: {attempts}; no cells were lost."
+    cells = "1 cell was" if failures["lost"] == 1 else f"{failures['lost']:,} cells were"
     return f"Provider failures: {attempts}; {cells} lost ({failures['share']:.1%})."
 
 
