@@ -334,7 +334,7 @@ def test_what_is_kept_for_a_day_goes_after_it(world: World) -> None:
 
 
 def test_old_outputs_go_and_the_attempts_stay(world: World) -> None:
-    world.sweep("s")
+    world.sweep("s", days=40)
     world.execution("e", "s", "b")
     world.line("s", "e", "root", "a", days=40)
     world.line("s", "e", "b", after="a", days=1)
@@ -344,7 +344,7 @@ def test_old_outputs_go_and_the_attempts_stay(world: World) -> None:
 
 
 def test_the_size_of_an_output_is_its_bytes(world: World) -> None:
-    world.sweep("s")
+    world.sweep("s", days=40)
     world.execution("e", "s", "a")
     world.line("s", "e", "root", "a", days=40)
     with world.database.write() as connection:

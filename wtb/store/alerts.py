@@ -11,7 +11,7 @@ from wtb.store.database import Database
 from wtb.store.rows.control import AlertRow, UndeliveredAlert
 from wtb.store.rows.executions import StalledRow
 from wtb.store.rows.sweeps import ListeningSweep
-from wtb.store.runs.slots import is_over
+from wtb.store.tables.column_types import is_over
 from wtb.store.tables.schema import ALERTING, alerts, cases, events, executions, is_visible, now, sweeps
 
 MOST_TRIES = 5

@@ -35,7 +35,7 @@ class ProcessIdentity:
         id: The runner's.
         boot: What changes when the machine starts anew.
         pid: Its number, which another process may get once it has ended.
-        process_started_at: Seconds since the epoch.
+        process_started_at: When it started, as `started_at` returns it.
     """
 
     id: str
@@ -55,6 +55,8 @@ class WorkerIdentity(ProcessIdentity):
     version: str
 
 
+_START_TIME = 19  # of the fields of /proc/PID/stat behind the name of the process
+_EPOCH_S = 1e9  # no machine has been up for as many seconds
 _next_ids: list[str] = []
 
 
@@ -67,10 +69,36 @@ def next_runner_id() -> str:
 
 def identity() -> ProcessIdentity:
     """This process, as a new runner."""
-    started_at = psutil.Process().create_time()
+    started = started_at(os.getpid())
     return ProcessIdentity(
-        _next_ids.pop() if _next_ids else new_id(), socket.gethostname(), boot_id(), os.getpid(), started_at
+        _next_ids.pop() if _next_ids else new_id(), socket.gethostname(), boot_id(), os.getpid(), started
     )
+
+
+def started_at(pid: int, owner: Owner | None = None) -> float:
+    """Return when a process started, in seconds since the boot.
+
+    On Linux no correction of the clock changes them. Seconds since the epoch would change with it, and a process that
+    lives would look dead. Elsewhere they are all there is.
+
+    Args:
+        pid: The process.
+        owner: Whose start it is compared with: an older version has stored seconds since the epoch.
+
+    Raises:
+        psutil.NoSuchProcess: If it has ended.
+    """
+    if owner is not None and owner.process_started_at > _EPOCH_S:
+        return psutil.Process(pid).create_time()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[_START_TIME]) / os.sysconf("SC_CLK_TCK")
+    except FileNotFoundError:
+        if os.path.isdir("/proc/self"):
+            raise psutil.NoSuchProcess(pid) from None
+    except ProcessLookupError:
+        raise psutil.NoSuchProcess(pid) from None
+    return psutil.Process(pid).create_time()
 
 
 def boot_id() -> str:
@@ -89,7 +117,7 @@ def state_of(owner: Owner) -> Literal["alive", "dead", "unknown"]:
         return "dead"
     try:
         process = psutil.Process(owner.pid)
-        started = process.create_time()
+        started = started_at(owner.pid, owner)
         if process.status() == psutil.STATUS_ZOMBIE:  # dead, and nobody has asked how it ended
             return "dead"
     except psutil.NoSuchProcess:

@@ -18,7 +18,8 @@ from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database, clock
-from wtb.store.runs.slots import FARTHEST_S, LEASE_S, is_over
+from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.column_types import is_ahead, is_over
 from wtb.store.tables.schema import cells, fires, is_visible, now, schedules, sessions, sweeps
 
 if TYPE_CHECKING:
@@ -488,6 +489,6 @@ def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> F
         count = sa.select(sa.func.count()).where(cells.c.sweep_id == fires.c.sweep_id, cells.c.status == "failed", lost)
         is_whole = count.scalar_subquery() <= MOST_LOST * sweeps.c.cells
         query = query.where(fires.c.verdict.not_in(BAD), sweeps.c.status == "completed", is_whole)
-    is_ahead = sa.case((begun > now() + FARTHEST_S, 1), else_=0)  # of a clock that was ahead: no later than others
-    row = database.row(query.order_by(is_ahead, begun.desc()).limit(1))
+    last = sa.case((is_ahead(begun), 1), else_=0)  # of a clock that was ahead: no later than others
+    row = database.row(query.order_by(last, begun.desc()).limit(1))
     return None if row is None else Fire(**row)

@@ -20,7 +20,7 @@ from wtb.execution.sandbox.launch.process_tags import RUNNER, is_of_runner, kill
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
-from wtb.store.process_identity import state_of
+from wtb.store.process_identity import started_at, state_of
 from wtb.store.rows.sweeps import RunnerRow
 from wtb.store.runs.leases import runner_ids, runner_rows
 
@@ -172,7 +172,7 @@ def _kill_all(database: Database, carried: Mapping[str, list[int]], dead: Mappin
 def _belongs_to(runner: RunnerRow, pid: int) -> bool:
     """Return whether a process is a dead runner's, not an unrelated one that reuses the number."""
     try:
-        started = psutil.Process(pid).create_time()
+        started = started_at(pid, runner)
     except psutil.Error:
         return False
     return is_of_runner(pid, runner.id) and started > runner.process_started_at - 1.0

@@ -52,11 +52,11 @@ class Consented:
 class Confirmations:
     """Gives consents and takes them, each once, for as long as this process lives."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Make it with a key of its own.
 
         Args:
-            clock: Says what time it is, in seconds.
+            clock: Returns seconds. The time of day would not do, because it may be corrected meanwhile.
         """
         self._key = secrets.token_bytes(32)
         self._clock = clock

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from wtb.core.errors import WTBError
@@ -16,8 +17,11 @@ with contextlib.suppress(ModuleNotFoundError):  # on Windows, where no files are
     import fcntl
 
 _LONGEST_S = 86_400.0  # to the next turn: one that is further away was written by a clock that was ahead
-_of_process: dict[str, float] = {}  # where there is no folder
+_SKEW_S = (
+    60.0  # between the clocks of machines that share a folder: a turn taken later was written by one that was ahead
+)
 _changes = threading.Lock()
+_of_process: dict[str, _Turns] = {}  # where there is no folder
 
 
 class NoTurn(WTBError):
@@ -38,18 +42,25 @@ def wait_for_turn(name: str, per_minute: float, left_s: float, place: Path | Non
     """
     with _turns(name, place) as turns:
         now = time.time()
-        turn = turns.next if now <= turns.next <= now + _LONGEST_S else now
+        is_possible = now <= turns.next <= now + _LONGEST_S and turns.taken_at <= now + _SKEW_S
+        turn = turns.next if is_possible else now
         if turn - now >= left_s:
             raise NoTurn(f"no turn came in time, at {per_minute:g} requests a minute")
-        turns.next = turn + 60 / per_minute
+        turns.next, turns.taken_at = turn + 60 / per_minute, now
     time.sleep(max(0.0, turn - time.time()))
 
 
+@dataclass
 class _Turns:
-    """When the next turn is, in seconds since the epoch."""
+    """The turns of a name.
 
-    def __init__(self, next_turn: float) -> None:
-        self.next = next_turn
+    Attributes:
+        next: When the next one is, in seconds since the epoch.
+        taken_at: When the latest one was taken.
+    """
+
+    next: float = 0.0
+    taken_at: float = 0.0
 
 
 @contextlib.contextmanager
@@ -57,22 +68,20 @@ def _turns(name: str, place: Path | None) -> Iterator[_Turns]:
     """The turns of a name, for one process and thread at a time."""
     if place is None:
         with _changes:
-            turns = _Turns(_of_process.get(name, 0.0))
-            yield turns
-            _of_process[name] = turns.next
+            yield _of_process.setdefault(name, _Turns())
         return
     place.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(name.encode()).hexdigest()
     with (place / f"turns-{digest}").open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        turns = _Turns(_number(os.pread(file.fileno(), 64, 0)))
+        turns = _read(os.pread(file.fileno(), 64, 0))
         yield turns
         file.truncate(0)
-        file.write(repr(turns.next).encode())
+        file.write(f"{turns.next!r} {turns.taken_at!r}".encode())
 
 
-def _number(written: bytes) -> float:
+def _read(written: bytes) -> _Turns:
     try:
-        return float(written)
-    except ValueError:  # of a process that was killed while it wrote
-        return 0.0
+        return _Turns(*map(float, written.split()))
+    except (ValueError, TypeError):  # of a process that was killed while it wrote
+        return _Turns()

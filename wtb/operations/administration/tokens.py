@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 
 from wtb.core.arguments.checking import checked
@@ -78,7 +77,8 @@ def list_tokens(context: Context) -> list[TokenDocument]:
     Returns:
         A document for each, the newest first; the tokens themselves are known to their holders alone.
     """
-    return [_document(row) for row in store.list_tokens(context.database)]
+    expired = store.expired_tokens(context.database)
+    return [_document(row, has_expired=row.id in expired) for row in store.list_tokens(context.database)]
 
 
 @checked
@@ -135,11 +135,11 @@ def _check_allowed(context: Context, new: store.NewToken) -> None:
             raise InputError(f"a token that may {scope} there would let its holder do more than you may do")
 
 
-def _document(row: TokenRow) -> TokenDocument:
+def _document(row: TokenRow, *, has_expired: bool = False) -> TokenDocument:
     state: TokenState = "active"
     if row.revoked_at is not None:
         state = "revoked"
-    elif row.expires_at is not None and row.expires_at <= time.time():
+    elif has_expired:
         state = "expired"
     return {
         "name": row.name,

@@ -22,7 +22,7 @@ from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.access.expiry import Copies, count_expired, remove_expired
 from wtb.store.access.projects import retentions
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database, Scope, clock
 from wtb.store.files.judgements import find_unused, remove_unused
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
@@ -118,12 +118,12 @@ def apply_policy(
         dry_run: Only list what would be removed, and write nothing.
         of_projects: Whether what projects say of their sweeps holds in place of the policy.
         report: Called with messages about the progress.
-        at: The time that ages are counted from, in seconds since the epoch; now by default.
+        at: The time that ages are counted from, in seconds since the epoch; by default now, by the database's clock.
 
     Returns:
         What was removed, or would be.
     """
-    collection = _Collection(database, files, policy, of_projects, report, time.time() if at is None else at)
+    collection = _Collection(database, files, policy, of_projects, report, at)
     if dry_run:
         collection.imagine()
     else:
@@ -139,14 +139,19 @@ class _Collection:
     """One collection, and what it has removed so far."""
 
     def __init__(
-        self, database: Database, files: FileStore, policy: Policy, of_projects: bool, report: Report, at: float
+        self, database: Database, files: FileStore, policy: Policy, of_projects: bool, report: Report, at: float | None
     ) -> None:
+        with database.read() as connection:
+            database_time = clock(connection)
+        # A clock of this machine that is ahead must not make everything old, nor files that were stored just now.
+        files_behind = min(0.0, time.time() + files.clock_ahead() - database_time)
         self._database = database
         self._files = files
         self._policy = policy
         self._of_projects = of_projects
         self._report = report
-        self.at = at
+        self.at = database_time if at is None else at
+        self._files_before = self.at + files_behind - policy.files
         self.removed = {kind: Removed(0, None) for kind in _COUNTED} | {kind: Removed(0, 0) for kind in _SIZED}
         self._add_copies(Copies(0, 0, 0))
         self.notes: list[str] = []
@@ -236,7 +241,7 @@ class _Collection:
                 return
 
     def _remove_files(self) -> None:
-        before = self._before(self._policy.files) + self._files.clock_ahead()
+        before = self._files_before
         with self._database.read(long=True) as connection:
             seen = orphan_files.survey(connection, self._files)
         if not seen.unreadable:
@@ -280,7 +285,7 @@ class _Collection:
         if refusal := orphan_files.refusal(self._database, self._files, seen):
             self.notes.append(refusal)
         else:
-            orphans = seen.orphans(self._before(policy.files))
+            orphans = seen.orphans(self._files_before)
             self.add("files", len(orphans), sum(orphans))
             unused = find_unused(self._files)
             self.add("judgements", unused.count, unused.bytes)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from wtb.store.bulk import parts
 from wtb.store.database import Database, Scope
+from wtb.store.tables.column_types import is_ahead, is_over
 from wtb.store.tables.schema import idempotency_keys, now, operations, uploads
 from wtb.store.tables.walls import projects_of
 
@@ -39,11 +40,14 @@ class Copies:
 
 
 def _expired() -> tuple[Condition, Condition, Condition]:
-    """Which uploads, operations and keys are older than a day; an operation stays while it is under way."""
-    before = now() - KEPT_S
-    is_over = sa.or_(operations.c.status.is_not(None), operations.c.lease_until <= now())
-    begun = sa.and_(operations.c.began_at < before, is_over)
-    return uploads.c.created_at < before, begun, idempotency_keys.c.created_at < before
+    """Return which uploads, operations and keys are older than a day; an operation stays while it is under way."""
+    has_ended = sa.or_(operations.c.status.is_not(None), is_over(operations.c.lease_until))
+    begun = sa.and_(_is_old(operations.c.began_at), has_ended)
+    return _is_old(uploads.c.created_at), begun, _is_old(idempotency_keys.c.created_at)
+
+
+def _is_old(stored: sa.ColumnElement[float]) -> Condition:
+    return sa.or_(stored < now() - KEPT_S, is_ahead(stored))
 
 
 def count_expired(connection: sa.Connection) -> Copies:

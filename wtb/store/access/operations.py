@@ -16,6 +16,7 @@ from wtb.store.access.expiry import remove_expired
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database, clock
 from wtb.store.rows.access import OperationRow
+from wtb.store.tables.column_types import FARTHEST_S, is_over
 from wtb.store.tables.schema import now, operations
 from wtb.store.tables.walls import projects_of, projects_setting
 
@@ -100,7 +101,7 @@ def find_by_key(database: Database, key: str) -> FoundOperation | None:
 
 
 def _is_running() -> sa.ColumnElement[bool]:
-    return sa.and_(operations.c.status.is_(None), operations.c.lease_until > now())
+    return sa.and_(operations.c.status.is_(None), sa.not_(is_over(operations.c.lease_until)))
 
 
 def _found(database: Database, condition: sa.ColumnElement[bool]) -> FoundOperation | None:
@@ -117,5 +118,5 @@ def _is_within(projects: frozenset[str] | None, allowed: frozenset[str] | None) 
 
 def _status(row: OperationRow, at: float) -> Status:
     if row.status is None:
-        return Status.running if at < row.lease_until else Status.lost
+        return Status.running if at < row.lease_until <= at + FARTHEST_S else Status.lost
     return Status.done if row.status < 400 else Status.failed

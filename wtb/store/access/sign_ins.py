@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
 from wtb.core.ids import new_id
-from wtb.store.access.tokens import is_active
+from wtb.store.access.tokens import USED_S, is_active
 from wtb.store.bulk import fetch_record
-from wtb.store.database import Database
+from wtb.store.database import Database, clock
 from wtb.store.rows.access import SignInRow, TokenRow
+from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, sign_ins, tokens
 
 MOST_S = 14 * 86_400.0  # whatever they do meanwhile, people sign in again
 OF_PROVIDER_S = 12 * 3600.0  # and sooner where a provider may have thought better of it meanwhile
 IDLE_S = 86_400.0
-_USED_S = 60  # as exactly as of tokens
 
 _OF_TOKEN = sign_ins.outerjoin(tokens, tokens.c.digest == sign_ins.c.source)
-_IS_LASTING = sa.and_(sign_ins.c.expires_at > now(), sign_ins.c.used_at > now() - IDLE_S)
+# One that was stored or used while the clock was ahead would outlive its time.
+_IS_LASTING = sa.and_(
+    sign_ins.c.expires_at > now(),
+    sign_ins.c.used_at > now() - IDLE_S,
+    sa.not_(is_ahead(sign_ins.c.created_at)),
+    sa.not_(is_ahead(sign_ins.c.used_at)),
+)
 _IS_ACTIVE = sa.and_(_IS_LASTING, sa.or_(sign_ins.c.kind != "token", is_active()))
 
 
@@ -79,7 +84,8 @@ def use_sign_in(database: Database, digest: str) -> tuple[SignInRow, TokenRow | 
         if row is None:
             return None
         token = fetch_record(connection, TokenRow, sa.select(tokens).where(tokens.c.digest == row.source))
-    if row.used_at < time.time() - _USED_S:
+        at = clock(connection)
+    if not at - USED_S <= row.used_at <= at:
         database.execute(sign_ins.update().where(sign_ins.c.id == row.id).values(used_at=now()))
     return row, token
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -13,17 +12,27 @@ from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import fetch_records
-from wtb.store.database import Database
+from wtb.store.bulk import fetch_record, fetch_records
+from wtb.store.database import Database, clock
 from wtb.store.rows.access import TokenRow
+from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, tokens, users
 
-_USED_S = 60  # how exactly it is kept when a token was used: a write for each request would be too much
+USED_S = 60  # how exactly it is kept when a token was used: a write for each request would be too much
 
 
 def is_active() -> sa.ColumnElement[bool]:
-    """The condition that a token was neither revoked nor has expired."""
-    return sa.and_(tokens.c.revoked_at.is_(None), sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now()))
+    """Return the condition that a token was neither revoked nor has expired."""
+    return sa.and_(tokens.c.revoked_at.is_(None), sa.not_(_has_expired()))
+
+
+def _has_expired() -> sa.ColumnElement[bool]:
+    """Return the condition that the time of a token is up.
+
+    A token that was created while the clock was ahead would outlive its time: if it has one, it is up.
+    """
+    is_up = sa.or_(tokens.c.expires_at <= now(), is_ahead(tokens.c.created_at))
+    return sa.and_(tokens.c.expires_at.is_not(None), is_up)
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,11 @@ def list_tokens(database: Database) -> list[TokenRow]:
     )
 
 
+def expired_tokens(database: Database) -> frozenset[str]:
+    """Return the ids of the tokens whose time is up, by the database's clock."""
+    return frozenset(database.scalars(sa.select(tokens.c.id).where(_has_expired(), *in_scope(database, tokens))))
+
+
 def revoke_token(database: Database, name: str) -> TokenRow:
     """Let a token be of no more use, if it still is. Raises NotFound where there is none of this name."""
     with database.write() as connection:
@@ -125,8 +139,10 @@ def _no_token(connection: sa.Connection, name: str) -> NotFound:
 
 def use_token(database: Database, digest: str) -> TokenRow | None:
     """Return the token with a digest, if it is active, and note that it was used."""
-    row = database.record(TokenRow, sa.select(tokens).where(tokens.c.digest == digest, is_active()))
-    if row is not None and (row.used_at is None or row.used_at < time.time() - _USED_S):
+    with database.read() as connection:
+        row = fetch_record(connection, TokenRow, sa.select(tokens).where(tokens.c.digest == digest, is_active()))
+        at = clock(connection)
+    if row is not None and (row.used_at is None or not at - USED_S <= row.used_at <= at):
         database.execute(tokens.update().where(tokens.c.id == row.id).values(used_at=now()))
     return row
 

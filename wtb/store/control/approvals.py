@@ -21,6 +21,7 @@ from wtb.store.rows.control import QuestionRow, StoredAnswer
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import Subject
 from wtb.store.runs.records import NewQuestion
+from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import approvals, awaiting, cells, executions, now, values
 
 
@@ -119,6 +120,7 @@ def give(database: Database, id: str, answer: Answer, changes: Mapping[str, Valu
 
 def expire(database: Database) -> int:
     """Answer questions whose time is up with their defaults. Returns how many."""
+    _set_right(database)
     at = sa.select(now()).scalar_subquery()  # asked once, so that those which are due are found by the index
     due = sa.select(approvals.c.id).where(approvals.c.status == "open", approvals.c.expires_at <= at)
     ids = database.scalars(due)
@@ -141,6 +143,16 @@ def expire(database: Database) -> int:
             _settle(connection, found, waiting, answer, None, {})
             expired += 1
     return expired
+
+
+def _set_right(database: Database) -> None:
+    """Let the time of questions that were asked while the clock was ahead begin now."""
+    at = sa.select(now()).scalar_subquery()
+    misplaced = (approvals.c.status == "open", approvals.c.expires_at > at, is_ahead(approvals.c.asked_at))
+    if ids := database.scalars(sa.select(approvals.c.id).where(*misplaced)):
+        until = now() + (approvals.c.expires_at - approvals.c.asked_at)
+        these = approvals.update().where(approvals.c.id.in_(ids), *misplaced)
+        database.execute(these.values(asked_at=now(), expires_at=until))
 
 
 def _lock(connection: sa.Connection, id: str) -> tuple[QuestionRow, list[ExecutionRow]] | None:

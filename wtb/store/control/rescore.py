@@ -22,7 +22,7 @@ from wtb.store.log import insert_events, keep_events
 from wtb.store.rows.control import ScoringRow
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.runs.slots import is_over
+from wtb.store.tables.column_types import is_over
 from wtb.store.tables.schema import cells, executions, is_visible, metrics, now, scores, scorings, sweeps
 
 if TYPE_CHECKING:

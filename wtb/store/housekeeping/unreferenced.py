@@ -138,9 +138,12 @@ def remove_outputs(database: Database, found: Iterable[tuple[str, int, int]]) ->
 
 
 def _old(query: sa.Select[*tuple[Any, ...]], before: float) -> sa.Select[*tuple[Any, ...]]:
-    """Restrict a query to attempts that ended before a time, in sweeps that are not pinned."""
+    """Restrict a query to attempts that ended before a time, in sweeps that are not pinned.
+
+    The clock of the machine that ran them may have been behind, but no attempt is older than its sweep.
+    """
     table = attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id).join(
         sweeps, sweeps.c.id == node_runs.c.sweep_id
     )
     ended = attempts.c.started_at + attempts.c.duration_s
-    return query.select_from(table).where(has_output, ended < before, ~sweeps.c.pinned)
+    return query.select_from(table).where(has_output, ended < before, sweeps.c.created_at < before, ~sweeps.c.pinned)

@@ -17,7 +17,8 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
 from wtb.store.process_identity import Owner
-from wtb.store.runs.slots import FARTHEST_S, is_fresh
+from wtb.store.runs.slots import is_fresh
+from wtb.store.tables.column_types import FARTHEST_S
 from wtb.store.tables.schema import limited_nodes, now, permits, runners
 
 Alive = Callable[[Owner], bool]

@@ -22,7 +22,8 @@ from wtb.store.rows.executions import ExecutionRow, LostExecution
 from wtb.store.rows.sweeps import NewEvent, OpenSweep
 from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
-from wtb.store.runs.slots import FARTHEST_S, LEASE_S, is_fresh, is_over
+from wtb.store.runs.slots import LEASE_S, is_fresh
+from wtb.store.tables.column_types import is_ahead, is_over
 from wtb.store.tables.schema import cases, executions, is_visible, matrices, node_runs, now, runners, sweeps, working
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
@@ -34,7 +35,7 @@ SET_ASIDE_LOSSES = 8  # leases that ran out while one and the same execution was
 def _is_up_long_enough() -> sa.ColumnElement[bool]:
     """Whether runners have had the time to renew their leases since the database was started."""
     since = _up_since()
-    return sa.or_(since < now() - LEASE_S, since > now() + FARTHEST_S)  # the latter by a clock that was ahead
+    return sa.or_(since < now() - LEASE_S, is_ahead(since))
 
 
 def reclaim(database: Database) -> list[LostExecution]:

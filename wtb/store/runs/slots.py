@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,27 +18,19 @@ from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import Owner, ProcessIdentity
 from wtb.store.rows.sweeps import SlotHolder
+from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, runners, working
 
 Alive = Callable[[Owner], bool]
 
-FARTHEST_S = 3_600.0  # no lease or pause between two tries lasts longer
 LEASE_S = float(os.environ.get("WTB_LEASE_S", "30"))  # three heartbeats
 _MOST = 2**31 - 1  # what the column holds
-
-
-def is_over(lease_until: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    """Whether a lease has expired.
-
-    One that ends further away than any lease lasts was given while the database's clock was ahead: nobody holds it.
-    """
-    return sa.or_(lease_until <= now(), lease_until > now() + FARTHEST_S)
 
 
 def is_fresh(fresh_s: float = LEASE_S) -> sa.ColumnElement[bool]:
     """Whether a runner has not ended and its last heartbeat is recent, and not of a clock that was ahead."""
     seen_at = runners.c.seen_at
-    return sa.and_(runners.c.ended_at.is_(None), seen_at > now() - fresh_s, seen_at <= now() + FARTHEST_S)
+    return sa.and_(runners.c.ended_at.is_(None), seen_at > now() - fresh_s, sa.not_(is_ahead(seen_at)))
 
 
 def live_runners(

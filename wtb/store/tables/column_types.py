@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
@@ -24,6 +24,7 @@ Id = sa.String(32)
 Digest = sa.String(64)
 Seconds: sa.Double[float] = sa.Double()
 Count = sa.BigInteger()
+FARTHEST_S: Final = 3_600.0  # no lease or pause between two tries lasts longer
 
 
 class now(FunctionElement[float]):
@@ -31,6 +32,22 @@ class now(FunctionElement[float]):
 
     type = sa.Double()
     inherit_cache = True
+
+
+def is_ahead(stored: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that a moment, which should be past or near, was stored while the clock was ahead.
+
+    A moment that was derived from it, such as an end, is then too late by as much.
+    """
+    return stored > now() + FARTHEST_S
+
+
+def is_over(lease_until: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that a lease has expired.
+
+    One that ends further away than any lease lasts was given while the database's clock was ahead: nobody holds it.
+    """
+    return sa.or_(lease_until <= now(), is_ahead(lease_until))
 
 
 @compiles(now, "postgresql")
