@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wtb.authoring.code.drafts import Draft, VariantDraft, add_for_forks, complete
-from wtb.authoring.code.fingerprint import codes_of, stored
+from wtb.authoring.code.fingerprint import present_code
 from wtb.authoring.code.import_paths import is_importable, workflow_path
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, StateError, meant_or_known
-from wtb.core.tree.stored_code import StoredCode, stored_code
+from wtb.core.tree.stored_code import RecordedCode, StoredCode, stored_code
 from wtb.planning.approval import mode_problems
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, VariantRef
@@ -38,6 +38,15 @@ class Bound:
     recipe: Recipe = field(default_factory=lambda: Recipe(None))
     not_importable_reason: str | None = None
     code: StoredCode = field(default_factory=lambda: stored_code({}))
+
+    @property
+    def present_code(self) -> RecordedCode:
+        """The code of its variants as it is at present."""
+        return RecordedCode(self.fingerprints, self.code)
+
+    def with_recorded(self, recorded: RecordedCode) -> Bound:
+        """Return it with the fingerprints that a sweep records of code that did not change: results name those."""
+        return replace(self, fingerprints=recorded.replacing(self.present_code))
 
     @property
     def pool(self) -> Literal["process", "thread"]:
@@ -67,13 +76,9 @@ def bind(
     recipe = made.recipe
     objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
     not_importable_reason = _tie(recipe, objects, evaluators or {})
-    codes = codes_of(bound.nodes.values(), made.vary)
-    fingerprints = {node: {name: one.fingerprint for name, one in by_name.items()} for node, by_name in codes.items()}
+    fingerprints, parts = present_code(bound.nodes.values(), made.vary, recipe)
     params = recipe.params or {}
-    code_parts = stored(codes)
-    return Bound(
-        spec, bound, made.vary, made.evaluators, fingerprints, params, recipe, not_importable_reason, code_parts
-    )
+    return Bound(spec, bound, made.vary, made.evaluators, fingerprints, params, recipe, not_importable_reason, parts)
 
 
 def draft_of(spec: SweepSpec) -> Draft:

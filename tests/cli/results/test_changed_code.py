@@ -101,3 +101,58 @@ def test_plan_lists_what_fingerprints_leave_out(changing: Project) -> None:
     said = changing.inside("plan", "sweep.yaml", check=0).stdout
     assert "flow:SESSION" in said
     assert "line 25" in said
+
+
+HOLDING = """
+import random
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from wtb import END, Workflow
+
+wf = Workflow("flow")
+
+
+@dataclass
+class Agent:
+    prompt: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    created: float = field(default_factory=time.time)
+
+    def run(self, state):
+        return {"y": self.prompt, "pair": list({"a", "b", "c", self.id})[:0]}
+
+
+@wf.node
+def first(state):
+    return {"x": 1}
+
+
+wf.node(Agent("one").run, name="second")
+wf.entry("first")
+wf.edge("first", "second")
+wf.edge("second", END)
+
+
+def right(case, result):
+    return result.state["y"] == "one"
+"""
+
+
+def test_values_that_objects_hold_are_no_change_of_the_code(project: Project) -> None:
+    sweep = SWEEP + "run: {concurrency: 2}\n"
+    project.write({"flow.py": HOLDING, "cases.jsonl": project.cases(4), "sweep.yaml": sweep})
+    project.write({"part.yaml": sweep + "limits: {node_runs: 1}\n"})
+    project.inside("run", "sweep.yaml", check=0)
+    project.inside("baseline", "set", "main", "sweep", check=0)
+    project.inside("run", "part.yaml", check=1)
+    project.inside("resume", "part", "--limits", "node_runs=3", check=1)
+    found = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json", check=0).json
+    assert found["changed"]["code"] == []
+
+    project.write({"flow.py": HOLDING.replace('Agent("one")', 'Agent("two")')})
+    refused = project.inside("resume", "part", "--limits", "node_runs=99")
+    assert "the code of second=default has changed since it was submitted (value flow:Agent changed)" in refused.said
+    found = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
+    assert [change["node"] for change in found["changed"]["code"]] == ["second"]

@@ -12,7 +12,7 @@ from wtb.authoring.code.drafts import Draft
 from wtb.core.errors import InputError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import bar
-from wtb.core.tree.stored_code import has_only_new_files, why
+from wtb.core.tree.stored_code import why
 from wtb.execution.described_code import DescribedCode, bind_described, describe_code, run_described
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.imports import imports
@@ -39,17 +39,11 @@ def check_recorded(row: SweepRow, bound: Bound) -> Bound:
         check_pool(bound)
     except WTBError as error:
         raise Refused(str(error)) from error
-    recorded, recorded_code = row.fingerprints, row.spec.get("code")
-    different = [
-        (node, variant)
-        for node, variants in bound.fingerprints.items()
-        for variant, code in variants.items()
-        if recorded.get(node, {}).get(variant) != code
-        and not has_only_new_files(recorded_code, bound.code, node, variant)
-    ]
+    recorded, present = row.recorded_code, bound.present_code
+    different = [pair for pair in present.variants() if not recorded.has_same(present, *pair)]
     if different:
         names = ", ".join(f"{node}={variant}" for node, variant in different)
-        causes = why(recorded_code, bound.code, different)
+        causes = why(recorded.code, present.code, different)
         raise Refused(
             f"its code of {names} is not what the sweep records {causes}: install the same code here and start the "
             f"worker again, or submit the sweep anew"

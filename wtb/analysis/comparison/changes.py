@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wtb.core.tree.stored_code import differences
+from wtb.core.tree.stored_code import differences, is_same_code
 from wtb.core.tree.stored_spec import recorded_tools
 from wtb.planning.environment import changed_tools
 
@@ -44,13 +44,15 @@ def code_changes(before: Fingerprints, after: Fingerprints, codes: Codes = (None
         }
         for node, variants in before.items()
         for variant, was in variants.items()
-        if after.get(node, {}).get(variant, was) != was
+        if after.get(node, {}).get(variant, was) != was and not is_same_code(*codes, node, variant)
     ]
 
 
 def changed_code(before: SweepRow, after: SweepRow) -> list[str]:
     """The nodes of which a variant that both sweeps have is of other code, and tools of servers that are others."""
-    nodes = dict.fromkeys(one["node"] for one in code_changes(before.fingerprints, after.fingerprints))
+    codes = (before.spec.get("code"), after.spec.get("code"))
+    changes = code_changes(before.fingerprints, after.fingerprints, codes)
+    nodes = dict.fromkeys(change["node"] for change in changes)
     return [*nodes, *changed_tools(before.spec, recorded_tools(after.spec))]
 
 

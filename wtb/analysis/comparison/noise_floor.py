@@ -30,15 +30,11 @@ if TYPE_CHECKING:
 
 def check_code(sweep: SweepRow, bound: Bound) -> None:
     """Raises ConflictError where code of a sweep, or a tool of a server, has changed: it has no repeats then."""
-    changed = [
-        (node, variant)
-        for node, variants in sweep.fingerprints.items()
-        for variant, code in variants.items()
-        if bound.fingerprints.get(node, {}).get(variant) != code
-    ]
+    recorded, present = sweep.recorded_code, bound.present_code
+    changed = [pair for pair in recorded.variants() if not recorded.has_same(present, *pair)]
     if changed:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
-        causes = why(sweep.spec.get("code"), bound.code, changed)
+        causes = why(recorded.code, present.code, changed)
         raise ConflictError(
             f"sweep {sweep.id}: the code of {names} has changed since it ran {causes}, so another run would be no "
             f"repeat of it; run the sweep file anew with `wtb run`, and name that one"

@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from wtb.authoring.code.described_function import DescribedFunction
-from wtb.authoring.code.walk import Code, Walk, files_named_by, is_own_code
+from wtb.authoring.code.sources.import_time import ImportTime, has_varying_call, is_written_in
+from wtb.authoring.code.sources.modules import module_of
+from wtb.authoring.code.sources.ownership import is_own_code
+from wtb.authoring.code.walk import Code, Held, Walk, files_named_by
 from wtb.authoring.nodes import Node, Variant
-from wtb.core.tree.stored_code import StoredCode, stored_code
+from wtb.core.tree.stored_code import MADE_BY, VALUE, StoredCode, stored_code
+
+if TYPE_CHECKING:
+    from wtb.authoring.code.recipe import Recipe
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -44,12 +51,37 @@ def fingerprints(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]]) -> di
     """Node -> variant -> the fingerprint of the code and parameters behind it, for variants that a sweep can reach."""
     return {
         node: {variant: code.fingerprint for variant, code in codes.items()}
-        for node, codes in codes_of(nodes, vary).items()
+        for node, codes in _codes_of(nodes, vary, _Makers(nodes, None)).items()
     }
 
 
-def codes_of(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Code]]:
-    """Node -> variant -> the code and parameters behind it, for the variants that a sweep can reach."""
+def present_code(
+    nodes: Iterable[Node], vary: Mapping[str, Sequence[str]], recipe: Recipe
+) -> tuple[dict[str, dict[str, str]], StoredCode]:
+    """Find the code and parameters behind the variants that a sweep can reach, as it is recorded.
+
+    Args:
+        nodes: Those of the workflow.
+        vary: Varied node -> the names of its variants.
+        recipe: How the workflow is imported.
+
+    Returns:
+        Node -> variant -> fingerprint, and what these rest on.
+    """
+    codes = _codes_of(nodes, vary, _Makers(nodes, recipe))
+    every = [(node, code) for node, by_variant in codes.items() for code in by_variant.values()]
+    return (
+        {node: {variant: code.fingerprint for variant, code in by_name.items()} for node, by_name in codes.items()},
+        stored_code(
+            {node: {variant: code.parts for variant, code in by_name.items()} for node, by_name in codes.items()},
+            [cause for _, code in every for cause in code.varying],
+            [f"{node}: {problem}" for node, code in every for problem in code.not_followed],
+        ),
+    )
+
+
+def _codes_of(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]], makers: _Makers) -> dict[str, dict[str, Code]]:
+    """Node -> variant -> the code and parameters behind it."""
     found: dict[str, dict[str, Code]] = {}
     for node in nodes:
         codes: dict[int, Code] = {}  # variants often share their function
@@ -57,37 +89,75 @@ def codes_of(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]]) -> dict[s
         for variant in chosen:
             if id(variant.fn) not in codes:
                 codes[id(variant.fn)] = code_of(node.code(variant))
-        found[node.name] = {variant.name: _with_params(variant, codes[id(variant.fn)]) for variant in chosen}
+        found[node.name] = {
+            variant.name: makers.add_to(makers.with_params(variant, codes[id(variant.fn)])) for variant in chosen
+        }
     return found
 
 
-def stored(codes: Mapping[str, Mapping[str, Code]]) -> StoredCode:
-    """Make what is stored with a sweep of the code of its variants."""
-    every = [(node, code) for node, by_variant in codes.items() for code in by_variant.values()]
-    return stored_code(
-        {node: {variant: code.parts for variant, code in by_variant.items()} for node, by_variant in codes.items()},
-        [cause for _, code in every for cause in code.varying],
-        [f"{node}: {problem}" for node, code in every for problem in code.not_followed],
-    )
+class _Makers:
+    """Adds to code that holds values, which may differ between processes, all code that can have made those."""
+
+    def __init__(self, nodes: Iterable[Node], recipe: Recipe | None) -> None:
+        self._paths = () if recipe is None else recipe.paths
+        self._added = set() if recipe is None else {(added.node, added.name) for added in recipe.variants}
+        functions = [variant.fn for node in nodes for variant in node.variants.values()]
+        self._run_later = frozenset((fn.__module__, fn.__name__) for fn in functions if _is_defined_at_top(fn))
+        self._made: dict[frozenset[str], tuple[Code, bool]] = {}  # by import paths
+
+    def add_to(self, code: Code) -> Code:
+        """Return code with the part MADE_BY, if it holds values and its workflow is imported."""
+        if not (code.held.values and self._paths):
+            return code
+        paths = frozenset((*self._paths, *code.held.places))
+        if paths not in self._made:
+            modules = tuple(dict.fromkeys(path.partition(":")[0] for path in self._paths))
+            maker = ImportTime(modules, tuple(sorted(paths)), self._run_later)
+            self._made[paths] = code_of(maker), has_varying_call(maker)
+        made, varies = self._made[paths]
+        return replace(
+            code,
+            parts={**code.parts, MADE_BY: made.fingerprint},
+            varying=[*code.varying, *(_computed(code.held.values, paths) if varies else ())],
+            not_followed=list(dict.fromkeys((*code.not_followed, *made.not_followed))),
+        )
+
+    def with_params(self, variant: Variant, code: Code) -> Code:
+        """The code of a variant: its function, its parameters, and the files that they name."""
+        if not variant.params:
+            return code
+        try:
+            words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=shown)
+        except TypeError:  # what JSON does not have, such as a whole number of more than 64 bits
+            words = repr(sorted(variant.params.items())).encode("utf-8", "surrogatepass")
+        files = dict(files_named_by(variant.fn, variant.params.values()))
+        named = orjson.dumps(files, option=orjson.OPT_SORT_KEYS) if files else b""
+        text = hashlib.sha256(code.fingerprint.encode() + words + named).hexdigest()[:16]
+        digest = hashlib.sha256(words).hexdigest()[:8]
+        short = {name: content[:8] for name, content in files.items()}
+        if (variant.node, variant.name) in self._added:  # by the sweep: they are the same in every process
+            return replace(code, fingerprint=text, parts={**code.parts, "parameters": digest, **short})
+        values = {f"{VALUE}{variant.name}.{name}": value for name, value in variant.params.items()}
+        parts = {**code.parts, f"{VALUE}parameters": digest, **short}
+        held = Held({**code.held.values, **values}, code.held.places)
+        return replace(code, fingerprint=text, parts=parts, held=held)
+
+
+def _is_defined_at_top(fn: Any) -> bool:
+    return isinstance(fn, FunctionType) and fn.__closure__ is None and fn.__qualname__ == fn.__name__
+
+
+def _computed(values: Mapping[str, Any], paths: Iterable[str]) -> Iterator[str]:
+    """Name the values that stand in no source as they are."""
+    names = [name.removeprefix(VALUE) for name in values]
+    modules = map(module_of, {name.partition(":")[0] for name in (*paths, *names) if ":" in name})
+    sources = [module.source for module in modules if module is not None]
+    for name, value in zip(names, values.values(), strict=True):
+        if not any(source is not None and is_written_in(source, value) for source in sources):
+            yield name
 
 
 def shown(value: Any) -> str:
     """Return text that stands for a parameter which cannot be stored, the same in every process."""
     text = _ADDRESS.sub("", repr(value))
     return f"{text} {fingerprint(value)}" if is_own_code(value) else text
-
-
-def _with_params(variant: Variant, code: Code) -> Code:
-    """The code of a variant: its function, its parameters, and the files that they name."""
-    if not variant.params:
-        return code
-    try:
-        words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=shown)
-    except TypeError:  # what JSON does not have, such as a whole number of more than 64 bits
-        words = repr(sorted(variant.params.items())).encode("utf-8", "surrogatepass")
-    files = dict(files_named_by(variant.fn, variant.params.values()))
-    named = orjson.dumps(files, option=orjson.OPT_SORT_KEYS) if files else b""
-    text = hashlib.sha256(code.fingerprint.encode() + words + named).hexdigest()[:16]
-    parameters = hashlib.sha256(words).hexdigest()[:8]
-    short = {name: content[:8] for name, content in files.items()}
-    return replace(code, fingerprint=text, parts={**code.parts, "parameters": parameters, **short})

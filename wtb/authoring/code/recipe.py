@@ -52,6 +52,12 @@ class Recipe:
     vary: Sequence[str] = ()
     servers: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The import paths of its workflow, and of what the sweep adds to it."""
+        paths = (self.workflow, *(variant.source for variant in self.variants))
+        return list(dict.fromkeys(path for path in paths if path is not None))
+
     def text(self) -> str:
         """As typed JSON. Raises StateError where a parameter cannot be written so."""
         return encode(asdict(self)).decode()

@@ -13,14 +13,13 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from wtb.authoring.code.langchain_parts import has_parts, is_foreign, parts_of
-from wtb.authoring.code.sources.distributions import distribution_of
 from wtb.authoring.code.sources.files import Files
 from wtb.authoring.code.sources.globals import (
     Global,
@@ -33,18 +32,43 @@ from wtb.authoring.code.sources.globals import (
     submodule,
     what_varies,
 )
+from wtb.authoring.code.sources.import_time import ImportTime, import_time_nodes
 from wtb.authoring.code.sources.mentions import Imported, Mentions, mentions_of, mentions_of_body
 from wtb.authoring.code.sources.modules import Module, is_own, module_of
+from wtb.authoring.code.sources.ownership import (
+    held_by,
+    module_name_of,
+    name_of,
+    package_of,
+    packages_looked_into,
+    version_of,
+)
 from wtb.authoring.code.sources.paths import PathText
 from wtb.authoring.code.sources.source_file import SourceFile, Statement, source_of, unchanged_files
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import digest, encode
+from wtb.core.tree.stored_code import VALUE
 
 Line = tuple[str | None, str]  # what it is a part of, by name, None for the thing that is described; and the text
 _REFERENCE = re.compile(r"(^|: )#\d+(, #\d+)*$")
 _LIBRARY = re.compile(r"^\S*:? ?(?:module|named) \S+ of ([A-Za-z0-9._-]+)==\S+$")
 _FIRST: WeakKeyDictionary[ModuleType, dict[str, str]] = WeakKeyDictionary()  # module -> global -> its first value
+_VALUE = re.compile(r"[0-9a-f]{16,} of ")  # what `refer` makes of a value that can be stored
+_PLAIN = (str, int, float, type(None))
 _MOST_HELD = 1000  # objects in a registry that are looked through for the functions in them
+
+
+@dataclass(frozen=True)
+class Held:
+    """Values that objects hold, such as attributes and cells of closures, which may differ between processes.
+
+    Attributes:
+        values: Each by the name of its part; None for a value that is not plain.
+        places: Definitions that were walked as objects, such as `lib:helper`: decorators may have made those.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    places: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -56,12 +80,14 @@ class Code:
         parts: Each function, class, global and file by its name, with a short digest of its own.
         varying: Globals that a fingerprint has by their source, since their values differ between processes.
         not_followed: What it may rest on, and could not be followed.
+        held: The values among it that objects hold.
     """
 
     fingerprint: str
     parts: Mapping[str, str]
     varying: Sequence[str] = ()
     not_followed: Sequence[str] = ()
+    held: Held = field(default_factory=Held)
 
 
 class Walk:
@@ -70,11 +96,14 @@ class Walk:
     def __init__(self, root: Any) -> None:
         self.found: list[Any] = [root]
         self.numbers = {id(root): 0}
-        self.home = set(_packages_looked_into(root))
+        self.home = set(packages_looked_into(root))
         self._labels: dict[int, str] = {}
         self._modules: dict[int, Module] = {}  # of statements, by their ids
         self._varying: dict[str, None] = {}
         self._not_followed: dict[str, None] = {}
+        self._values: dict[str, Any] = {}
+        self._places: set[str] = set()
+        self._run_later = root.run_later if isinstance(root, ImportTime) else frozenset()
         self._files = Files()
 
     def run(self) -> Code:
@@ -98,18 +127,19 @@ class Walk:
             text.update(f"{name}: {content}\n".encode("utf-8", "surrogatepass"))
             digests[name] = content[:8]
         not_followed = [*self._not_followed, *self._files.problems]
-        return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed)
+        held = Held(self._values, sorted(self._places) if self._values else ())
+        return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed, held)
 
     def refer(self, value: Any, captured: bool = False, label: str | None = None) -> str:
         """What stands for `value` in a description. `captured`: it is in a cell, default or attribute."""
         kind, at_home = type(value), self.is_ours(value)
         if isinstance(value, ModuleType):
-            return f"module {value.__name__}{_version(value)}"
+            return f"module {value.__name__}{version_of(value)}"
         if isinstance(value, type | FunctionType):
             followed = at_home or (captured and kind is FunctionType)
-            return self.number(value) if followed else f"named {_name(value)}"
+            return self.number(value) if followed else f"named {name_of(value)}"
         if isinstance(value, PurePath):
-            return _name(kind)  # `Path(__file__).parent` differs between machines
+            return name_of(kind)  # `Path(__file__).parent` differs between machines
         try:
             if has_parts(value):  # more than can be stored of it counts
                 return self.number(value, label)
@@ -118,10 +148,23 @@ class Walk:
             inside = kind in (functools.partial, MethodType, list, tuple, dict) or hasattr(value, "__wrapped__")
             if inside or (at_home and (captured or callable(value))):
                 return self.number(value, label)
-        return f"named {_name(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
+        return f"named {name_of(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
+
+    def _held(self, holder: Any, name: str, value: Any) -> Line:
+        """A value that an object holds under a name."""
+        reference = self.refer(value, captured=True)
+        return self._value_part(holder, name, value, reference), f"{name}: {reference}"
+
+    def _value_part(self, holder: Any, name: str, value: Any, reference: str) -> str | None:
+        """Return the name of the part that a held value is; None if it is referred to, and is a part of its own."""
+        if not _VALUE.match(reference):
+            return None
+        part = f"{VALUE}{self._label(holder)}{'.' if name else ''}{name}"
+        self._values[part] = value if isinstance(value, _PLAIN) else None
+        return part
 
     def is_ours(self, value: Any) -> bool:
-        return is_own(_module_name(value)) or _package(value) in self.home
+        return is_own(module_name_of(value)) or package_of(value) in self.home
 
     def number(self, value: Any, label: str | None = None) -> str:
         if id(value) not in self.numbers:
@@ -136,8 +179,10 @@ class Walk:
             return self._labels[id(thing)]
         if isinstance(thing, FunctionType):  # `functools.wraps` gives a wrapper the name of what it wraps
             return f"{thing.__globals__.get('__name__')}:{thing.__code__.co_qualname}"
+        if isinstance(thing, functools.partial):
+            return self._label(thing.func)
         kind = thing if hasattr(thing, "__qualname__") else type(thing)
-        return f"{_module_name(kind)}:{kind.__qualname__}"
+        return f"{module_name_of(kind)}:{kind.__qualname__}"
 
     def describe(self, thing: Any) -> Iterator[Line]:
         if isinstance(thing, FunctionType):
@@ -151,21 +196,30 @@ class Walk:
             yield from self.static(module, thing.mentions)
         elif isinstance(thing, list | tuple):
             captured = thing is self.found[0]
-            yield from ((None, self.refer(value, captured)) for value in thing)
+            for value in thing:
+                reference = self.refer(value, captured)
+                yield self._value_part(thing, "", value, reference), reference
         elif isinstance(thing, dict):
-            yield from ((None, f"{self.refer(key)}: {self.refer(value)}") for key, value in thing.items())
+            for key, value in thing.items():
+                name, reference = self.refer(key), self.refer(value)
+                part = self._value_part(thing, "", key, name)
+                yield self._value_part(thing, "", value, reference) or part, f"{name}: {reference}"
         elif isinstance(thing, MethodType):
-            yield from ((None, self.refer(part, captured=True)) for part in (thing.__func__, thing.__self__))
+            yield None, self.refer(thing.__func__, captured=True)
+            reference = self.refer(thing.__self__, captured=True)
+            yield self._value_part(type(thing.__self__), "", thing.__self__, reference), reference
+        elif isinstance(thing, ImportTime):
+            yield from self.import_time(thing)
         else:
             yield from self.instance(thing)
 
     def class_body(self, thing: type[Any]) -> Iterator[Line]:
-        if not is_own(_module_name(thing)):
-            yield None, _name(thing)
+        if not is_own(module_name_of(thing)):
+            yield None, name_of(thing)
             return
         source, nodes = _class_source(thing)
         text = "".join(source.text(part) for node in nodes for part in (*node.decorator_list, node)) if source else ""
-        yield None, text or _name(thing)
+        yield None, text or name_of(thing)
         yield from ((None, self.refer(base)) for base in thing.__bases__)
         walked = set()
         for name, member in sorted(vars(thing).items()):
@@ -175,12 +229,12 @@ class Walk:
                 walked.add(name)
                 yield None, f"{name}: {self.refer(code)}"
         rest = [part for node in nodes for part in _beside_methods(node, walked)]
-        if (module := module_of(_module_name(thing))) is not None:
+        if (module := module_of(module_name_of(thing))) is not None:
             self._files.read(module, rest)
             yield from self.static(module, mentions_of(rest))
 
     def instance(self, thing: Any) -> Iterator[Line]:
-        yield None, _name(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
+        yield None, name_of(thing) if hasattr(thing, "__qualname__") else self.refer(type(thing))
         inner = parts_of(thing)
         parts = dict(getattr(thing, "__dict__", {}) if inner is None else inner)
         if isinstance(thing, functools.partial):
@@ -188,15 +242,15 @@ class Walk:
         elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
             parts = {"": parts["__wrapped__"]}
         for name in sorted(parts, key=str):
-            yield None, f"{name}: {self.refer(parts[name], captured=True)}"
+            yield self._held(thing, str(name), parts[name])
 
     def function(self, fn: FunctionType) -> Iterator[Line]:
         source, nodes = _source(fn)
         text = "".join(map(source.text, nodes)) if source else ""
-        yield None, text or _name(fn)
+        yield None, text or name_of(fn)
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
-                yield None, f"{name}: {self.refer(cell.cell_contents, captured=True)}"
+                yield self._held(fn, name, cell.cell_contents)
             except ValueError:  # not filled yet
                 yield None, f"{name}: empty"
         module = module_of(str(fn.__globals__.get("__name__")))
@@ -268,7 +322,10 @@ class Walk:
         label = str(place)
         if place.is_defined or is_literal(place):
             reference = self._first_reference(place, value)
-            if reference.startswith("#") or not place.is_defined or is_foreign(_package(value)):
+            if place.is_defined:  # a decorator may have made it
+                self._places.add(label)
+                label = self._value_part(value, name, value, reference) or label
+            if reference.startswith("#") or not place.is_defined or is_foreign(package_of(value)):
                 return None if reference.startswith("#") else label, f"{name}: {reference}"
             return label, f"{name}: {reference}, {self._statements(place)}"  # others' object, which hides the function
         is_made = isinstance(value, type | FunctionType)  # by the statement, with all that it holds
@@ -290,6 +347,8 @@ class Walk:
 
     def _statements(self, place: Global) -> str:
         """References to the statements that make a global."""
+        if (place.module.name, place.name) in self._run_later:
+            return "a node"
         if not place.is_defined and (cause := what_varies(place)) is not None:
             self._varying[f"{place} ({cause})"] = None
         numbers = []
@@ -303,13 +362,27 @@ class Walk:
         todo, seen = [value], {id(value)}
         for thing in todo:  # grows
             if isinstance(thing, type | FunctionType):
-                if is_own(_module_name(thing)):
+                if is_own(module_name_of(thing)):
                     yield thing
                 continue
-            for inner in _held_by(thing):
+            for inner in held_by(thing):
                 if id(inner) not in seen and len(todo) < _MOST_HELD:
                     seen.add(id(inner))
                     todo.append(inner)
+
+    def import_time(self, code: ImportTime) -> Iterator[Line]:
+        """All that runs when modules are imported."""
+        for name in code.modules:
+            module = module_of(name)
+            if module is None or module.source is None:
+                continue
+            nodes = list(import_time_nodes(module))
+            yield from ((None, module.source.text(node)) for node in nodes)
+            self._files.read(module, nodes)
+            yield from self.static(module, mentions_of(nodes))
+        for path in code.paths:
+            name, _, attributes = path.partition(":")
+            yield from self._static_chain(name, tuple(attributes.split(".")))
 
     def static(self, module: Module, mentions: Mentions) -> Iterator[Line]:
         """What statements refer to, without the objects, which this process may not have."""
@@ -358,93 +431,14 @@ class Walk:
         self._not_followed[f"{module.name if module else 'a function of no module'}: {problem}"] = None
 
 
-def is_own_code(value: Any) -> bool:
-    """Return whether a value is a function or a class of the user's, or an object of such a class."""
-    named = value if isinstance(value, type | FunctionType | MethodType) else type(value)
-    return isinstance(value, functools.partial) or is_own(_module_name(named))
-
-
 def files_named_by(fn: Any, values: Iterable[Any]) -> Iterator[tuple[str, str]]:
     """Yield the files beside a function that values name, by their names, each with a digest of its content."""
-    module = module_of(_module_name(inspect.unwrap(getattr(fn, "func", fn))))
+    module = module_of(module_name_of(inspect.unwrap(getattr(fn, "func", fn))))
     files = Files()
     for value in values:
         if module is not None and isinstance(value, str | PurePath) and ("." in str(value) or "/" in str(value)):
             files.add(module, PathText(str(value)), "named", 0)
     yield from files.parts()
-
-
-def _packages_looked_into(root: Any) -> Iterator[str]:
-    """Yield the packages of others that are looked into: those of a node that is an object of theirs itself."""
-    roots, seen = [(root, False)], {id(root)}
-    for thing, is_captured in roots:  # grows; what is wrapped or captured shows whose code it is
-        package = _package(thing)
-        own = is_own(_module_name(thing))
-        if package != "None" and not own and not (is_captured or _is_known(package) or is_foreign(package)):
-            yield package
-        for part, is_part in _wrapped(thing):
-            counts = callable(part) or isinstance(part, list | tuple | dict) or parts_of(part) is not None
-            if counts and id(part) not in seen:
-                seen.add(id(part))
-                roots.append((part, is_captured or is_part))
-
-
-def _wrapped(value: Any) -> Iterator[tuple[Any, bool]]:
-    """What says whose code something is that is not the user's itself: what it wraps, and (True) what it holds."""
-    if isinstance(value, functools.partial):
-        yield value.func, False
-    elif isinstance(value, MethodType):
-        yield from ((part, False) for part in (value.__func__, value.__self__))
-    elif hasattr(value, "__wrapped__"):
-        yield value.__wrapped__, False
-    if isinstance(value, list | tuple):
-        yield from ((part, False) for part in value)
-    elif isinstance(value, dict):
-        yield from ((part, False) for part in value.values())
-    elif (captured := parts_of(value)) is not None:
-        yield from ((part, True) for part in captured.values())
-    elif isinstance(value, FunctionType):
-        if not is_own(_module_name(value)):
-            yield from ((part, True) for part in inspect.getclosurevars(value).nonlocals.values())
-    elif _package(value) == "wtb" and not isinstance(value, type):
-        yield from ((part, True) for part in getattr(value, "__dict__", {}).values() if callable(part))
-
-
-def _held_by(thing: Any) -> Iterable[Any]:
-    """Return what a container, a partial, a method or an object of the user's holds."""
-    if isinstance(thing, list | tuple):
-        return thing
-    if isinstance(thing, dict):
-        return thing.values()
-    if isinstance(thing, functools.partial):
-        return (thing.func, *thing.args, *thing.keywords.values())
-    if isinstance(thing, MethodType):
-        return (thing.__func__, thing.__self__)
-    attributes = getattr(thing, "__dict__", {}) if is_own(_module_name(type(thing))) else {}
-    return [attributes[name] for name in sorted(attributes, key=str)]
-
-
-def _module_name(value: Any) -> str:
-    return str(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None))
-
-
-def _package(value: Any) -> str:
-    return _module_name(value).partition(".")[0]
-
-
-def _is_known(package: str) -> bool:
-    return package == "wtb" or package in sys.stdlib_module_names
-
-
-def _name(value: Any) -> str:
-    return f"{getattr(value, '__module__', None)}.{value.__qualname__}{_version(value)}"
-
-
-def _version(value: Any) -> str:
-    """The distribution that something is from, where it is not the project's own."""
-    package = _package(value)
-    found = None if _is_known(package) else distribution_of(package)
-    return "" if found is None else f" of {found}"
 
 
 def names_in(code: CodeType) -> set[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from typing_extensions import TypedDict
 
 Parts = Mapping[str, str]  # "lib:helper" or "file prompts/v1.md" -> a short digest of it
+Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> the fingerprint of its code
+
+VALUE = "value "  # before the name of a part that is a value which an object holds
+MADE_BY = "made by"  # the part that is all code which can have made such values
 
 _MOST_NAMED = 5
 _MOST_PARTS = 200  # of a variant; the parts of a module are taken together if there are more
@@ -17,8 +22,8 @@ class StoredCode(TypedDict):
     """What code rests on.
 
     parts: each with its digest. sets: of parts, by their numbers. variants: node -> variant -> the number of its set.
-    varying: globals that count by their source, because their values differ between processes. not_followed: what code
-    may rest on, and could not be followed.
+    varying: globals and held values that count by the code that makes them, because they differ between processes.
+    not_followed: what code may rest on, and could not be followed.
     """
 
     parts: list[list[str]]
@@ -82,19 +87,61 @@ def differences(before: StoredCode | None, after: StoredCode | None, node: str, 
     was, now = parts_of(before, node, variant), parts_of(after, node, variant)
     if was is None or now is None:
         return []
-    names = sorted(was.keys() | now.keys(), key=lambda name: (not _is_file(name), name))
+    names = sorted((was.keys() | now.keys()) - {MADE_BY}, key=lambda name: (not _is_file(name), name))
     return [_difference(name, was, now) for name in names if was.get(name) != now.get(name)]
 
 
-def has_only_new_files(before: StoredCode | None, after: StoredCode | None, node: str, variant: str) -> bool:
-    """Return whether all that is different between two codes of a variant are files that were not there before.
+class RecordedCode(NamedTuple):
+    """The code of the variants of a sweep: their fingerprints, and what those rest on."""
 
-    What appears while a sweep runs is nearly always what its nodes write, and no change of their code.
+    fingerprints: Fingerprints
+    code: StoredCode | None
+
+    def variants(self) -> Iterator[tuple[str, str]]:
+        """Yield each variant as (node, variant)."""
+        return ((node, variant) for node, variants in self.fingerprints.items() for variant in variants)
+
+    def has_same(self, present: RecordedCode, node: str, variant: str) -> bool:
+        """Return whether a variant that was recorded has the same code at present."""
+        before = self.fingerprints.get(node, {}).get(variant)
+        after = present.fingerprints.get(node, {}).get(variant)
+        return before == after or is_same_code(self.code, present.code, node, variant)
+
+    def replacing(self, present: RecordedCode) -> dict[str, dict[str, str]]:
+        """Return present fingerprints, but the recorded ones of variants whose code is the same."""
+        return {
+            node: {
+                variant: self.fingerprints.get(node, {}).get(variant, fingerprint)
+                if self.has_same(present, node, variant)
+                else fingerprint
+                for variant, fingerprint in variants.items()
+            }
+            for node, variants in present.fingerprints.items()
+        }
+
+
+def is_same_code(before: StoredCode | None, after: StoredCode | None, node: str, variant: str) -> bool:
+    """Return whether no code of a variant changed, although its fingerprints differ.
+
+    Two kinds of differences are no change of code. Files that appear while a sweep runs are nearly always what its
+    nodes write. And values that objects hold, such as a session's id, may differ between processes: they count only
+    if the code that can have made them changed, too.
     """
     was, now = parts_of(before, node, variant), parts_of(after, node, variant)
-    if was is None or now is None or was == now:
+    if was is None or now is None:
         return False
-    return all(name.startswith("file ") and name not in was for name, _ in was.items() ^ now.items())
+    is_made_alike = MADE_BY in was and was[MADE_BY] == now.get(MADE_BY)
+    names = {name for name, _ in was.items() ^ now.items()} - {MADE_BY}
+    if not names:  # the same parts in another order
+        return is_made_alike
+    return all(_is_no_change(name, was, now, is_made_alike) for name in names)
+
+
+def _is_no_change(name: str, was: Parts, now: Parts, is_made_alike: bool) -> bool:
+    if _is_file(name):
+        return name.startswith("file ") and name not in was
+    is_in_both = name in was and name in now  # else a value decides whether it is used
+    return is_made_alike and (name.startswith(VALUE) or not is_in_both)
 
 
 def _difference(name: str, was: Parts, now: Parts) -> str:

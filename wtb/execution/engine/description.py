@@ -16,7 +16,7 @@ from wtb.authoring.code.describing import (
     described_names,
 )
 from wtb.authoring.code.drafts import Draft, ImportedCode, complete
-from wtb.authoring.code.fingerprint import codes_of, stored
+from wtb.authoring.code.fingerprint import present_code
 from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.declarations import BY_PATH
@@ -25,7 +25,7 @@ from wtb.authoring.graph_snapshot import outline_digest
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import EvaluatorDescription, WorkflowDescription
 from wtb.core.errors import InputError, WTBError
-from wtb.core.tree.stored_code import StoredCode
+from wtb.core.tree.stored_code import StoredCode, stored_code
 from wtb.execution.engine.imports import ImportedFile, imports
 from wtb.execution.engine.protocol import engine_of
 
@@ -111,14 +111,14 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
         "evaluators": dict(_evaluators(code.loaded)),
         "vary": {node: list(names) for node, names in made.vary.items()},
         "fingerprints": {},
-        "code": stored({}),
+        "code": stored_code({}),
         "outline": None,
         "recipe": made.recipe.text(),
         "files": imports.files(),
     }
     if workflow is not None:
         engine = engine_of(workflow)
-        codes = codes_of(workflow.nodes.values(), made.vary)
+        fingerprints, parts = present_code(workflow.nodes.values(), made.vary, made.recipe)
         description |= {
             "workflow": describe_workflow(workflow, schemas=False),
             "nodes": {
@@ -130,8 +130,8 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
             },
             "irreversible": [name for name, tool in workflow.tools.items() if tool.reverse is None],
             "begins_here": engine.begins_here,
-            "fingerprints": {node: {name: one.fingerprint for name, one in of.items()} for node, of in codes.items()},
-            "code": stored(codes),
+            "fingerprints": fingerprints,
+            "code": parts,
             "outline": outline_digest(workflow),
         }
     return made.recipe, workflow, made.evaluators, description

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wtb.authoring.graph import reachable, successors
 from wtb.core.errors import ConflictError, InputError
-from wtb.core.tree.stored_code import has_only_new_files, why
+from wtb.core.tree.stored_code import why
 from wtb.planning.binding import Bound
 from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
@@ -19,14 +19,11 @@ def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tup
     ahead: set[str] = set()
     for _, position in queries.heads(database, sweep.id):
         ahead |= reachable(after, bound.workflow.entries if position is None else position["next"])
-    recorded = sweep.fingerprints
+    present = bound.present_code
     return [
         (node, variant)
-        for node, variants in bound.fingerprints.items()
-        if node in ahead
-        for variant, code in variants.items()
-        if recorded.get(node, {}).get(variant) != code
-        and not has_only_new_files(sweep.spec.get("code"), bound.code, node, variant)
+        for node, variant in present.variants()
+        if node in ahead and not sweep.recorded_code.has_same(present, node, variant)
     ]
 
 

@@ -77,6 +77,7 @@ class SweepContext:
         self._session = row.session_id
         stop = room.stop
         self._quota = quota_of(database, self._session)
+        bound = bound.with_recorded(row.recorded_code)
         check_nodes(bound.workflow, (limits or {}).get("nodes") or (), Located(where="limits"))
         open_budgets(database, row, self._quota.budgets(self._session), limits or stored_spec.Limits())
         wall = limits["wall"] if limits and "wall" in limits else bound.spec.limits.wall

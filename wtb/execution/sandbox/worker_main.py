@@ -17,11 +17,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wtb.authoring.code.fingerprint import codes_of, stored
+from wtb.authoring.code.fingerprint import present_code
 from wtb.authoring.code.recipe import Recipe, assemble
 from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
@@ -32,7 +32,7 @@ from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Score
-from wtb.core.tree.stored_code import has_only_new_files, why
+from wtb.core.tree.stored_code import RecordedCode, why
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, begin, engine_of, join
 from wtb.execution.engine.warmup import warm_up
@@ -107,7 +107,7 @@ class Worker:
             recipe = Recipe.read(setup["recipe"])
             workflow, self._evaluators = assemble(recipe)
             if workflow is not None:
-                _compare(setup, workflow)
+                _compare(setup, workflow, recipe)
         self._workflow = workflow
         self._channel = channel
         self._params = recipe.params or {}
@@ -207,28 +207,22 @@ class Worker:
         return "result", messages.result(self._engine.run(task, self._surroundings))
 
 
-def _compare(setup: SetupHead, workflow: Workflow) -> None:
+def _compare(setup: SetupHead, workflow: Workflow, recipe: Recipe) -> None:
     """Raises WTBError where the code here is not what the runner has."""
-    recorded: Mapping[str, Mapping[str, str]] = setup["fingerprints"]
+    recorded = RecordedCode(setup["fingerprints"], setup.get("code"))
     nodes = workflow.nodes
-    known = all(node in nodes and v in nodes[node].variants for node, codes in recorded.items() for v in codes)
+    known = all(node in nodes and variant in nodes[node].variants for node, variant in recorded.variants())
     if not known or outline_digest(workflow) != setup["outline"]:
         raise WTBError(
             "a node process finds another workflow at its import path than the one that was given: it was changed "
             "after it was imported. Make the change in its module, or use the thread pool (run: {pool: thread})"
         )
-    present = codes_of(nodes.values(), {node: list(variants) for node, variants in recorded.items()})
-    recorded_code, present_code = setup.get("code"), stored(present)
-    changed = [
-        (node, variant)
-        for node, variants in recorded.items()
-        for variant, fingerprint in variants.items()
-        if present[node][variant].fingerprint != fingerprint
-        and not has_only_new_files(recorded_code, present_code, node, variant)
-    ]
+    vary = {node: list(variants) for node, variants in recorded.fingerprints.items()}
+    present = RecordedCode(*present_code(nodes.values(), vary, recipe))
+    changed = [pair for pair in recorded.variants() if not recorded.has_same(present, *pair)]
     if changed:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
-        causes = why(recorded_code, present_code, changed)
+        causes = why(recorded.code, present.code, changed)
         raise WTBError(f"the code of {names} was changed while the sweep was running {causes}")
 
 

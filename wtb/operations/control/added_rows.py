@@ -362,15 +362,15 @@ def _vary(sweep: SweepRow, draft: _Draft, present: Bound) -> tuple[dict[str, lis
 def _check_code(sweep: SweepRow, bound: Bound, changed: Choices) -> None:
     """Refuse a row if nodes from there on are not what they were when the others ran; workers hold to all nodes."""
     after = reachable(successors(bound.workflow), changed)
+    recorded, present = sweep.recorded_code, bound.present_code
     different = [
         (node, variant)
-        for node, variants in bound.fingerprints.items()
-        for variant, code in variants.items()
-        if (sweep.queued or node in after) and sweep.fingerprints.get(node, {}).get(variant, code) != code
+        for node, variant in set(recorded.variants()).intersection(present.variants())
+        if (sweep.queued or node in after) and not recorded.has_same(present, node, variant)
     ]
     if different:
         names = ", ".join(f"{node}={variant}" for node, variant in different)
-        causes = why(sweep.spec.get("code"), bound.code, different)
+        causes = why(recorded.code, present.code, different)
         raise ConflictError(
             f"sweep {sweep.id}: the code of {names} has changed since it was submitted {causes}, "
             f"so the row would not be comparable with the others; bring the old code back, and give "

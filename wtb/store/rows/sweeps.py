@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from wtb.core.documents.common import SweepStatus
+from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Json
 from wtb.store.rows.record import Record
@@ -49,6 +50,11 @@ class SweepRow(Record):
     started_at: float | None
     finished_at: float | None
     session: str
+
+    @property
+    def recorded_code(self) -> RecordedCode:
+        """The code of its variants when it was submitted."""
+        return RecordedCode(self.fingerprints, self.spec.get("code"))
 
 
 class ListedSweep(SweepRow):

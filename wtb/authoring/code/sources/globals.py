@@ -236,20 +236,33 @@ def what_varies(place: Global) -> str | None:
 
     It is for people only; fingerprints leave out every value that is computed.
     """
-    places, seen = [place], {(place.module.name, place.name)}
-    for each in places:  # grows
-        if len(seen) > _MOST_CAUSES:
+    return varying_call([(place.module, _mentioned_by(place))], {(place.module.name, place.name)})
+
+
+def varying_call(pieces: Sequence[tuple[Module, Sequence[Chain]]], seen: set[tuple[str, str]]) -> str | None:
+    """Return a call whose result differs between processes, of the code in which chains of names stand.
+
+    Args:
+        pieces: Modules, each with the chains of names that code in it mentions.
+        seen: Globals that are not looked at, as (module, name).
+    """
+    todo, most = list(pieces), len(seen) + _MOST_CAUSES
+    for module, chains in todo:  # grows
+        if len(seen) > most:
             return None
-        chains = [chain for statement in (*each.statements, *each.changers) for chain in statement.mentions.chains]
         for chain in chains:
-            if _varies(each.module, chain):
+            if _varies(module, chain):
                 return ".".join(chain)
-        for target in (target for chain in chains for target in globals_at(each.module, chain)):
+        for target in (target for chain in chains for target in globals_at(module, chain)):
             key = (target.module.name, target.name)
             if key not in seen:
                 seen.add(key)
-                places.append(target)
+                todo.append((target.module, _mentioned_by(target)))
     return None
+
+
+def _mentioned_by(place: Global) -> Sequence[Chain]:
+    return [chain for statement in (*place.statements, *place.changers) for chain in statement.mentions.chains]
 
 
 def _varies(module: Module, chain: Chain) -> bool:

@@ -99,7 +99,7 @@ class SourceFile:
 
     def function_at(self, line: int, name: str) -> Sequence[Any]:
         """Return the definitions of a function, or of lambdas, by the first line and the name of its code object."""
-        for node in self._statements:
+        for node in self.top_level:
             if _first_line(node) <= line <= (node.end_lineno or line):
                 return self._definitions(node).get((line, name), ())
         return ()
@@ -117,7 +117,7 @@ class SourceFile:
     def statements(self) -> Mapping[str, Sequence[Statement]]:
         """Name -> the statements that bind it or change it in place, in their order."""
         found: dict[str, list[Statement]] = {}
-        for node in self._statements:
+        for node in self.top_level:
             statement = Statement(self, node, frozenset(names_bound_by([node])), frozenset(_changed(node)))
             for name in statement.binds | statement.changes:
                 found.setdefault(name, []).append(statement)
@@ -128,7 +128,7 @@ class SourceFile:
         """The functions and classes at its top."""
         return [
             statement
-            for node in self._statements
+            for node in self.top_level
             if isinstance(node, _DEFINITIONS)
             for statement in self.statements[node.name]
             if statement.node is node
@@ -139,7 +139,7 @@ class SourceFile:
         """The modules of which it imports all names."""
         return [
             imported
-            for node in self._statements
+            for node in self.top_level
             for inner in ([node] if isinstance(node, ast.ImportFrom) else _inner_statements(node))
             if isinstance(inner, ast.ImportFrom)
             for _, imported in imports_of(inner)
@@ -167,7 +167,8 @@ class SourceFile:
         return textwrap.dedent(padding + _cut(self.lines[first], start) + inner + _cut(self.lines[last], 0, end))
 
     @cached_property
-    def _statements(self) -> Sequence[ast.stmt]:
+    def top_level(self) -> Sequence[ast.stmt]:
+        """The statements at its top, without what runs only if it is started as a script."""
         if self.tree is None:
             return ()
         return [node for node in self.tree.body if not _is_main_guard(node)]
