@@ -48,6 +48,15 @@ def traced(prompt, id):
         return inner
     return around
 
+def one(state):
+    return {"y": 1}
+
+def two(state):
+    return {"y": 2}
+
+REGISTRY = {"f": one}
+CLIENTS = {"f": Client}
+
 @traced("decorated", uuid.uuid4().hex)
 def helper(state):
     return {}
@@ -95,10 +104,6 @@ HOLDERS = {
     "order of a set": ('wf.node(functools.partial(plain, agent=list({"a", "b", "c", "d"})), name="second")'),
     "dict of objects": 'wf.node(functools.partial(plain, agent={"k": [Client("a")]}), name="second")',
     "key of a dict": 'wf.node(functools.partial(plain, agent={uuid.uuid4().hex: Client("a")}), name="second")',
-    "functions that are chosen": (
-        "def one(state): return 1\ndef two(state): return 2\n"
-        'chosen = random.sample([one, two], 1)\nwf.node(functools.partial(plain, agent=[*chosen, "a"]), name="second")'
-    ),
     "attribute of a class": (
         'class Kind:\n    id = uuid.uuid4().hex\n    prompt = "a"\n    def __call__(self, state): return {}\n'
         'wf.node(Kind(), name="second")'
@@ -107,6 +112,7 @@ HOLDERS = {
         'def build():\n    agent = Agent("a", id=uuid.uuid4().hex)\n    wf.node(agent.run, name="second")\nbuild()'
     ),
     "function that others define": "def second(state): return {'y': \"a\"}\nwf.node(second)",
+    "registry": "def second(state):\n    return {**REGISTRY['f'](state), 'k': \"a\"}\nwf.node(second)",
     "decorated helper": ("def second(state):\n    return {**helper(state), 'k': \"a\"}\nwf.node(second)"),
     "decorated node": ('@wf.node(name="second")\n@traced("a", uuid.uuid4().hex)\ndef second(state): return {}'),
     "parameter": (
@@ -158,6 +164,10 @@ def test_a_change_of_the_function_of_another_node_is_none(first: Described, tmp_
 
 def test_a_constant_that_a_decorator_holds_is_a_change(first: Described, tmp_path: Path) -> None:
     assert changed(first, describe(tmp_path, ('"decorated"', '"other"'))) == {"decorated helper"}
+
+
+def test_another_function_in_a_registry_is_a_change(first: Described, tmp_path: Path) -> None:
+    assert changed(first, describe(tmp_path, ('"f": one', '"f": two'))) == {"registry"}
 
 
 def test_varying_values_are_named(first: Described) -> None:

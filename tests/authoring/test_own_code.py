@@ -532,3 +532,30 @@ def test_five_hundred_modules_take_seconds(tmp_path: Path, monkeypatch: pytest.M
     assert len(code.parts) >= 500
     for name in names:
         del sys.modules[name]
+
+
+SCRIPTS: Files = {
+    "agent.sh": (
+        '#!/bin/sh\nDIR="$(dirname "$0")"\nsh "$DIR/none.sh"\n'
+        'sh $(dirname "$0")/helper.sh\npython3 tool.py\nsh "$NEXT"\n'
+    ),
+    "helper.sh": "echo one\n. ./agent.sh\nsh deep/last.sh\n",
+    "tool.py": "import parts\nprint(parts.ONE)\n",
+    "parts.py": "ONE = 1\n",
+    "deep/last.sh": "echo one\n",
+}
+
+
+@pytest.mark.parametrize("file", SCRIPTS)
+def test_scripts_that_scripts_start_are_followed(load: Load, file: str) -> None:
+    body = "subprocess.run(['sh', HERE / 'agent.sh'])"
+    more = {file: f"{SCRIPTS[file]}# more\n"}
+
+    before, again, after = (load(body, files={**SCRIPTS, **files}) for files in ({}, {}, more))
+
+    assert before == again
+    assert changed(before, after) == {f"script {file}"}
+    assert [problem for problem in before.not_followed if problem.startswith("script")] == [
+        "script agent.sh, line 3: it starts a program by a computed name",
+        "script agent.sh, line 6: it starts a program by a computed name",
+    ]

@@ -64,7 +64,7 @@ class Held:
 
     Attributes:
         values: Each by the name of its part; None for a value that is not plain.
-        places: Definitions that were walked as objects, such as `lib:helper`: decorators may have made those.
+        places: Globals that were walked as objects, such as `lib:helper`: their statements may have made the values.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -103,6 +103,7 @@ class Walk:
         self._not_followed: dict[str, None] = {}
         self._values: dict[str, Any] = {}
         self._places: set[str] = set()
+        self._has_unknown_maker = False  # whether an object was met that no statement makes
         self._run_later = root.run_later if isinstance(root, ImportTime) else frozenset()
         self._files = Files()
 
@@ -127,7 +128,8 @@ class Walk:
             text.update(f"{name}: {content}\n".encode("utf-8", "surrogatepass"))
             digests[name] = content[:8]
         not_followed = [*self._not_followed, *self._files.problems]
-        held = Held(self._values, sorted(self._places) if self._values else ())
+        is_held = self._values and not self._has_unknown_maker
+        held = Held(self._values, sorted(self._places)) if is_held else Held()
         return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed, held)
 
     def refer(self, value: Any, captured: bool = False, label: str | None = None) -> str:
@@ -318,12 +320,14 @@ class Walk:
         value = space[name]
         place = None if module is None or isinstance(value, ModuleType) else origin_of(module, name)
         if place is None:
-            return None, f"{name}: {self.refer(value, label=name)}"
+            reference = self.refer(value, label=name)
+            self._has_unknown_maker |= reference.startswith("#") and not isinstance(value, type | FunctionType)
+            return None, f"{name}: {reference}"
         label = str(place)
         if place.is_defined or is_literal(place):
+            self._places.add(label)
             reference = self._first_reference(place, value)
             if place.is_defined:  # a decorator may have made it
-                self._places.add(label)
                 label = self._value_part(value, name, value, reference) or label
             if reference.startswith("#") or not place.is_defined or is_foreign(package_of(value)):
                 return None if reference.startswith("#") else label, f"{name}: {reference}"

@@ -134,14 +134,13 @@ def is_same_code(before: StoredCode | None, after: StoredCode | None, node: str,
     names = {name for name, _ in was.items() ^ now.items()} - {MADE_BY}
     if not names:  # the same parts in another order
         return is_made_alike
-    return all(_is_no_change(name, was, now, is_made_alike) for name in names)
+    return all(_is_no_change(name, was, is_made_alike) for name in names)
 
 
-def _is_no_change(name: str, was: Parts, now: Parts, is_made_alike: bool) -> bool:
+def _is_no_change(name: str, was: Parts, is_made_alike: bool) -> bool:
     if _is_file(name):
         return name.startswith("file ") and name not in was
-    is_in_both = name in was and name in now  # else a value decides whether it is used
-    return is_made_alike and (name.startswith(VALUE) or not is_in_both)
+    return is_made_alike and name.startswith(VALUE)
 
 
 def _difference(name: str, was: Parts, now: Parts) -> str:

@@ -19,6 +19,7 @@ from typing import Literal
 from wtb.authoring.code.sources.globals import imported_as
 from wtb.authoring.code.sources.modules import Module
 from wtb.authoring.code.sources.paths import ANY, PathText, called_name, path_text
+from wtb.authoring.code.sources.scripts import script_files
 
 _READING = frozenset({"read_text", "read_bytes", "get_data", "read_binary", "open_text", "open_binary"})
 _LISTING = frozenset({"glob", "rglob", "iglob", "iterdir", "listdir", "scandir", "FileSystemLoader"})
@@ -62,6 +63,7 @@ class Files:
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """Yield each file that counts by its kind and name, with a digest of its content."""
+        self._follow_scripts()
         for path, (kind, name) in sorted(self.found.items(), key=lambda pair: pair[1]):
             if path in self.written:
                 continue
@@ -70,6 +72,24 @@ class Files:
                 self.problems[f"{kind} {name}: it is larger than {_LARGEST // 1024**2} MB, or cannot be read"] = None
             else:
                 yield f"{kind} {name}", content
+
+    def _follow_scripts(self) -> None:
+        """Add the files beside scripts that those name, and the files beside these, each once."""
+        scripts = [(path, name) for path, (kind, name) in self.found.items() if kind == "script"]
+        for path, name in scripts:  # grows
+            if len(scripts) > _MOST:
+                self.problems[f"script {name}: more than {_MOST} scripts start each other"] = None
+                return
+            mentioned = script_files(path)
+            for line in mentioned.computed:
+                self.problems[f"script {name}, line {line}: it starts a program by a computed name"] = None
+            folder = os.path.dirname(path)
+            for place in mentioned.files:
+                if place not in self.found and not place.endswith(_RUN_TIME):
+                    relative = os.path.relpath(place, folder)
+                    label = os.path.normpath(os.path.join(os.path.dirname(name), relative)).replace(os.sep, "/")
+                    self.found[place] = ("script", label)
+                    scripts.append((place, label))
 
     def add(self, module: Module, path: PathText, use: Use, line: int) -> None:
         """Add what a path names."""
