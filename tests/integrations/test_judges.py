@@ -21,6 +21,7 @@ from wtb.authoring.code.import_paths import load
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate
 from wtb.core.errors import InputError
+from wtb.core.providers import retrying
 from wtb.core.scoring.measure import Score
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Totals
@@ -137,7 +138,7 @@ def priced(server: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]
     url, asked = server
     monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-provider")
-    monkeypatch.setattr(asking, "_PAUSES_S", ())
+    monkeypatch.setattr(retrying, "PAUSES_S", ())
     return asked
 
 
@@ -293,7 +294,7 @@ def test_a_call_without_a_reply_loses_no_other_and_is_asked_again(
 
 
 def test_a_busy_server_is_asked_again(priced: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(retrying, "PAUSES_S", (0.0, 0.0))
     Judging.failing[:] = [429, "drop"]
     assert (scores(made(), "good")["judge.failed"].value, len(priced)) == (0, 3)
     Judging.failing[:] = [401]

@@ -125,7 +125,7 @@ def whole_matrix(given: dict[str, Any]) -> dict[str, Any]:
         "warnings": [],
         **counts,
         "failures": {"causes": [], "more": 0},
-        "provider": {"lost": 0, "share": 0.0, "attempts": 0, "answered_after_failure": 0},
+        "provider": {"lost": 0, "share": 0.0, "attempts": 0, "scores": 0, "answered_after_failure": 0},
         **given,
         "best": {name: {**best, **one} for name, one in given.get("best", {}).items()},
         "metrics": {name: {**metric, **one} for name, one in given.get("metrics", {}).items()},

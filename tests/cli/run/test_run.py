@@ -156,7 +156,7 @@ CONTRACT = strict(
     primary_named={"type": "boolean"},
     best=each(BEST),
     failures=strict(causes={"type": "array", "items": CAUSE}, more=COUNT),
-    provider=strict(lost=COUNT, share={"type": "number"}, attempts=COUNT, answered_after_failure=COUNT),
+    provider=strict(lost=COUNT, share={"type": "number"}, attempts=COUNT, scores=COUNT, answered_after_failure=COUNT),
     scores_failed=COUNT,
     edited_left_out=COUNT,
     clusters={"type": ["integer", "null"]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from tests.support.bench import make_bench
 from tests.support.tenants import Tenant, asking, limited_to
 from wtb import Workflow
 from wtb.core.errors import AccessDenied, ConflictError, InputError, NotFound
-from wtb.hosting.agents import server
+from wtb.hosting.agents import server, tools
 from wtb.hosting.agents.calling import Caller, Calls, checked_arguments, find_tool
 from wtb.hosting.agents.confirmations import LASTS_S, Confirmations
 from wtb.hosting.agents.replies import MOST_CHARACTERS, REPLY_SCHEMA, make_reply
@@ -270,6 +271,37 @@ def test_who_agrees_has_it_done_once_and_under_their_name(place: Place, tmp_path
     noted = sa.select(audit.c.operation, audit.c.by, audit.c.via, audit.c.address)
     found = {tuple(row) for row in place.context.database.tuples(noted)}
     assert ("cancel", "mallory", "mcp steer", "10.0.0.9") in found
+
+
+@pytest.mark.parametrize("given", [{"provider": True}, {"provider": False}, {}])
+def test_cells_lost_to_a_provider_alone_are_retried(
+    place: Place, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    retried: list[Mapping[str, Any]] = []
+    do = tools._do
+
+    def record(context: Context, name: str, *arguments: object, **named: object) -> Any:
+        if name != "retry":
+            return do(context, name, *arguments, **named)
+        inspect.signature(OPERATIONS[name].function).bind(context, *arguments, **named)
+        retried.append(named)
+        return {"status": "running"}
+
+    monkeypatch.setattr(tools, "_do", record)
+    arguments = {"ref": place.mine.names["sweep"], "action": "retry", **given}
+    offer = place.call("steer", **arguments)
+    assert ("only cells that were lost to a provider" in json.dumps(offer)) is bool(given.get("provider"))
+    assert not retried
+    assert place.call("steer", **arguments, confirm=offer["confirm"]["token"])["done"]
+    assert retried == [given]
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
+def test_a_provider_is_rejected_with_other_actions_than_retry(place: Place, action: str) -> None:
+    before = place.status()
+    with pytest.raises(InputError, match="expected it with retry only"):
+        place.call("steer", ref=place.mine.names["sweep"], action=action, provider=True)
+    assert place.status() == before
 
 
 def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(place: Place) -> None:

@@ -29,7 +29,7 @@ class Outcomes:
     """The share of the repeats of each cell that failed (NaN: no outcome), and an execution, in each sweep.
 
     unpaired: cells that fail in the later sweep and have no outcome to be compared with.
-    lost: whether each cell was lost to a provider, or waits for one, in each sweep.
+    lost: whether each cell, or a score of it, was lost to a provider, or it waits for one, in each sweep.
     """
 
     before: Floats
@@ -72,8 +72,11 @@ def read_outcomes(database: Database, before: SweepRow, after: SweepRow, pairs: 
     )
     first, second = (pairs.table(side, rows, 4, object) for side, rows in enumerate(found))
     failing = sum(row[3] > 0 for row in found[1]) - int(((now > 0) & np.isfinite(was)).sum())
+    unscored = [outcomes.scores_lost_to_provider(database, sweep.id) for sweep in (before, after)]
     before_lost, after_lost = (
-        (pairs.table(side, rows, 5) > 0) | (np.isnan(share) & is_waiting(sweep.reason))
+        (pairs.table(side, rows, 5) > 0)
+        | (pairs.table(side, unscored[side], 2) > 0)
+        | (np.isnan(share) & is_waiting(sweep.reason))
         for side, (rows, share, sweep) in enumerate(zip(found, (was, now), (before, after), strict=True))
     )
     return Outcomes(was, now, (first, second), failing, (before_lost, after_lost))
@@ -90,7 +93,8 @@ class Scores:
 
     swaps: what tests of a figure over all cells of a row are of (see `FigureRows.swaps`), of others None.
     shown: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
-    cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way.
+    cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way;
+    a failure of a provider is neither.
     counts_failures: whether cells that fail have a score.
     """
 
@@ -149,7 +153,7 @@ def read_scores(
             first, second = (one.shown(metric, measure).tolist() for one in sides)
             shown = pairs.table(0, first, 2), pairs.table(1, second, 2)
         failed = [outcomes.failed_scores(database, sweep.id, metric) for sweep in (before, after)]
-        errors = [pairs.table(side, rows, 2) > 0 for side, rows in enumerate(failed)]
+        errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(failed)]
         lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
         counted = sides[1].failure_score(measure) is not None
         swaps = None if measure.figure is None else _swaps(sides, pairs, metric, measure, Numbers(measure.figure))

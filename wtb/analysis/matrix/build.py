@@ -184,6 +184,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["warnings"] = [
         *_warnings(database, sweep, counts, errors),
         *_answered(matrix["provider"]),
+        *_lost_scores(matrix["provider"], sweep_id),
         *_mixed(runs.counts),
         *about_costs,
         *uneven,
@@ -201,10 +202,12 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
 def _provider(database: Database, sweep_id: str, scored: Scores, cells: int, *, has_failed: bool) -> ProviderDocument:
     lost = sum(scored.lost_of.values())
     attempts = aggregates.provider_attempts(database, sweep_id) if has_failed else 0
+    lost_scores = outcomes.scores_lost_to_provider(database, sweep_id) if scored.errors else []
     return {
         "lost": lost,
         "share": lost / cells if cells else 0.0,
         "attempts": attempts,
+        "scores": sum(count for *_, count in lost_scores),
         "answered_after_failure": aggregates.answered_after_failure(database, sweep_id),
     }
 
@@ -217,6 +220,17 @@ def _answered(failures: ProviderDocument) -> list[str]:
     return [
         f"{runs} answered after a failed call: a provider failed, the node caught the error, and what it did instead "
         "is graded; let the error through, so that WTB waits for the provider"
+    ]
+
+
+def _lost_scores(failures: ProviderDocument, sweep_id: str) -> list[str]:
+    count = failures.get("scores", 0)
+    if not count:
+        return []
+    lost = "1 score was" if count == 1 else f"{count:,} scores were"
+    return [
+        f"{lost} lost to a provider that failed in an evaluator, and left out, not graded: score again with "
+        f"`wtb score {sweep_id}`"
     ]
 
 

@@ -18,6 +18,8 @@ from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.evaluation import regex_search
 from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
+from wtb.core.providers.faults import lost_to
+from wtb.core.providers.retrying import call_again
 from wtb.core.scoring.figures import Figure, Observed, write_observed
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
 from wtb.core.scoring.scales import (
@@ -34,6 +36,7 @@ from wtb.core.tree.checkpoints import Totals
 from wtb.core.values import Values
 
 EVALUATION_S = 60.0  # that an evaluator may take for a cell
+_SHARE_OF_TIME = 0.9  # of that, in which it may begin again after a failure of a provider
 METRIC = 200  # characters of the name of a metric
 MOST_METRICS = 1000  # of one evaluator
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -358,7 +361,9 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
         if scorer.lacks_expected(case.expected):
             return [without_expected(scorer)]
         with regex_search.within(scorer.timeout):
-            return _read(scorer, _called(scorer, case, result, surroundings))
+            longest_s = scorer.timeout * _SHARE_OF_TIME
+            returned = call_again(lambda used_s: _called(scorer, case, result, surroundings, used_s), longest_s)
+            return _read(scorer, returned)
     except Stopped:  # of the run, not of the evaluator
         raise
     except BaseException as error:
@@ -368,17 +373,18 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
             raise
         where = failure.trace.strip().splitlines()
         at = f" ({where[-2].strip() if len(where) > 1 else where[-1].strip()})" if where else ""
-        return [Score(scorer.name, None, scorer.measure(scorer.name), f"{failure}{at}")]
+        cause = f"{lost_to(failure.provider)}: " if failure.provider is not None else ""
+        return [Score(scorer.name, None, scorer.measure(scorer.name), f"{cause}{failure}{at}")]
     finally:
         if opened:
             opened[0].close(keep=False)
 
 
-def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings) -> Any:
+def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings, used_s: float) -> Any:
     """What an evaluator returns. Where it has a process of its own, the runner ends that at the deadline."""
     if surroundings.own_process or one.is_built_in:
         return surroundings.call(one.fn, case, result, timeout=None)
-    return surroundings.call(one.fn, case, result, timeout=one.timeout)
+    return surroundings.call(one.fn, case, result, timeout=one.timeout - used_s)
 
 
 def _read(scorer: Evaluator, returned: Any) -> list[Score]:

@@ -233,12 +233,14 @@ class GateDocument(GateVerdict):
 class ProviderDocument(TypedDict):
     """Cells that were lost to providers, of all cells, and the attempts that providers failed.
 
+    scores: scores that are missing because a provider failed in an evaluator or judge.
     answered_after_failure: node runs that answered although a recorded call had failed.
     """
 
     lost: int
     share: float
     attempts: int
+    scores: NotRequired[int]
     answered_after_failure: int
 
 

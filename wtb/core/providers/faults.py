@@ -20,6 +20,7 @@ Reason = Literal[
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 WAITING: Final = "waiting for provider "  # so begins the reason of a sweep that paused for one
+LOST_TO: Final = "lost to provider "  # so begins the error of a score that a provider prevented
 FIRST_WAIT_S: Final = 1.0  # before the second try if the provider names no time; doubled each time
 LONGEST_WAIT_S: Final = 60.0
 _TRUSTED: Final = 3  # tries after which a stated time that was too short is no longer enough
@@ -84,6 +85,11 @@ def describe(fault: ProviderFault) -> str:
 def waiting_for(fault: ProviderFault) -> str:
     """Return why a sweep waits or has paused, such as `waiting for provider openai, which is overloaded (529)`."""
     return f"{WAITING}{fault['provider']}, which {_phrase(fault)}"
+
+
+def lost_to(fault: ProviderFault) -> str:
+    """Return why a score is missing, such as `lost to provider openai, which is overloaded (529)`."""
+    return f"{LOST_TO}{fault['provider']}, which {_phrase(fault)}"
 
 
 def is_waiting(reason: str | None) -> bool:

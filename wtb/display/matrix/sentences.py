@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from wtb.core.texts import MISSING, money, printable
+from wtb.core.texts import MISSING, money, plural, printable
 from wtb.display.matrix import figures, summary
 
 if TYPE_CHECKING:
@@ -223,11 +223,12 @@ def others(cells: CellCounts) -> list[str]:
 
 
 def _provider_failures(failures: ProviderDocument) -> str:
+    scores = f", {plural(failures['scores'], 'score')} lost" if failures.get("scores") else ""
     attempts = "1 attempt" if failures["attempts"] == 1 else f"{failures['attempts']:,} attempts"
     if not failures["lost"]:
-        return f"Provider failures: {attempts}; no cells were lost."
+        return f"Provider failures: {attempts}{scores}; no cells were lost."
     cells = "1 cell was" if failures["lost"] == 1 else f"{failures['lost']:,} cells were"
-    return f"Provider failures: {attempts}; {cells} lost ({failures['share']:.1%})."
+    return f"Provider failures: {attempts}{scores}; {cells} lost ({failures['share']:.1%})."
 
 
 def totals(document: MatrixDocument) -> list[str]:
@@ -235,7 +236,7 @@ def totals(document: MatrixDocument) -> list[str]:
     cells, runs, cost = document["cells"], document["node_runs"], document["cost"]
     sentences = [", ".join([f"Cells: {cells['succeeded']:,} of {cells['total']:,} succeeded", *others(cells)]) + "."]
     saved = f" ({1 - runs['executed'] / runs['unshared']:.0%} saved)" if runs["unshared"] else ""
-    if (failures := document.get("provider")) and failures["attempts"]:
+    if (failures := document.get("provider")) and (failures["attempts"] or failures.get("scores")):
         sentences.append(_provider_failures(failures))
     sentences.append(f"Node runs: {runs['executed']:,} executed, {runs['unshared']:,} without sharing{saved}.")
     spent = [f"{money(cost['usd'])} spent, {money(cost['unshared_usd'])} without sharing"] if cost["usd"] else []

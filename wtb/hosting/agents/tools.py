@@ -234,13 +234,17 @@ def _answer(context: Context, arguments: Arguments) -> Found:
     return Found(words, _as_document(answered), {"sweep": f"/sweeps/{answered.sweep}"})
 
 
+_OF_ACTION: Final = {"pause": ("reason",), "cancel": ("reason",), "retry": ("provider",)}
+
+
 def _steers(arguments: Arguments) -> str:
     return str(arguments["action"])
 
 
 def _steer(context: Context, arguments: Arguments) -> Found:
     action = arguments["action"]
-    given = _given(arguments, "reason") if action in ("pause", "cancel") else {}
+    _check_provider(arguments)
+    given = _given(arguments, *_OF_ACTION.get(action, ()))
     result = _do(context, action, arguments["ref"], **given)
     document = _as_document(result)
     status = document.get("status") if isinstance(document, dict) else None
@@ -248,14 +252,23 @@ def _steer(context: Context, arguments: Arguments) -> Found:
     return Found(words, document, {})
 
 
+def _check_provider(arguments: Arguments) -> None:
+    """Reject `provider` with another action than retry. Raises InputError."""
+    if "provider" in arguments and arguments["action"] != "retry":
+        message = f"provider is set with the action {arguments['action']}; expected it with retry only"
+        raise InputError(message, argument="provider")
+
+
 def _would_steer(context: Context, arguments: Arguments) -> Found:
+    _check_provider(arguments)
     action, ref = arguments["action"], arguments["ref"]
     if action == "cancel":
         would = OPERATIONS["cancel"].preview_function(context, ref)
         words = f"This would end {would.kind} {would.name} for good; {would.cells:,} cells would have no outcome."
         return Found(words, _as_document(would), {}, would.id)
     document = _do(context, "status", ref)
-    return Found(f"This would {action} {ref}, which costs what its nodes cost.", document, {}, _subject(document))
+    only = ", only cells that were lost to a provider" if arguments.get("provider") else ""
+    return Found(f"This would {action} {ref}{only}, which costs what its nodes cost.", document, {}, _subject(document))
 
 
 _FINDS: Final[Mapping[str, str]] = {
@@ -409,7 +422,15 @@ TOOLS: Final[tuple[Tool, ...]] = (
     Tool(
         "steer",
         f"Pause, resume, cancel or retry a sweep or execution. Pausing is done at once. Of the others: {_TWICE}",
-        {"ref": _REF, "action": {"enum": ["pause", "resume", "cancel", "retry"]}, "reason": _TEXT},
+        {
+            "ref": _REF,
+            "action": {"enum": ["pause", "resume", "cancel", "retry"]},
+            "reason": _TEXT,
+            "provider": {
+                "type": "boolean",
+                "description": "Of retry: only cells lost to a provider; a sweep that waits for one continues.",
+            },
+        },
         ("ref", "action"),
         ("pause", "resume", "cancel", "retry"),
         _steers,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import threading
 import time
@@ -24,7 +23,9 @@ from weakref import WeakValueDictionary
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.core.errors import InputError
-from wtb.core.providers.retry_after import retry_after_s
+from wtb.core.failures import Failure
+from wtb.core.providers.faults import lost_to
+from wtb.core.providers.retrying import call_again
 from wtb.core.providers.secrets import without_secrets
 from wtb.core.scoring.judgement import Judgement
 from wtb.integrations.judges import kept
@@ -39,9 +40,7 @@ _TOOL = "judgement"
 _MOST_TOKENS = 2_048  # of a reply; Anthropic requires a limit
 _MOST_KEPT = 1_000  # replies
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-_ANOTHER_TRY = (408, 429, 500, 502, 503, 504, 529)
 _LEAST_S = 0.1  # of a call, as the clients take no less than 0
-_PAUSES_S = (1.0, 4.0)  # before another try, where the server names none
 
 
 @dataclass(frozen=True)
@@ -111,24 +110,23 @@ def ask(question: Question) -> Judgement:
         InputError: The variable that is to hold the key is not set.
     """
     errors = getattr(import_module(question.endpoint.provider), _ERRORS[question.endpoint.provider])
-    problem = "no time was left to ask"
-    for pause_s in (*_PAUSES_S, math.inf):
-        if question.left_s <= 0:
-            break
-        try:
-            if question.fresh:
-                return replied.__wrapped__(question)
-            with _alone(question):
-                return replied(question)
-        except errors as error:
-            problem = without_secrets(f"{type(error).__name__}: {error}", *_known_secrets(question.endpoint))
-            wait_s = _wait_s(question.endpoint.provider, error, pause_s)
-        except NoTurn as error:
-            return Judgement(None, str(error))
-        if wait_s >= question.left_s:
-            break
-        time.sleep(wait_s)
-    return Judgement(None, problem)
+    if question.left_s <= 0:
+        return Judgement(None, "no time was left to ask")
+    try:
+        return call_again(lambda used_s: _ask_once(question), question.left_s)
+    except errors as error:
+        problem = without_secrets(f"{type(error).__name__}: {error}", *_known_secrets(question.endpoint))
+        fault = Failure.of(error).provider
+        return Judgement(None, problem if fault is None else f"{lost_to(fault)}: {problem}")
+    except NoTurn as error:
+        return Judgement(None, str(error))
+
+
+def _ask_once(question: Question) -> Judgement:
+    if question.fresh:
+        return replied.__wrapped__(question)
+    with _alone(question):
+        return replied(question)
 
 
 @contextmanager
@@ -142,15 +140,6 @@ def _alone(question: Question) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _wait_s(provider: Provider, error: Any, pause_s: float) -> float:
-    """Seconds before another try; infinite where none would help."""
-    if isinstance(error, import_module(provider).APIConnectionError):
-        return pause_s
-    if getattr(error, "status_code", None) not in _ANOTHER_TRY:
-        return math.inf
-    return max(pause_s, retry_after_s(error.response.headers) or 0.0)
 
 
 @lru_cache(_MOST_KEPT)

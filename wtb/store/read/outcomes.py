@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.ids import DEFAULT_PROJECT
+from wtb.core.providers.faults import LOST_TO
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
@@ -104,15 +105,26 @@ def first_outcomes(database: Database, sweep_id: str) -> Rows:
 
 
 def failed_scores(database: Database, sweep_id: str, metric: str) -> Rows:
-    """(combination, case number, scores that failed) where any did."""
+    """Read (combination, case number, scores that failed, scores that failed for another reason than a provider)."""
+    graded = sa.func.sum(sa.case((scores.c.error.startswith(LOST_TO), 0), else_=1))
     query = (
-        sa.select(scores.c.combination, scores.c.case_number, sa.func.count())
+        sa.select(scores.c.combination, scores.c.case_number, sa.func.count(), graded)
         .where(
             scores.c.sweep_id == sweep_id,
             scores.c.metric == metric,
             scores.c.error.is_not(None),
             *untouched(database, sweep_id),
         )
+        .group_by(scores.c.combination, scores.c.case_number)
+    )
+    return database.tuples(query)
+
+
+def scores_lost_to_provider(database: Database, sweep_id: str) -> Rows:
+    """Read (combination, case number, scores that were lost to a provider), where there are any."""
+    query = (
+        sa.select(scores.c.combination, scores.c.case_number, sa.func.count())
+        .where(scores.c.sweep_id == sweep_id, scores.c.error.startswith(LOST_TO), *untouched(database, sweep_id))
         .group_by(scores.c.combination, scores.c.case_number)
     )
     return database.tuples(query)
