@@ -1,7 +1,8 @@
-"""How long commands take to start: `wtb --help`, and `wtb run` until its first node runs.
+"""How long commands take to start: `wtb --help`, and `wtb run` and `wtb worker` until their first node runs.
 
-The latter over the bare imports that it needs: those of modules of other packages, in a process that does nothing else.
-Files are in the cache of the system, and modules are compiled.
+`wtb run` is over the bare imports that it needs: those of modules of other packages, in a process that does nothing
+else. A cold worker, whose sweep was queued before, is over `wtb run` of the same sweep beside it. Files are in the
+cache of the system, and modules are compiled.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import sqlalchemy as sa
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
-from benchmarks.harness.workers import ROOT
+from benchmarks.harness.workers import ROOT, empty_stack
 from wtb.store.database import Database
+from wtb.store.read import queries
+from wtb.store.runs.workers import worker_rows
 from wtb.store.tables.schema import attempts
 
 WTB = [sys.executable, "-m", "wtb"]
@@ -35,18 +38,21 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     needed = _needed(folder, env)
     bare = [sys.executable, "-c", IMPORT, str(needed)]
-    helps, starts = [], []
+    helps, starts, workers = [], [], []
     for number in range(runs + 1):
         helped = _cpu_s([*WTB, "--help"], folder, env)
         begun = time.perf_counter()
         _cpu_s(bare, folder, env)
         bare_s = time.perf_counter() - begun
         started_s = _first_node_s(folder, env, f"sweep{number}")
+        worker_s = _worker_s(environment)
         if number:  # the first round compiles
             helps.append(helped)
             starts.append(started_s / bare_s)
+            workers.append(worker_s / started_s)
     yield of_rounds("`wtb --help`, CPU", helps, "s", 0.25)
     yield of_rounds("`wtb run` until its first node runs / bare imports", starts, "x", 1.5)
+    yield of_rounds("`wtb worker` until its first node runs / `wtb run`", workers, "x")
 
 
 def _needed(folder: Path, env: Mapping[str, str]) -> Path:
@@ -64,10 +70,30 @@ def _first_node_s(folder: Path, env: Mapping[str, str], name: str) -> float:
     begun = time.time()
     _run(folder, env, name, "waiting", "process")
     database = Database(f"sqlite:///{folder / name}.db")
-    with database.read() as connection:
-        first = connection.execute(sa.select(sa.func.min(attempts.c.started_at))).scalar_one()
+    started_at = _first_attempt(database)
     database.close()
-    return float(first - begun)
+    return started_at - begun
+
+
+def _worker_s(environment: Environment) -> float:
+    """Seconds from the start of a worker until the first node of a queued sweep runs, in a node process.
+
+    The worker is woken at once where a scheduler would wake it in its next round.
+    """
+    with empty_stack(environment, "a cold worker") as stack:
+        sweep_id = stack.queue("waiting:waiting", [{"x": 0}], ("call",))
+        begun = time.time()
+        stack.start("wtb", "worker", "--concurrency", "1")
+        stack.until(lambda: bool(worker_rows(stack.database)), "the worker")
+        stack.notify()
+        stack.until(lambda: "succeeded" in queries.cell_counts(stack.database, sweep_id), "the only cell")
+        return _first_attempt(stack.database) - begun
+
+
+def _first_attempt(database: Database) -> float:
+    """When the first node of a database with one sweep began to run."""
+    ((started_at,),) = database.tuples(sa.select(sa.func.min(attempts.c.started_at)))
+    return float(started_at)
 
 
 def _run(folder: Path, env: Mapping[str, str], name: str, workflow: str, pool: str) -> None:

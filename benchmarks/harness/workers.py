@@ -90,10 +90,20 @@ class WorkerStack:
         Returns its id, and the seconds from the commit of the submission to the last outcome, both as the database
         has them.
         """
+        sweep_id = self.queue(f"importable:{workflow}", inputs, vary, pool=pool)
+        row = self.wait_completed(sweep_id)
+        assert row.started_at is not None, "it has ended"
+        assert row.finished_at is not None, "it has ended"
+        return sweep_id, row.finished_at - row.started_at
+
+    def queue(
+        self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = (), *, pool: str = "process"
+    ) -> str:
+        """Submit a sweep of a workflow below `benchmarks.workloads`, and wake workers for it. Returns its id."""
         spec = parse_spec(
             {
-                "workflow": f"benchmarks.workloads.importable:{workflow}",
-                "cases": [{"id": str(number), "input": given} for number, given in enumerate(inputs)],
+                "workflow": f"benchmarks.workloads.{workflow}",
+                "cases": [{"id": str(number), "input": state} for number, state in enumerate(inputs)],
                 "vary": dict.fromkeys(vary, "all"),
                 "run": {"pool": pool},
             }
@@ -101,10 +111,7 @@ class WorkerStack:
         prepared, workspaces = prepare(spec), workspaces_of(self.database, self.folder / ".wtb")
         sweep_id = prepared.submit(self.database, workspaces, queued=True)
         self.notify()
-        row = self.wait_completed(sweep_id)
-        assert row.started_at is not None, "it has ended"
-        assert row.finished_at is not None, "it has ended"
-        return sweep_id, row.finished_at - row.started_at
+        return sweep_id
 
     def wait_completed(self, sweep_id: str) -> SweepRow:
         """The sweep as it is in the database at its end. Raises RuntimeError where it ends in another way."""
