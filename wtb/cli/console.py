@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,6 +24,8 @@ from wtb.cli.refusals import needs_code, not_through
 from wtb.core.errors import InputError, WTBError
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from wtb.core.documents.matrix import JudgedMatrixDocument
     from wtb.core.tree.stored_spec import Limits
     from wtb.operations.context import Backend, Context
@@ -268,12 +270,6 @@ def prints_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def escape_unencodable(stream: Any) -> None:
-    """Have a stream take any text: what its encoding lacks is written as `\\uXXXX`, as JSON reads it."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors=_ESCAPE)
-
-
 def _escaped(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError), "only what is written is escaped"
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
@@ -290,6 +286,40 @@ class OutputError(WTBError):
     exit_code = 4
 
 
+class ReaderGone(WTBError):
+    """Nobody reads stdout any more, as after `wtb list | head`."""
+
+    exit_code = 141  # of a program that SIGPIPE ended
+
+
+class _Output(io.FileIO):
+    """Stdout. What it does not take is lost with the first error, which is one of WTB's wherever it is written from."""
+
+    _has_failed = False
+
+    def write(self, data: Buffer) -> int:
+        if self._has_failed:
+            return memoryview(data).nbytes
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            self._has_failed = True
+            raise ReaderGone("nobody reads stdout any more") from None
+        except OSError as error:
+            self._has_failed = True
+            raise OutputError(f"the result cannot be written to stdout: {error.strerror}") from None
+
+
+class _Messages(io.FileIO):
+    """Stderr. A message that it does not take is lost, and the command goes on."""
+
+    def write(self, data: Buffer) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return memoryview(data).nbytes
+
+
 class _ClosedOutput(io.TextIOBase):
     """Stands for a stdout that was closed before the command started."""
 
@@ -300,10 +330,10 @@ class _ClosedOutput(io.TextIOBase):
         return 1
 
 
-def open_closed_streams() -> None:
-    """Give the command the standard streams that it was started without.
+def open_streams() -> None:
+    """Give the command its standard streams: those that it was started without, and what happens if one is full.
 
-    A file that it opens would take their descriptors, and what nodes print would be written into it.
+    A file that it opens would take the descriptor of one that is closed, and what nodes print would be written into it.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -312,21 +342,22 @@ def open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest descriptor that is free, so this one
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    elif (stdout := sys.__stdout__) is not None and stdout is sys.stdout:  # and no stream of a test
+        sys.stdout = _text_stream(_Output(1, "w", closefd=False), _ESCAPE, stdout.line_buffering)
+    if sys.stderr is None or sys.stderr is sys.__stderr__:
+        sys.stderr = _text_stream(_Messages(2, "w", closefd=False), "backslashreplace", line_buffering=True)
+
+
+def _text_stream(raw: io.FileIO, errors: str, line_buffering: bool) -> io.TextIOWrapper:
+    encoding = "utf-8" if sys.__stdout__ is None else sys.__stdout__.encoding
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=line_buffering)
 
 
 def write_result(texts: Iterable[str]) -> None:
     """Write parts of the result to stdout as they come. Raises OutputError if stdout takes no more."""
-    try:
-        for text in texts:
-            sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has what it wants
-        raise
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest when it ends
-        raise OutputError(f"the result cannot be written to stdout: {error.strerror}") from error
+    for text in texts:
+        sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def put(text: str, output: Path | None = None) -> None:

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from wtb.cli.commands import CommandGroup
-from wtb.cli.console import begin, escape_unencodable, open_closed_streams
+from wtb.cli.console import ReaderGone, begin, open_streams
 from wtb.config import credentials
 from wtb.core.errors import InputError, WTBError
 from wtb.core.serialization.user_modules import find_modules_in
@@ -69,8 +69,7 @@ def main() -> None:
     """Run the command line. Exit codes: 0 well, 1 cells failed or a limit was reached, 2 refused, 4 no database."""
     gc.disable()  # until a command runs: what is imported stays, and looking through it takes a tenth of the start
     credentials.take()
-    open_closed_streams()
-    escape_unencodable(sys.stdout)
+    open_streams()
     try:
         find_modules_in(os.getcwd())
     except OSError as error:
@@ -78,14 +77,16 @@ def main() -> None:
         sys.exit(2)
     try:
         _check_texts()
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except ReaderGone as error:
+        sys.exit(error.exit_code)
     except WTBError as error:
         option = "" if error.option is None else f" ({error.option})"
         print(f"error: {_in_short(str(error))}{option}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader of our output has gone, as in `wtb list | head`
-        sys.stderr.close()
-        sys.exit(141)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise

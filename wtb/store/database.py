@@ -44,6 +44,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # Compiling a statement takes PostgreSQL a second, where it takes its rows for many; none of ours gains that.
 _SETTINGS = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s -c jit=off"
 
+_LONGEST_PATH = 503  # in bytes: SQLite's own limit of 512, less what it needs for the names of files beside it
 _BUSY_S = 30.0  # for so long others may have an SQLite file to themselves
 _PING_AFTER_S = 10.0  # a connection that was idle for so long is asked whether it lives
 
@@ -394,6 +395,11 @@ class Database:
         """Make the file of an SQLite database, and its folder, for this user alone: states may hold secrets."""
         if self.path is None:
             return
+        if (length := len(os.fsencode(self.path.absolute()))) > _LONGEST_PATH:
+            raise StoreError(
+                f"database {self.shown_url}: its path has {length:,} bytes, and SQLite opens none of more than "
+                f"{_LONGEST_PATH}: name a shorter one with --db or WTB_DATABASE_URL"
+            )
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

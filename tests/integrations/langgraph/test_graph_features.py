@@ -420,6 +420,75 @@ def test_state_is_what_langgraph_makes_of_it(name: str, step: Step) -> None:
     assert shown(graph, done.state) == alone(graph, given)
 
 
+class Box(TypedDict, total=False):
+    x: int
+    box: dict[str, Any]
+    words: Annotated[list[str], operator.add]
+    messages: Annotated[list[Any], operator.add]
+
+
+def changes_in_place() -> dict[str, StateGraph[Any]]:
+    """Graphs whose first node changes what it was given, and whose second one shows what it sees of that."""
+
+    def nothing(state: Box) -> dict[str, Any]:
+        state["words"].append("in place")
+        return {}
+
+    def beside_a_write(state: Box) -> dict[str, Any]:
+        state["words"].append("in place")
+        return {"words": ["written"]}
+
+    def deep(state: Box) -> dict[str, Any]:
+        state["box"]["inner"]["list"].insert(0, 1)
+        return {"x": 1}
+
+    def attribute(state: Box) -> dict[str, Any]:
+        state["messages"][0].content = "changed"
+        return {"x": 1}
+
+    def of_the_state_itself(state: Box) -> dict[str, Any]:
+        state["x"] = 99  # of a copy that LangGraph made for this node
+        return {"words": ["written"]}
+
+    def refused(state: Box) -> dict[str, Any]:
+        state["words"].clear()
+        return {"words": Overwrite(["only"])}
+
+    def shows(state: Box) -> dict[str, Any]:
+        message = state["messages"][0].content
+        return {"words": [f"{state['x']} {state['words']} {state['box']} {message}"]}
+
+    firsts = (nothing, beside_a_write, deep, attribute, of_the_state_itself, refused)
+    graphs = {first.__name__: graph_of(Box, {"a": first, "b": shows}, (START, "a"), ("a", "b")) for first in firsts}
+    graphs["in the second step"] = graph_of(
+        Box, {"a": shows, "b": nothing, "c": shows}, (START, "a"), ("a", "b"), ("b", "c")
+    )
+    graphs["beside another node"] = graph_of(
+        Box, {"a": beside_a_write, "b": says("b"), "c": shows}, (START, "a"), (START, "b"), (["a", "b"], "c")
+    )
+    graphs["within"] = graph_of(
+        Box,
+        {"a": graph_of(Box, {"a": deep, "b": shows}, (START, "a"), ("a", "b")).compile(), "b": shows},
+        (START, "a"),
+        ("a", "b"),
+    )
+    return graphs
+
+
+@pytest.mark.parametrize("name", changes_in_place())
+def test_what_a_node_changes_in_place_is_there_as_in_langgraph(name: str, step: Step) -> None:
+    graph = changes_in_place()[name]
+
+    def given() -> dict[str, Any]:
+        box = {"inner": {"list": []}}
+        return {"x": 0, "box": box, "words": ["given"], "messages": [AIMessage("given", id="1")]}
+
+    done = step(graph, given())
+
+    assert done.failure is None
+    assert done.state == alone(graph, given())
+
+
 def test_what_two_nodes_write_to_a_key_without_a_reducer_fails_as_in_langgraph(step: Step) -> None:
     graph = graph_of(State, {"a": lambda s: {"y": "a"}, "b": lambda s: {"y": "b"}}, (START, "a"), (START, "b"))
 

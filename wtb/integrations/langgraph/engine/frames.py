@@ -21,6 +21,7 @@ from wtb.integrations.langgraph.authoring.nodes import Graph, full_name
 
 Write = tuple[str, Any]
 Channels = dict[str, BaseChannel[Any, Any, Any]]
+IN_PLACE = "in place:"  # before a channel whose value a node changed: LangGraph has no channel with a colon like that
 
 
 @dataclass
@@ -72,6 +73,15 @@ class Frame:
                 yield from branch.inner.leaves()
             elif branch.writes is None:
                 yield self, branch
+
+    def take_over_changes(self) -> None:
+        """Give channels the values that tasks of the present step changed in place, before their writes are applied."""
+        for branch in self.branches:
+            for channel, value in branch.writes or ():
+                if channel.startswith(IN_PLACE):
+                    name = channel.removeprefix(IN_PLACE)
+                    self.channels[name] = _open_channel(self.graph.channels[name], value)
+                    self.changed.add(name)
 
     def is_fresh(self) -> bool:
         """Whether nothing of it has run yet."""

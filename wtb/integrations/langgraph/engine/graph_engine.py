@@ -45,6 +45,7 @@ from wtb.integrations.langgraph.engine.pregel import Stepper
 from wtb.integrations.langgraph.engine.state_mapping import (
     COMMAND,
     Known,
+    changed_in_place,
     command_of,
     command_value,
     freeze,
@@ -127,7 +128,8 @@ class GraphEngine:
         awaited = False
         with surrounding(context):
             while True:  # again with each further answer, on a fresh copy of the state
-                top, frame, branch = self._to_run(task)
+                known = Known()
+                top, frame, branch = self._to_run(task, known)
                 stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
                 prepared = stepper.prepare(top, frame, branch, nodes, resume)
                 running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
@@ -158,13 +160,14 @@ class GraphEngine:
                     changes = memory_store.changes_of(stepper.runtime.store)
                     if cached is not None and running.handler is None:
                         cached.keep(writes, changes)
+                writes = [*writes, *changed_in_place(frame, known)]
                 return {**write_values(frame.graph, who, writes), **changes}
 
-    def _to_run(self, task: Task) -> tuple[Frame, Frame, Branch]:
+    def _to_run(self, task: Task, known: Known) -> tuple[Frame, Frame, Branch]:
         """The outermost frame, and the one that a task is in, with the task."""
         kept = task.position.engine
         way = None if kept is None else way_to(kept, task.node, task.number)
-        top = self._thaw_frame(task.position, task.state, Known(), task.root, way)
+        top = self._thaw_frame(task.position, task.state, known, task.root, way)
         return top, *(next(top.leaves()) if way else leaves_by_key(top, task.position)[task.key])
 
     def _under(self, node: GraphNode, variant: str) -> Mapping[str, PregelNode]:

@@ -36,7 +36,7 @@ from langgraph.types import Command, PregelExecutableTask
 
 from wtb.core.errors import StateError
 from wtb.integrations.langgraph.authoring.nodes import Graph
-from wtb.integrations.langgraph.engine.frames import Branch, Frame, open_channels, path_to
+from wtb.integrations.langgraph.engine.frames import IN_PLACE, Branch, Frame, open_channels, path_to
 from wtb.integrations.langgraph.engine.task_runner import executable, invoke
 
 Nodes = Mapping[str, PregelNode]
@@ -120,6 +120,7 @@ class Stepper:
                 self._advance_inner(frame, branch, config)
         if any(branch.writes is None for branch in frame.branches):
             return True
+        frame.take_over_changes()
         self._apply(frame, [self._written(frame, branch) for branch in frame.branches])
         self._next_step(frame, config)
         return bool(frame.branches)
@@ -215,7 +216,8 @@ class Stepper:
 
     def _written(self, frame: Frame, branch: Branch) -> PregelTaskWrites:
         triggers = (PUSH,) if branch.path[0] == PUSH else tuple(sorted(frame.graph.nodes[branch.node].triggers))
-        return PregelTaskWrites(branch.path, branch.node, branch.writes or [], triggers)
+        writes = [write for write in branch.writes or () if not write[0].startswith(IN_PLACE)]
+        return PregelTaskWrites(branch.path, branch.node, writes, triggers)
 
     def _task(self, frame: Frame, branch: Branch, config: RunnableConfig) -> PregelExecutableTask:
         found = self._executable(frame, branch, frame.graph.nodes, config)

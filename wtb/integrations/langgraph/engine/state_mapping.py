@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
+from types import NoneType
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from langgraph._internal._constants import PUSH, TASKS
@@ -23,7 +24,15 @@ from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.tree.checkpoints import HIDDEN, Position
 from wtb.core.values import Value, Values, differing, stored
 from wtb.integrations.langgraph.authoring.nodes import Graph, full_name
-from wtb.integrations.langgraph.engine.frames import Branch, Frame, Write, channel_value, is_missing, open_channels
+from wtb.integrations.langgraph.engine.frames import (
+    IN_PLACE,
+    Branch,
+    Frame,
+    Write,
+    channel_value,
+    is_missing,
+    open_channels,
+)
 from wtb.integrations.langgraph.engine.messages import with_ids
 
 COMMAND = HIDDEN + "command"  # a Command for a graph further out, in place of writes
@@ -89,6 +98,23 @@ class Known:
     def value(self, made: Any) -> Value | None:
         found = self._found.get(id(made))
         return None if found is None else found[1]
+
+
+_UNCHANGING = (str, bytes, int, float, bool, NoneType)
+
+
+def changed_in_place(frame: Frame, known: Known) -> Iterator[Write]:
+    """Yield the values of a frame that are not what they were decoded from, as writes that `take_over_changes` reads.
+
+    LangGraph gives nodes the objects that its channels hold: what a node changes in them is there for the next one.
+    """
+    for name, channel in frame.channels.items():
+        content = None if is_internal(frame.graph, name) else channel_value(channel)
+        if isinstance(content, _UNCHANGING) or (before := known.value(content)) is None:
+            continue
+        data = encode(content)
+        if data != before.data and data != encode(decode(before.data)):  # which the type may write in another order
+            yield IN_PLACE + name, content
 
 
 def is_internal(graph: Graph, channel: str) -> bool:
