@@ -242,3 +242,39 @@ def test_a_schedule_is_imported_by_nodes_which_find_no_way_to_the_database(noted
     for command in ("check", "show", "history", "pause", "resume", "list"):
         noted.project.wtb("schedule", command, *(["nightly"] if command != "list" else []), check=0, env=noted.env)
     assert imported(noted).keys() == {"node", "node []"}
+
+
+ENDS = """
+import os, signal
+from pathlib import Path
+
+from wtb import END, Workflow
+
+mark = Path({mark!r})
+if "WTB_NODE_PROCESS" in os.environ and not mark.exists():
+    mark.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+wf = Workflow("ends")
+
+
+@wf.node
+def answer(state):
+    return {{}}
+
+
+wf.entry(answer)
+wf.edge(answer, END)
+"""
+
+
+def test_a_process_that_was_ended_while_it_imported_is_no_reason_to_refuse_a_sweep(cluster: Cluster) -> None:
+    mark = cluster.project.folder / "ended"
+    sweep = "workflow: ends:wf\ncases: [{id: c, input: {}}]\nvary: {answer: all}\n"
+    cluster.project.write({"ends.py": ENDS.format(mark=str(mark)), "sweep.yaml": sweep})
+    cluster.start_worker()
+
+    cluster.submit("sweep.yaml", "--wait")
+
+    assert mark.exists()
+    assert cluster.project.query("SELECT data FROM events WHERE kind = 'worker.refused'") == []
+    cluster.ends_well({"succeeded": 1})

@@ -81,7 +81,15 @@ def describe_code(draft: Draft, run: Run, workspaces: Workspaces, owner: str) ->
         ProcessDied: The process ended over it.
     """
     setup = setup_of(Recipe(None).text(), NO_CODE, run, workspaces, owner)
-    process = start_process(replace(setup, head={**setup.head, "draft": draft.text()}))
+    setup = replace(setup, head={**setup.head, "draft": draft.text()})
+    try:
+        return _describe(setup)
+    except ProcessDied:  # which something else may have done, such as a lack of memory: code that does it does it again
+        return _describe(setup)
+
+
+def _describe(setup: Setup) -> DescribedCode:
+    process = start_process(setup)
     return DescribedCode(read_description(process, checked_description), process)
 
 
