@@ -446,6 +446,15 @@ def test_scores_that_fail_without_a_baseline_to_fail_them_fail_the_fire(quick: C
     assert row.why[0].startswith("8 scores of score failed, such as: KeyError")
 
 
+def test_scores_that_a_provider_prevented_fail_no_fire(quick: Cron) -> None:
+    quick.add(baseline=None)
+    module = quick.folder / "cronflow.py"
+    unreachable = '__import__("urllib.request").request.urlopen("http://127.0.0.1:9/")'
+    module.write_text(module.read_text().replace('result.state["x"]', unreachable))
+    row = quick.carry(quick.make())
+    assert row.verdict == "cannot tell"
+
+
 def test_a_session_takes_its_schedules_with_it(cron: Cron) -> None:
     made = create(cron.database, "ann")
     cron.add(session="ann")

@@ -226,7 +226,7 @@ def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
     except InputError as error:
         return Judgement("failed", [*wrong, str(error)])
     if before is None:
-        errors = aggregates.score_errors(database, sweep.id)
+        errors = aggregates.score_errors(database, sweep.id, lost=False)
         wrong += [f"{count:,} scores of {metric} failed, such as: {reason}" for metric, count, reason in errors]
         why = ["it has no baseline" if fire.baseline is None else "no fire before it ended well, to compare it with"]
         return Judgement("failed", wrong) if wrong else Judgement("cannot tell", why)

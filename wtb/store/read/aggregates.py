@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.providers.faults import LOST_TO
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.stored_spec import recorded_tools
@@ -317,11 +318,12 @@ def untouched(database: Database, sweep_id: str) -> list[sa.ColumnElement[bool]]
     return [~sa.exists().where(*same, cells.c.edited)]
 
 
-def score_errors(database: Database, sweep_id: str) -> Rows:
-    """(metric, how many scores failed, one of the reasons)."""
+def score_errors(database: Database, sweep_id: str, *, lost: bool = True) -> Rows:
+    """(metric, how many scores failed, one of the reasons). lost: count those that a provider prevented, too."""
+    failed = scores.c.error.is_not(None) if lost else sa.not_(scores.c.error.startswith(LOST_TO))
     query = (
         sa.select(scores.c.metric, sa.func.count(), sa.func.min(scores.c.error))
-        .where(scores.c.sweep_id == sweep_id, scores.c.error.is_not(None))
+        .where(scores.c.sweep_id == sweep_id, failed)
         .group_by(scores.c.metric)
     )
     return _rows(database, query)
