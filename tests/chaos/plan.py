@@ -32,9 +32,10 @@ class Plan:
     seed: int = 4
 
     def share(self, share: float) -> Plan:
-        """A smaller plan, with each fault at least once."""
+        """A plan of another size, with each fault at least once. A smaller one has as much time."""
         counts = {name: max(1, round(share * count)) for name, count in self.counts.items()}
-        return replace(self, cells=max(8, round(share * self.cells / 8) * 8), counts=counts)
+        cells, minutes = max(8, round(share * self.cells / 8) * 8), self.minutes * max(1.0, share)
+        return replace(self, cells=cells, counts=counts, minutes=minutes)
 
     def faults(self) -> list[str]:
         """All of them, shuffled."""
