@@ -15,7 +15,7 @@ import psutil
 
 from tests.chaos import plan as faults
 from tests.chaos.drawn.load import Load
-from tests.chaos.drawn.scenario import draw_scenarios
+from tests.chaos.drawn.scenario import SIDE_QUEUE, draw_scenarios
 from tests.chaos.drawn.source import set_pace
 from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import SETTINGS, Plan
@@ -27,6 +27,7 @@ from wtb.core.errors import WTBError
 from wtb.execution.sandbox.launch.process_tags import RUNNER, tagged
 
 PATIENCE_S = 300.0
+QUEUES = f"default,{SIDE_QUEUE}"
 PACE_S = 0.3
 PARTS = {
     faults.WORKER: "worker",
@@ -93,7 +94,7 @@ class StackStorm:
         )
 
     def _start(self) -> Running:
-        running = self._project.start("up", "--concurrency", "4", "--no-flower", env=SETTINGS)
+        running = self._project.start("up", "--concurrency", "4", "--queues", QUEUES, "--no-flower", env=SETTINGS)
         ends = time.monotonic() + PATIENCE_S
         while (stack := find_stack(self._project.folder)) is None or not stack.ready:
             assert running.process.poll() is None, running.stderr
