@@ -54,8 +54,7 @@ class StackStorm:
         """The whole of it. Raises AssertionError where something did not come about in time."""
         set_pace(self._project, PACE_S)
         self._up = self._start()
-        drawn = draw_scenarios(self._plan.seed, self._plan.cells)
-        scenarios = [replace(scenario, pool="process") for scenario in drawn]  # its workers run no code themselves
+        scenarios = draw_scenarios(self._plan.seed, self._plan.cells)
         self._load = Load(lambda: self._read, self._project.wtb, scenarios, self._say)
         try:
             began = time.monotonic()

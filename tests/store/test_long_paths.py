@@ -14,7 +14,7 @@ from wtb.store.database import Database
 def test_a_path_that_sqlite_cannot_open_is_named_with_its_length(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*["d" * 100] * 5)
 
-    with pytest.raises(StoreError, match=r"its path has \d{3} bytes, and SQLite opens none of more than 503: name a"):
+    with pytest.raises(StoreError, match=r"its path has \d{3} bytes, and SQLite opens none of more than 503: keep it"):
         Database(f"sqlite:///{folder}/wtb.db").prepare()
 
 

@@ -398,7 +398,7 @@ class Database:
         if (length := len(os.fsencode(self.path.absolute()))) > _LONGEST_PATH:
             raise StoreError(
                 f"database {self.shown_url}: its path has {length:,} bytes, and SQLite opens none of more than "
-                f"{_LONGEST_PATH}: name a shorter one with --db or WTB_DATABASE_URL"
+                f"{_LONGEST_PATH}: keep it at a shorter path"
             )
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

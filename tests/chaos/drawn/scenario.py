@@ -208,7 +208,7 @@ def _draw(dice: random.Random, name: str, *, on_workers: bool, first: bool, most
         share=single or chance() < 0.85,
         evaluated=not (first or single) and chance() < 0.5,
         durability="sync" if first else dice.choice(("sync", "20ms", "20ms", "200ms", "1s")),
-        pool="thread" if not first and chance() < 0.15 else "process",
+        pool="thread" if not first and chance() < 0.15 and not on_workers else "process",  # workers run no code
         checkpoints=dice.choice(("coarse", "fine")),
         per_process=dice.choice((64, 4, 1)),
         budget=not single and chance() < 0.3,

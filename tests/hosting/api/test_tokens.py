@@ -125,7 +125,7 @@ def test_when_a_token_was_used_is_kept_to_the_minute(context: Context, monkeypat
     assert used.used_at is not None
     store.use_token(context.database, row.digest)
     assert store.list_tokens(context.database) == [used], "no second write within a minute"
-    monkeypatch.setattr(store, "_USED_S", -1)
+    monkeypatch.setattr(store, "USED_S", -1)
     store.use_token(context.database, row.digest)
     (again,) = store.list_tokens(context.database)
     assert again.used_at is not None
