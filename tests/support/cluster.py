@@ -211,6 +211,11 @@ class Cluster:
         """Run a command in the project's folder, in this process: another one would mostly import."""
         return self.project.inside(*args, check=check, env={**self.env, **(env or {})}, timeout=PATIENCE_S)
 
+    def let_nodes_run_in_workers(self) -> None:
+        """Drop what tells that the database lets in workers by a role of their own: it then takes `pool: thread`."""
+        self.wtb("list", check=0)
+        self.project.change("DROP POLICY worker ON sweeps")
+
     def submit(self, file: str = "sweep.yaml", *args: str, check: int = 0) -> str:
         """Submit a sweep; its id."""
         before = set(self.sweeps())

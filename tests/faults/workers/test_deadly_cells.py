@@ -63,6 +63,7 @@ def write_deadly(cluster: Cluster, generations: int, pool: str) -> None:
 
 def test_a_node_that_aborts_its_worker_is_run_apart_from_the_next_one_and_set_aside(cluster: Cluster) -> None:
     write_deadly(cluster, 0, "thread")
+    cluster.let_nodes_run_in_workers()
     cluster.start_scheduler()
     first = cluster.start_worker(ready=False)
     second = cluster.start_worker(ready=False)

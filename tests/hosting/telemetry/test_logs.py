@@ -101,8 +101,7 @@ run: {pool: thread}
 def test_each_part_tells_metrics_and_writes_objects_with_the_ids_of_what_it_does(cluster: Cluster) -> None:
     project = cluster.project
     project.write({"noted.py": NOTED, "noted.yaml": NOTED_SWEEP, "cases.jsonl": Project.cases(2)})
-    project.inside("list", check=0)
-    project.change("DROP POLICY worker ON sweeps")  # so that nodes may run in the worker, whose log has what they log
+    cluster.let_nodes_run_in_workers()  # whose log has what they log
     project.inside("schedule", "add", "nightly", "noted.yaml", "--cron", "0 3 * * *", check=0)
     cluster.env["WTB_LOG"] = "json"
     cluster.take_time()
