@@ -130,7 +130,7 @@ def test_a_project_has_the_first_right_to_other_names(empty_project: Project, tm
 
 
 def test_the_search_path_of_the_user_stands(empty_project: Project) -> None:
-    """Who puts the folder first on the path of Python has said what comes first, in node processes, too."""
+    """A folder that PYTHONPATH has stays first, in node processes, too."""
     empty_project.write({"requests.py": "VALUE = 1\n", "flow.py": flow("import requests", "requests.VALUE")})
 
     outcome = run(empty_project, env={"PYTHONPATH": str(empty_project.folder)})

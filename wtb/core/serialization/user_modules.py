@@ -40,7 +40,7 @@ def folder_of_modules() -> str | None:
 
 def search_path() -> list[str]:
     """Return where modules are found before they are looked for in the folder of the command."""
-    return [entry or os.getcwd() for entry in sys.path if entry != _State.folder or entry == ""]
+    return [entry or os.getcwd() for entry in sys.path if entry != _State.folder]
 
 
 def open_folder() -> None:
@@ -57,11 +57,11 @@ def shadowed_file(name: str) -> str | None:
         name: The name of a module that was imported.
     """
     top = name.partition(".")[0]
-    local = None if _State.folder is None else _spec_in(top, [_State.folder])
-    loaded = getattr(sys.modules.get(top), "__file__", None)
-    if local is None or local.origin is None or loaded == local.origin:
+    if _State.folder is None or top not in sys.modules:
         return None
-    return local.origin if top in sys.modules else None
+    local = _spec_in(top, [_State.folder])
+    loaded = getattr(sys.modules[top], "__file__", None)
+    return None if local is None or loaded == local.origin else local.origin
 
 
 class ProjectFinder(MetaPathFinder):

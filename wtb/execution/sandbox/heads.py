@@ -106,7 +106,7 @@ ReadNewCase = tuple[
 
 
 class PreparedHead(TypedDict):
-    """What a prepared sweep has beside its file and its code.
+    """The parts of a prepared sweep besides its file and its code.
 
     Attributes:
         choices: The variant of each varied node, of each combination.

@@ -47,11 +47,11 @@ def serve_preparation(channel: Channel, setup: SetupHead) -> None:
     while channel.receive() is not None:
         channel.asked += 1
         try:
-            kind, head = "cases", list(_next_cases(cases))
+            head = list(_next_cases(cases))
         except WTBError as error:
             channel.send("refused", [False, str(error)])
             return
-        channel.send(kind, [False, head])
+        channel.send("cases", [False, head])
 
 
 def _head_of(prepared: Prepared) -> PreparedHead:

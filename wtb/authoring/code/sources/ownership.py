@@ -36,7 +36,7 @@ def packages_looked_into(root: Any) -> Iterator[str]:
 
 
 def _wrapped(value: Any) -> Iterator[tuple[Any, bool]]:
-    """What says whose code something is that is not the user's itself: what it wraps, and (True) what it holds."""
+    """Yield what shows whose code a value is, if not the user's itself: what it wraps, and (True) what it holds."""
     if isinstance(value, functools.partial):
         yield value.func, False
     elif isinstance(value, MethodType):

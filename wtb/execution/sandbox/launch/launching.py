@@ -80,7 +80,7 @@ def launch_of(
     hidden, opened = _project_walls(os.getcwd(), workspaces)
     secrets = _secrets(os.getcwd())
     # What nodes of this process write, this process and others of its user must not run.
-    closed = read_only(os.fspath(folder), search_path(), sorted(writable_folders()))
+    closed = read_only(os.fspath(folder), path, sorted(writable_folders()))
     return Launch(environment, given, folder, path, (*secrets, *hidden), opened, closed)
 
 
