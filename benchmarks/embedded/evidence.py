@@ -1,5 +1,6 @@
 """What concluding takes: the matrix with its tests and attribution, and the report, of 64 combinations x 1,000 cases
-x 3 metrics: scores that depend on case and combination, one of them a pass rate, on SQLite.
+x 3 metrics: scores that depend on case and combination, one of them a pass rate, on SQLite; and comparing 200
+combinations x 2,000 cases by typical differences, beside means.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.workloads.chain import STEPS, workflow
@@ -16,6 +19,8 @@ from wtb import Sweep, evaluator
 from wtb.analysis.matrix.attribution import attribute
 from wtb.analysis.matrix.build import made
 from wtb.analysis.scores import Scores
+from wtb.analysis.statistics import Design, compare
+from wtb.analysis.statistics.paired import Compare
 from wtb.display.report.evidence import gather
 from wtb.display.report.html.page import render
 from wtb.store.database import Database
@@ -61,6 +66,25 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     yield of_rounds(f"{what}: matrix, tests and attribution", concluded, "s", 2.0)
     yield of_rounds(f"{what}: report", reported, "s", 5.0)
     yield of_rounds(f"{what}: size of the report", [len(pages[-1].encode()) / 1e6], "MB", LARGEST / 1e6)
+    yield from _typical(runs)
+
+
+def _typical(runs: int) -> Iterator[Figure]:
+    """Compare durations by mean and by median in turn, so that both meet the same machine."""
+    rng = np.random.default_rng(0)
+    seconds = rng.lognormal(size=(200, 2_000)) * (1 + rng.random(2_000))
+
+    def compared(by: Compare) -> float:
+        begun = time.process_time()
+        compare(seconds, Design(baseline=0, better="lower", by=by))
+        return time.process_time() - begun
+
+    by_mean, by_median = zip(*((compared("mean"), compared("median")) for _ in range(runs)), strict=True)
+    what = "200 x 2,000: comparison"
+    yield of_rounds(f"{what} by mean, CPU", by_mean, "s")
+    yield of_rounds(f"{what} by median, CPU", by_median, "s")
+    times = [median / mean for mean, median in zip(by_mean, by_median, strict=True)]
+    yield of_rounds(f"{what} by median beside mean", times, "times", 2.0)
 
 
 def _seconds(call: Callable[[], None]) -> float:

@@ -31,6 +31,27 @@ def test_the_typical_difference_is_the_median_of_the_averages_of_any_two(figures
     assert found == pytest.approx(np.median(averages(differences)), rel=1e-9, abs=1e-9 * np.abs(differences).max())
 
 
+@pytest.mark.parametrize(
+    "differences",
+    [
+        np.random.default_rng(1).lognormal(0, 2, 700) - 3,
+        np.random.default_rng(2).integers(-3, 4, 900).astype(float),  # nearly all averages are ties
+        np.where(np.arange(800) % 10, 0.0, np.random.default_rng(3).normal(size=800)),
+        np.random.default_rng(4).standard_cauchy(600) * 1e6,
+        1 + np.random.default_rng(5).normal(size=500) * 1e-9,
+        np.concatenate([np.random.default_rng(6).normal(-50, 1, 300), np.random.default_rng(7).normal(50, 1, 300)]),
+    ],
+    ids=["skewed", "whole numbers", "mostly 0", "far ones", "nearly equal", "two heaps"],
+)
+def test_many_averages_are_found_by_counting_whatever_their_shape(differences: np.ndarray) -> None:
+    every, largest = averages(differences), np.abs(differences).max()
+    n = differences.size
+    outside = math.ceil(n * (n + 1) / 4 - scipy.stats.norm.ppf(0.975) * math.sqrt(n * (n + 1) * (2 * n + 1) / 24) - 0.5)
+    (found,), (ends,) = shifts(differences[None])
+    assert found == pytest.approx(np.median(every), rel=1e-12, abs=1e-13 * largest)
+    assert ends == pytest.approx([every[outside - 1], every[-outside]], rel=1e-12, abs=1e-13 * largest)
+
+
 @pytest.mark.parametrize("n", [6, 12, 40, 300])
 def test_its_interval_is_what_wilcoxons_test_does_not_refuse(n: int) -> None:
     differences = np.random.default_rng(n).lognormal(size=n) - 1.2

@@ -7,8 +7,11 @@ test does not refuse.
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_right
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,7 @@ from wtb.analysis.statistics.intervals import Floats, Z, is_constant
 
 EXACT_TO = 200  # pairs of which the distribution of the test is counted; the normal one is as near beyond
 _NEAR = 1e-13  # of the largest difference; averages that are nearer to each other are the same
+_HELD = 4  # averages that are held at once, for each difference
 
 
 def signed_ranks(differences: Floats) -> Floats:
@@ -37,14 +41,14 @@ def shifts(differences: Floats) -> tuple[Floats, Floats]:
     """
     middle, ends = np.full(len(differences), np.nan), np.full((len(differences), 2), np.nan)
     for i, row in enumerate(differences):
-        found = np.sort(row[np.isfinite(row)])
-        if not found.size:
+        values = np.sort(row[np.isfinite(row)])
+        if not values.size:
             continue
-        last = found.size * (found.size + 1) // 2 - 1  # of the averages, from 0
-        middle[i] = (_average(found, last // 2) + _average(found, (last + 1) // 2)) / 2
-        outside = _outside(found.size)
-        if outside and not is_constant(found):
-            ends[i] = _average(found, outside - 1), _average(found, last - outside + 1)
+        averages = _Averages(values)
+        middle[i] = (averages.at((averages.count - 1) // 2) + averages.at(averages.count // 2)) / 2
+        outside = _outside(values.size)
+        if outside and not is_constant(values):
+            ends[i] = averages.at(outside - 1), averages.at(averages.count - outside)
     return middle, ends
 
 
@@ -66,31 +70,64 @@ def _outside(pairs: int) -> int:
     return int(np.searchsorted(np.cumsum(ways) / 2.0**pairs, 0.025))
 
 
-def _average(values: Floats, place: int) -> float:
-    """Of the averages of any two of sorted differences, and of each with itself, the one at this place by size.
+class _Averages:
+    """The averages of any two of sorted differences, and of each with itself, by size.
 
-    There may be too many to hold: they are counted on both sides of a guess until few are left (Johnson & Mizoguchi
-    1978).
+    There may be too many to hold: they are counted on both sides of a guess until few remain (Johnson & Mizoguchi
+    1978). Guesses interpolate between counts, because the averages of many differences lie evenly between near bounds.
+    Counts are kept: the next place begins where the last one ended.
     """
-    scale = float(np.abs(values).max())
-    if scale == 0:
-        return 0.0
-    low, high = float(values[0]) - scale, float(values[-1])
-    below, upto = _counted(values, low), _counted(values, high)
-    while (upto - below).sum() > values.size and high - low > _NEAR * scale:
-        guess = (low + high) / 2
-        counted = _counted(values, guess)
-        if (counted - np.arange(values.size)).sum() > place:
-            high, upto = guess, counted
-        else:
-            low, below = guess, counted
-    if high - low <= _NEAR * scale:
-        partners = below[below < values.size]
-        return float(((values[below < values.size] + values[partners]) / 2).min())
-    left = np.concatenate([(values[i] + values[below[i] : upto[i]]) / 2 for i in np.flatnonzero(upto > below).tolist()])
-    return float(np.sort(left)[place - int((below - np.arange(values.size)).sum())])
+
+    def __init__(self, values: Floats) -> None:
+        self._values, self._own = values, np.arange(values.size)
+        self._scale = float(np.abs(values).max())
+        self.count = values.size * (values.size + 1) // 2
+        none = _Count(float(values[0]) - self._scale, self._own, 0)
+        every = _Count(float(values[-1]), np.full_like(self._own, values.size), self.count)
+        self._counts = [none, every]
+
+    def at(self, place: int) -> float:
+        """The average at a place, from 0."""
+        if self._scale == 0:
+            return 0.0
+        below, upto = self._around(place)
+        if self._is_same(below, upto):
+            inside = below.partners < self._values.size
+            return float(((self._values[inside] + self._values[below.partners[inside]]) / 2).min())
+        counts = upto.partners - below.partners
+        first = np.repeat(self._own, counts)
+        second = np.arange(first.size) - np.repeat(np.cumsum(counts) - counts - below.partners, counts)
+        remaining = (self._values[first] + self._values[second]) / 2
+        return float(np.partition(remaining, place - below.total)[place - below.total])
+
+    def _around(self, place: int) -> tuple[_Count, _Count]:
+        """The counts of two bounds with the place between them and few others."""
+        right = bisect_right(self._counts, place, key=lambda counted: counted.total)
+        below, upto = self._counts[right - 1], self._counts[right]
+        for turn in itertools.count():
+            between = upto.total - below.total
+            if between <= _HELD * self._values.size or self._is_same(below, upto):
+                break
+            share = 0.5
+            if turn % 3 < 2:  # in turn a little below the place, a little above it, and, whatever their shape, halfway
+                share = (place - below.total + (turn % 3 - 0.5) * _HELD * self._values.size / 2) / between
+            guess = below.most + (upto.most - below.most) * min(max(share, 0.001), 0.999)
+            counted = self._counted(guess)
+            below, upto = (below, counted) if counted.total > place else (counted, upto)
+            self._counts.insert(bisect_right(self._counts, guess, key=lambda counted: counted.most), counted)
+        return below, upto
+
+    def _is_same(self, below: _Count, upto: _Count) -> bool:
+        return upto.most - below.most <= _NEAR * self._scale
+
+    def _counted(self, most: float) -> _Count:
+        partners = np.maximum(np.searchsorted(self._values, 2 * most - self._values, side="right"), self._own)
+        return _Count(most, partners, int(partners.sum()) - self._values.size * (self._values.size - 1) // 2)
 
 
-def _counted(found: Floats, most: float) -> NDArray[np.int64]:
-    """For each difference the place up to which, from its own, averages with it are no more than `most`."""
-    return np.maximum(np.searchsorted(found, 2 * most - found, side="right"), np.arange(found.size))
+class _Count(NamedTuple):
+    """How many averages are no more than `most`; partners: of each difference, up to which later one."""
+
+    most: float
+    partners: NDArray[np.int64]
+    total: int
