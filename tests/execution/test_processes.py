@@ -657,6 +657,24 @@ def a(state):
     assert not alive(pid)
 
 
+def test_a_process_that_a_node_forks_may_connect(flows: Flows) -> None:
+    text = """
+import socket
+
+
+@wf.node
+def a(state):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        child = os.fork()
+        if child == 0:
+            socket.create_connection(server.getsockname()).close()
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    (run,) = flows.run(text).node_runs
+    assert run["status"] == "succeeded"
+
+
 # Without processes
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from wtb.core.errors import WTBError
 from wtb.core.stop import Stop
 from wtb.execution.execution import Execution, NodeRun
+from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.execution.runtime.disk_space import NoRoom
 from wtb.execution.runtime.sweep_context import PendingRequests, SweepContext
 from wtb.execution.runtime.thread_pool import Job
@@ -53,7 +54,7 @@ class SweepAssignment:
     _warm: Warm | None
 
     def __init__(self, session: Host, codes: Codes, row: SweepRow, *, apart: bool) -> None:
-        bound, self._warm = codes.take(row, apart=apart)
+        bound, self._warm = codes.take(row, WrittenFiles(session.database, row), apart=apart)
         self._session = session
         self.apart = apart
         # What runs on threads of this process may kill it before it is known where it was: it stays apart to its end.

@@ -250,6 +250,12 @@ def _unknown_cost(reported: Any) -> CostReport:
     return {"cause": reported["cause"], "what": name(reported["what"])}
 
 
+def _written(reported: Any) -> tuple[str, str]:
+    """A file among the code, and the node that wrote it."""
+    part, node = reported
+    return text(part), name(node)
+
+
 def _tool(reported: Any) -> ToolReport:
     if reported["status"] not in ("done", "failed"):
         raise Malformed(f"a call of a tool that is {reported['status']!r:.20}")
@@ -291,6 +297,7 @@ _REPORTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "call": _call,
     "unknown_cost": _unknown_cost,
     "connected": name,
+    "written": _written,
     "tool": _tool,
     "checkpoint": _checkpoint,
     "suggestion": text,

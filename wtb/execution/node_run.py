@@ -283,7 +283,7 @@ class RunningNode:
 
     def _new_attempt(self) -> tuple[Attempt, Task]:
         self.retries.number += 1
-        attempt = Attempt(self.recorder, self.visit, self.retries.number, self.reserved, self.limits.disk)
+        attempt = Attempt(self.recorder, self.visit, self.retries.number, self.reserved, self.sweep)
         point("node.starting")
         return attempt, self._task(attempt)
 

@@ -15,6 +15,7 @@ from wtb.execution.engine.protocol import Root
 from wtb.execution.execution import Execution
 from wtb.execution.pauses.holds import Holds
 from wtb.execution.runtime.budgets import Budgets
+from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.runtime.node_limits import Permits
 from wtb.planning.binding import Bound
@@ -146,7 +147,7 @@ class Combinations:
 class RunningSweep:
     """A sweep as its runner sees it: what is fixed, what limits the work, and how far it is.
 
-    single: it is one execution that a person started.
+    written: files among its code that nodes write. single: it is one execution that a person started.
     """
 
     ids: SweepIds
@@ -156,6 +157,7 @@ class RunningSweep:
     limits: Limits
     progress: Progress
     database: Database
+    written: WrittenFiles
     single: bool = False
 
     @cached_property

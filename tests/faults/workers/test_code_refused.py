@@ -172,3 +172,38 @@ def test_code_that_is_changed_while_its_sweep_runs_is_not_mixed_in(coded: Cluste
     coded.ends_well({"succeeded": 3 * CELLS})
     assert made(coded, second) == {'"first"'}
     assert made(coded, third) == {'"changed"'}
+
+
+WRITING = NODE.replace("    with open", "    save(CACHE, os.urandom(8).hex())\n    with open").replace(
+    "\n\n@wf.node",
+    """
+CACHE = HERE + "cache.json"
+
+
+def save(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+@wf.node""",
+)
+
+
+def test_workers_refuse_no_sweep_for_a_file_that_its_nodes_write(coded: Cluster) -> None:
+    """Two workers write it at the same time, and start node processes all the time."""
+    run = "run: {recycle: {runs: 1}}\n"
+    coded.project.write({"coded.py": WRITING % "first", "cache.json": "{}", "sweep.yaml": SWEEP + run})
+    coded.start_scheduler()
+    for _ in range(2):
+        coded.start_worker(concurrency=2, ready=False)
+    coded.wait_ready()
+
+    first, second = coded.submit(), coded.submit()  # code of the second is described while the first one writes
+    coded.wait_completed(first, second)
+    third = coded.submit()
+    coded.ends_well({"succeeded": 3 * CELLS})
+
+    assert coded.events("worker.refused") == []
+    for sweep in (first, third):
+        (spec,) = [spec for (spec,) in coded.query("SELECT spec FROM sweeps WHERE id = :sweep", sweep=sweep)]
+        assert spec["code"]["written"] == {"file cache.json": "work"}

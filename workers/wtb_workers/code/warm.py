@@ -16,6 +16,7 @@ from wtb.core.tree.stored_code import why
 from wtb.execution.described_code import DescribedCode, bind_described, describe_code, run_described
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.imports import imports
+from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.execution.runtime.sweep_context import on_threads
 from wtb.planning.binding import Bound, bind, draft_of
 from wtb.planning.checks import check_pool
@@ -33,14 +34,29 @@ class Refused(WTBError):
     """This worker cannot run a sweep: the code is missing, or differs from what the sweep records."""
 
 
-def check_recorded(row: SweepRow, bound: Bound) -> Bound:
-    """Check that code is what a sweep records, and that it can run here. Raises Refused."""
+def check_recorded(row: SweepRow, bound: Bound, written: WrittenFiles) -> Bound:
+    """Check that code is what a sweep records, and that it can run here.
+
+    Args:
+        row: The sweep.
+        bound: The code.
+        written: The files among it that nodes write.
+
+    Returns:
+        The code, under the fingerprints that the sweep records.
+
+    Raises:
+        Refused: It is other code, or cannot run here.
+    """
     try:
         check_pool(bound)
     except WTBError as error:
         raise Refused(str(error)) from error
     recorded, present = row.recorded_code, bound.present_code
     different = [pair for pair in present.variants() if not recorded.has_same(present, *pair)]
+    files = recorded.changed_files(present, different)
+    if different and files is not None and written.cover(files):
+        recorded, different = recorded.writing(files), []
     if different:
         names = ", ".join(f"{node}={variant}" for node, variant in different)
         causes = why(recorded.code, present.code, different)
@@ -48,7 +64,7 @@ def check_recorded(row: SweepRow, bound: Bound) -> Bound:
             f"its code of {names} is not what the sweep records {causes}: install the same code here and start the "
             f"worker again, or submit the sweep anew"
         )
-    return bound
+    return bound.with_recorded(recorded)
 
 
 @dataclass
@@ -93,11 +109,12 @@ class Codes:
         self._warm: list[Warm] = []
         self._caller = Caller()
 
-    def take(self, row: SweepRow, *, apart: bool) -> tuple[Bound, Warm]:
+    def take(self, row: SweepRow, written: WrittenFiles, *, apart: bool) -> tuple[Bound, Warm]:
         """Bind the code of a sweep, and make it ready to run.
 
         Args:
             row: The sweep.
+            written: The files among its code that nodes write.
             apart: Whether it runs in node processes whatever pool it names.
 
         Raises:
@@ -109,17 +126,19 @@ class Codes:
             options = spec.run.model_dump_json(exclude={"concurrency", "durability", "share", "grace", "priority"})
             key = (row.project, row.session_id, apart, options, spec.redact.model_dump_json(), draft.text())
             if spec.run.pool == "thread" and not apart:
-                return self._on_threads(row, spec, key)
-            return self._in_processes(row, spec, draft, key)
+                return self._on_threads(row, spec, key, written)
+            return self._in_processes(row, spec, draft, key, written)
         except InputError as error:
             raise Refused(str(error)) from error
 
-    def _in_processes(self, row: SweepRow, spec: SweepSpec, draft: Draft, key: tuple[Any, ...]) -> tuple[Bound, Warm]:
+    def _in_processes(
+        self, row: SweepRow, spec: SweepSpec, draft: Draft, key: tuple[Any, ...], written: WrittenFiles
+    ) -> tuple[Bound, Warm]:
         """Run code in node processes, the first of which describes it: this process imports nothing."""
         for place, warm in enumerate(self._warm):
             if warm.key == key and warm.described is not None:
                 if not warm.described.is_outdated():
-                    bound = check_recorded(row, bind_described(spec, warm.described))
+                    bound = check_recorded(row, bind_described(spec, warm.described), written)
                     return bound, self._warm.pop(place)
                 self._warm.pop(place).close()
                 break
@@ -129,14 +148,16 @@ class Codes:
         except WTBError as error:
             raise Refused(str(error)) from error
         try:
-            bound = check_recorded(row, bind_described(spec, described))
+            bound = check_recorded(row, bind_described(spec, described), written)
         except WTBError:
             described.process.close()
             raise
         code = run_described(bound, described, workspaces, self._runner_id, self._slots)
         return bound, self._ready(Warm(key, code, workspaces, self._home.root, described))
 
-    def _on_threads(self, row: SweepRow, spec: SweepSpec, key: tuple[Any, ...]) -> tuple[Bound, Warm]:
+    def _on_threads(
+        self, row: SweepRow, spec: SweepSpec, key: tuple[Any, ...], written: WrittenFiles
+    ) -> tuple[Bound, Warm]:
         """Run code on threads of this process, which imports it. Modules that changed since are imported again."""
         if not self._threads:
             raise Refused(
@@ -145,7 +166,7 @@ class Codes:
             )
         bar(None)
         with imports.fresh():
-            bound = check_recorded(row, bind(spec))
+            bound = check_recorded(row, bind(spec), written)
         key = (*key, repr(sorted(bound.fingerprints.items())), imports.rounds)
         for place, warm in enumerate(self._warm):
             if warm.key == key:

@@ -23,16 +23,16 @@ from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import SweepRow
+from wtb.store.runs import leases
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import FloorDocument, NoiseFloorDocument
 
 
-def check_code(sweep: SweepRow, bound: Bound) -> None:
+def check_code(database: Database, sweep: SweepRow, bound: Bound) -> None:
     """Raises ConflictError where code of a sweep, or a tool of a server, has changed: it has no repeats then."""
-    recorded, present = sweep.recorded_code, bound.present_code
-    changed = [pair for pair in recorded.variants() if not recorded.has_same(present, *pair)]
-    if changed:
+    recorded, present = leases.recorded_code(database, sweep), bound.present_code
+    if changed := recorded.changed(present):
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
         causes = why(recorded.code, present.code, changed)
         raise ConflictError(

@@ -9,6 +9,7 @@ every process and under every version of Python.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from wtb.authoring.code.described_function import DescribedFunction
+from wtb.authoring.code.sources.files import files_named_by
 from wtb.authoring.code.sources.import_time import ImportTime, has_varying_call, is_written_in
 from wtb.authoring.code.sources.modules import module_of
-from wtb.authoring.code.sources.ownership import is_own_code
-from wtb.authoring.code.walk import Code, Held, Walk, files_named_by
+from wtb.authoring.code.sources.ownership import is_own_code, module_name_of
+from wtb.authoring.code.sources.written_files import watch_files
+from wtb.authoring.code.walk import Code, Held, Walk
 from wtb.authoring.nodes import Node, Variant
 from wtb.core.tree.stored_code import MADE_BY, VALUE, StoredCode, stored_code
 
@@ -60,6 +63,8 @@ def present_code(
 ) -> tuple[dict[str, dict[str, str]], StoredCode]:
     """Find the code and parameters behind the variants that a sweep can reach, as it is recorded.
 
+    From then on this process reports which of the files among it nodes write.
+
     Args:
         nodes: Those of the workflow.
         vary: Varied node -> the names of its variants.
@@ -69,6 +74,9 @@ def present_code(
         Node -> variant -> fingerprint, and what these rest on.
     """
     codes = _codes_of(nodes, vary, _Makers(nodes, recipe))
+    for by_variant in codes.values():
+        for code in by_variant.values():
+            watch_files(code.files)
     every = [(node, code) for node, by_variant in codes.items() for code in by_variant.values()]
     return (
         {node: {variant: code.fingerprint for variant, code in by_name.items()} for node, by_name in codes.items()},
@@ -115,9 +123,15 @@ class _Makers:
             maker = ImportTime(modules, tuple(sorted(paths)), self._run_later)
             self._made[paths] = code_of(maker), has_varying_call(maker)
         made, varies = self._made[paths]
+        files = made.parts.keys() & made.files.values()  # apart, since nodes may write them
         return replace(
             code,
-            parts={**code.parts, MADE_BY: made.fingerprint},
+            files={**made.files, **code.files},
+            parts={
+                **code.parts,
+                MADE_BY: made.source,
+                **{f"{MADE_BY} {name}": made.parts[name] for name in sorted(files)},
+            },
             varying=[*code.varying, *(_computed(code.held.values, paths) if varies else ())],
             not_followed=list(dict.fromkeys((*code.not_followed, *made.not_followed))),
         )
@@ -130,17 +144,19 @@ class _Makers:
             words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=shown)
         except TypeError:  # what JSON does not have, such as a whole number of more than 64 bits
             words = repr(sorted(variant.params.items())).encode("utf-8", "surrogatepass")
-        files = dict(files_named_by(variant.fn, variant.params.values()))
+        module = module_of(module_name_of(inspect.unwrap(getattr(variant.fn, "func", variant.fn))))
+        beside = files_named_by(module, variant.params.values())
+        files, paths = dict(beside.parts()), {**code.files, **beside.paths()}
         named = orjson.dumps(files, option=orjson.OPT_SORT_KEYS) if files else b""
         text = hashlib.sha256(code.fingerprint.encode() + words + named).hexdigest()[:16]
         digest = hashlib.sha256(words).hexdigest()[:8]
         short = {name: content[:8] for name, content in files.items()}
         if (variant.node, variant.name) in self._added:  # by the sweep: they are the same in every process
-            return replace(code, fingerprint=text, parts={**code.parts, "parameters": digest, **short})
+            return replace(code, fingerprint=text, parts={**code.parts, "parameters": digest, **short}, files=paths)
         values = {f"{VALUE}{variant.name}.{name}": value for name, value in variant.params.items()}
         parts = {**code.parts, f"{VALUE}parameters": digest, **short}
         held = Held({**code.held.values, **values}, code.held.places)
-        return replace(code, fingerprint=text, parts=parts, held=held)
+        return replace(code, fingerprint=text, parts=parts, held=held, files=paths)
 
 
 def _is_defined_at_top(fn: Any) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from wtb.authoring.code.sources.written_files import setting_up
 from wtb.config.distribution import pip_install
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError, describe, did_you_mean
@@ -54,7 +55,7 @@ def _import(path: str, module_name: str) -> Any:
         raise InputError(f"{path!r} is not imported here: {process} imports no user code")
     open_folder()
     try:
-        with exits_as_errors():
+        with exits_as_errors(), setting_up():
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):

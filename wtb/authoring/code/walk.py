@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -43,7 +42,6 @@ from wtb.authoring.code.sources.ownership import (
     packages_looked_into,
     version_of,
 )
-from wtb.authoring.code.sources.paths import PathText
 from wtb.authoring.code.sources.source_file import SourceFile, Statement, source_of, unchanged_files
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import digest, encode
@@ -81,6 +79,8 @@ class Code:
         varying: Globals that a fingerprint has by their source, since their values differ between processes.
         not_followed: What it may rest on, and could not be followed.
         held: The values among it that objects hold.
+        source: As `fingerprint`, without the files.
+        files: The path of each file among the parts, or that would be one if it were there, with the name of its part.
     """
 
     fingerprint: str
@@ -88,6 +88,8 @@ class Code:
     varying: Sequence[str] = ()
     not_followed: Sequence[str] = ()
     held: Held = field(default_factory=Held)
+    source: str = ""
+    files: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)  # they differ between machines
 
 
 class Walk:
@@ -124,13 +126,14 @@ class Walk:
                     name = f"library {library[1]}" if library else label or self._label(thing)
                     parts.setdefault(name, hashlib.sha256()).update(line.encode("utf-8", "surrogatepass"))
         digests = {name: part.hexdigest()[:8] for name, part in parts.items()}
+        source = text.hexdigest()[:16]
         for name, content in self._files.parts():
             text.update(f"{name}: {content}\n".encode("utf-8", "surrogatepass"))
             digests[name] = content[:8]
         not_followed = [*self._not_followed, *self._files.problems]
         is_held = self._values and not self._has_unknown_maker
         held = Held(self._values, sorted(self._places)) if is_held else Held()
-        return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed, held)
+        return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed, held, source, self._files.paths())
 
     def refer(self, value: Any, captured: bool = False, label: str | None = None) -> str:
         """What stands for `value` in a description. `captured`: it is in a cell, default or attribute."""
@@ -433,16 +436,6 @@ class Walk:
 
     def _miss(self, module: Module | None, problem: str) -> None:
         self._not_followed[f"{module.name if module else 'a function of no module'}: {problem}"] = None
-
-
-def files_named_by(fn: Any, values: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Yield the files beside a function that values name, by their names, each with a digest of its content."""
-    module = module_of(module_name_of(inspect.unwrap(getattr(fn, "func", fn))))
-    files = Files()
-    for value in values:
-        if module is not None and isinstance(value, str | PurePath) and ("." in str(value) or "/" in str(value)):
-            files.add(module, PathText(str(value)), "named", 0)
-    yield from files.parts()
 
 
 def names_in(code: CodeType) -> set[str]:

@@ -63,6 +63,8 @@ def decoded(previous: Previous | None) -> Previous | None:
 
 OnEvent = Callable[[str, Any], None]
 _MOST_REASONS = 20  # of an attempt whose cost is not known
+_MOST_WRITTEN = 1000
+_ONCE = {"unknown_cost": "unknown_costs", "connected": "connections", "written": "written"}  # kind -> where it is kept
 
 
 @dataclass
@@ -76,6 +78,7 @@ class Record:
     unknown_costs: Reasons why the cost of the attempt is not known, each once.
     counts_calls: Whether it recorded what a call costs.
     connections: Host and port of each connection that it opened or used, each once.
+    written: Files among the code that it or nodes before it wrote, each with its node, once.
     """
 
     usd: float = 0.0
@@ -88,16 +91,17 @@ class Record:
     unknown_costs: list[CostReport] = field(default_factory=list)
     counts_calls: bool = False
     connections: list[str] = field(default_factory=list)
+    written: list[tuple[str, str]] = field(default_factory=list)
     on_event: OnEvent | None = field(default=None, repr=False)
 
     def report(self, kind: str, data: Any) -> None:
         """Record what the attempt reports. Raises Malformed if it cannot be recorded as it is."""
         data = report(kind, data)
-        if kind in ("unknown_cost", "connected"):
-            found: list[Any] = self.unknown_costs if kind == "unknown_cost" else self.connections
-            if data in found or len(found) >= _MOST_REASONS:
+        if kind in _ONCE:
+            reported: list[Any] = getattr(self, _ONCE[kind])
+            if data in reported or len(reported) >= (_MOST_WRITTEN if kind == "written" else _MOST_REASONS):
                 return
-            found.append(data)
+            reported.append(data)
         elif kind == "spent":
             self.counts_calls = True
             usd, tokens_in, tokens_out = data

@@ -1,13 +1,14 @@
 """Network connections of node runs, so that calls which nobody records are not taken for free.
 
-An audit hook sees each TCP connection before Python makes it. A client that keeps a connection open makes no new one
-for later node runs: the kernel's count of bytes that were sent on it tells those that use it (Linux; elsewhere every
-run is taken to use it). Connections that are made in C, such as those of gRPC, and those of child processes are not
-seen.
+An audit hook hears of each TCP connection before Python makes it. A client that keeps a connection open makes no new
+one for later node runs: the kernel's count of bytes that were sent on it tells those that use it (Linux; elsewhere
+every run is taken to use it). Connections that are made in C, such as those of gRPC, and those of child processes are
+not seen. Files among the code that a node run writes are reported here, too: the same node runs are watched.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import sys
@@ -18,7 +19,10 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
+from wtb.authoring.code.sources.written_files import note_written, report_writes, written_here
+from wtb.authoring.context.audit_hook import listen
 from wtb.authoring.context.node_context import Context
+from wtb.core.tree.stored_code import OUTSIDE
 
 _MOST: Final = 256  # connections that are followed, and names that are kept
 _BYTES_ACKED = struct.Struct("=120xQ")  # the beginning of Linux's `struct tcp_info`
@@ -79,17 +83,19 @@ class _Watch:
         self.outside: list[_Opened] = []
         self.names: dict[str, str] = {}
         self.owns_process = False
-        self.is_installed = False
+        self.process: int | None = None  # that is watched
         self.lock = threading.Lock()
 
     def install(self, *, owns_process: bool) -> None:
         """Watch this process from now on. owns_process: nothing but user code connects in it."""
         with self.lock:
-            if not self.is_installed:
-                sys.addaudithook(_hear)
-                _learn_names()
+            if self.process != os.getpid():
+                listen({"socket.connect": self.connect})
+                report_writes(self.wrote)
+                if self.process is None:
+                    _learn_names()
                 self.owns_process = owns_process
-                self.is_installed = True
+                self.process = os.getpid()
 
     def connect(self, connection: Any, address: Any) -> None:
         """Note a connection that is about to be made."""
@@ -99,18 +105,31 @@ class _Watch:
             return
         where = f"{self.names.get(address[0], address[0])}:{address[1]}"
         opened = _Opened(connection.fileno(), connection.family, where)
+        mine = self.present_runs()
+        for run in mine:
+            run.opened.append(opened)
+            run.context.record.report("connected", where)
+        if not mine and self.owns_process and len(self.outside) < _MOST:
+            self.outside.append(opened)
+
+    def present_runs(self) -> list[_Run]:
+        """Return the node runs that may be doing what this thread does."""
         run = self.runs.get(_present.get())
         if run is not None:
-            mine = [run]
-        elif self.owns_process:  # of a thread that has no context variables, or made before the first node run
-            mine = list(self.runs.values())
-        else:
-            return
-        for each in mine:
-            each.opened.append(opened)
-            each.context.record.report("connected", where)
-        if not mine and len(self.outside) < _MOST:
-            self.outside.append(opened)
+            return [run]
+        # Of a thread that has no context variables, or made before the first node run.
+        return list(self.runs.values()) if self.owns_process else []
+
+    def wrote(self, parts: list[str]) -> None:
+        """Report files among the code that are about to be written."""
+        runs = self.present_runs()
+        if not self.owns_process and not runs and threading.current_thread() is not threading.main_thread():
+            runs = list(self.runs.values())  # on the main thread somebody may edit files meanwhile, as in a notebook
+        for part in parts:
+            if runs or self.owns_process:
+                note_written(part, runs[0].context.node if runs else OUTSIDE)
+            for run in runs:
+                run.context.record.report("written", [part, run.context.node])
 
     def begin(self, context: Context) -> _Run:
         """Note that a node run begins."""
@@ -118,6 +137,8 @@ class _Watch:
             opened, self.outside = self.outside, []
             self._follow(opened)
         sent = {descriptor: followed.sent for descriptor, followed in self.followed.copy().items()}
+        for written in written_here().items():  # by what may still have the file open
+            context.record.report("written", written)
         run = self.runs[id(context)] = _Run(context, sent)
         return run
 
@@ -157,13 +178,13 @@ _is_explained: ContextVar[bool] = ContextVar("wtb_explained_connections", defaul
 
 @contextmanager
 def watched(context: Context, *, owns_process: bool) -> Iterator[None]:
-    """Report the connections that a node run makes or uses, if it records no call that explains them.
+    """Report the connections that a node run makes or uses without a recorded call, and files of the code it writes.
 
     Args:
         context: The context of the node run.
         owns_process: Nothing but user code connects in this process.
     """
-    if not _watch.is_installed:
+    if _watch.process != os.getpid():
         _watch.install(owns_process=owns_process)
     run = _watch.begin(context)
     token = _present.set(id(context))
@@ -182,16 +203,6 @@ def explained() -> Iterator[None]:
         yield
     finally:
         _is_explained.reset(token)
-
-
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    """Hear of everything that Python audits. An error in here would fail what user code does."""
-    if event != "socket.connect":
-        return
-    try:
-        _watch.connect(*arguments)
-    except Exception:  # noqa: BLE001 - a socket or an address of another shape, or a report that cannot be sent
-        return
 
 
 def _learn_names() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -12,7 +12,8 @@ Parts = Mapping[str, str]  # "lib:helper" or "file prompts/v1.md" -> a short dig
 Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> the fingerprint of its code
 
 VALUE = "value "  # before the name of a part that is a value which an object holds
-MADE_BY = "made by"  # the part that is all code which can have made such values
+MADE_BY = "made by"  # the part that is all code which can have made such values; before files that this code names
+OUTSIDE = ""  # stands for a node where code wrote a file outside of node runs, such as when it was imported
 
 _MOST_NAMED = 5
 _MOST_PARTS = 200  # of a variant; the parts of a module are taken together if there are more
@@ -24,6 +25,7 @@ class StoredCode(TypedDict):
     parts: each with its digest. sets: of parts, by their numbers. variants: node -> variant -> the number of its set.
     varying: globals and held values that count by the code that makes them, because they differ between processes.
     not_followed: what code may rest on, and could not be followed.
+    written: files among the parts that nodes wrote, each with the node that was seen first: they are no code.
     """
 
     parts: list[list[str]]
@@ -31,6 +33,7 @@ class StoredCode(TypedDict):
     variants: dict[str, dict[str, int]]
     varying: list[str]
     not_followed: list[str]
+    written: NotRequired[dict[str, str]]
 
 
 def stored_code(
@@ -87,8 +90,8 @@ def differences(before: StoredCode | None, after: StoredCode | None, node: str, 
     was, now = parts_of(before, node, variant), parts_of(after, node, variant)
     if was is None or now is None:
         return []
-    names = sorted((was.keys() | now.keys()) - {MADE_BY}, key=lambda name: (not _is_file(name), name))
-    return [_difference(name, was, now) for name in names if was.get(name) != now.get(name)]
+    names = sorted(_different(was, now) - _written(before, after), key=lambda name: (not is_file(name), name))
+    return [_difference(name, was, now) for name in names if not name.startswith(MADE_BY)]
 
 
 class RecordedCode(NamedTuple):
@@ -107,6 +110,34 @@ class RecordedCode(NamedTuple):
         after = present.fingerprints.get(node, {}).get(variant)
         return before == after or is_same_code(self.code, present.code, node, variant)
 
+    def changed(self, present: RecordedCode) -> list[tuple[str, str]]:
+        """Return the recorded variants whose code is not the same at present, as (node, variant)."""
+        return [pair for pair in self.variants() if not self.has_same(present, *pair)]
+
+    def changed_files(self, present: RecordedCode, changed: Sequence[tuple[str, str]]) -> set[str] | None:
+        """Return the files that differ, if nothing else of changed variants does; None if something else does.
+
+        Args:
+            present: The code at present.
+            changed: The variants that changed, as (node, variant).
+        """
+        differing: set[str] = set()
+        for node, variant in changed:
+            was, now = parts_of(self.code, node, variant), parts_of(present.code, node, variant)
+            if was is None or now is None:
+                return None
+            differing |= {name.removeprefix(f"{MADE_BY} ") for name in _different(was, now)}
+        files = {name for name in differing if is_file(name)}
+        without = self.writing(files)
+        return files if all(without.has_same(present, *pair) for pair in changed) else None
+
+    def writing(self, files: Iterable[str]) -> RecordedCode:
+        """Return it with files that count as written by nodes, besides those that do."""
+        if self.code is None:
+            return self
+        written = {**dict.fromkeys(files, OUTSIDE), **self.code.get("written", {})}
+        return self._replace(code={**self.code, "written": written})
+
     def replacing(self, present: RecordedCode) -> dict[str, dict[str, str]]:
         """Return present fingerprints, but the recorded ones of variants whose code is the same."""
         return {
@@ -123,24 +154,35 @@ class RecordedCode(NamedTuple):
 def is_same_code(before: StoredCode | None, after: StoredCode | None, node: str, variant: str) -> bool:
     """Return whether no code of a variant changed, although its fingerprints differ.
 
-    Two kinds of differences are no change of code. Files that appear while a sweep runs are nearly always what its
-    nodes write. And values that objects hold, such as a session's id, may differ between processes: they count only
-    if the code that can have made them changed, too.
+    Three kinds of differences are no change of code. Files that nodes of either sweep wrote are output. Files that
+    appear while a sweep runs are nearly always what its nodes write. And values that objects hold, such as a session's
+    id, may differ between processes: they count only if the code that can have made them changed, too.
     """
     was, now = parts_of(before, node, variant), parts_of(after, node, variant)
     if was is None or now is None:
         return False
-    is_made_alike = MADE_BY in was and was[MADE_BY] == now.get(MADE_BY)
-    names = {name for name, _ in was.items() ^ now.items()} - {MADE_BY}
-    if not names:  # the same parts in another order
+    ignored = _written(before, after)
+    counted = {name for name in _different(was, now) if name not in ignored and not _is_output(name, was)}
+    is_made_alike = MADE_BY in was and not any(name.startswith(MADE_BY) for name in counted)
+    if all(name.startswith(MADE_BY) for name in _different(was, now)):  # the same parts in another order
         return is_made_alike
-    return all(_is_no_change(name, was, is_made_alike) for name in names)
+    counted = {name for name in counted if not name.startswith(MADE_BY)}
+    return not counted or (is_made_alike and all(name.startswith(VALUE) for name in counted))
 
 
-def _is_no_change(name: str, was: Parts, is_made_alike: bool) -> bool:
-    if _is_file(name):
-        return name.startswith("file ") and name not in was
-    return is_made_alike and name.startswith(VALUE)
+def _different(was: Parts, now: Parts) -> set[str]:
+    return {name for name, _ in was.items() ^ now.items()}
+
+
+def _written(*codes: StoredCode | None) -> set[str]:
+    """Return the parts that are files which nodes wrote, also as files of the code that makes held values."""
+    files = {file for code in codes if code is not None for file in code.get("written", ())}
+    return files | {f"{MADE_BY} {file}" for file in files}
+
+
+def _is_output(name: str, was: Parts) -> bool:
+    """Return whether a part is a file that was not there before."""
+    return is_file(name.removeprefix(f"{MADE_BY} ")) and name not in was
 
 
 def _difference(name: str, was: Parts, now: Parts) -> str:
@@ -148,10 +190,11 @@ def _difference(name: str, was: Parts, now: Parts) -> str:
         return f"{name} is new"
     if name not in now:
         return f"{name} is gone"
-    return f"{name}: content differs" if _is_file(name) else f"{name} changed"
+    return f"{name}: content differs" if is_file(name) else f"{name} changed"
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Return whether a part is a file or a script."""
     return name.startswith(("file ", "script "))
 
 
@@ -175,16 +218,23 @@ def with_added(recorded: StoredCode | None, added: StoredCode) -> StoredCode:
         }
         for node in {**recorded["variants"], **added["variants"]}
     }
-    return stored_code(
+    both = stored_code(
         variants,
         [*recorded["varying"], *added["varying"]],
         [*recorded["not_followed"], *added["not_followed"]],
     )
+    return keeping_written(both, recorded)
+
+
+def keeping_written(code: StoredCode, before: StoredCode | None) -> StoredCode:
+    """Return code with the files that nodes wrote before it was recorded."""
+    written = {**({} if before is None else before.get("written", {})), **code.get("written", {})}
+    return {**code, "written": written} if written else code
 
 
 def check_stored(code: StoredCode) -> None:
     """Read all of it as its users do. Raises KeyError, IndexError, TypeError or ValueError if it is malformed."""
-    for texts in (code["varying"], code["not_followed"], *code["parts"]):
+    for texts in (code["varying"], code["not_followed"], *code["parts"], code.get("written", {}).values()):
         "".join(texts)
     for node, variants in code["variants"].items():
         for variant in variants:

@@ -13,7 +13,6 @@ from wtb.core.errors import StateError
 from wtb.core.ids import new_id
 from wtb.core.scoring.unknown_costs import is_free
 from wtb.core.serialization.codec import digest
-from wtb.core.stop import Disk
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
 from wtb.core.values import Json, Value, Values
 from wtb.execution import rows
@@ -24,7 +23,7 @@ from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.runtime.budgets import Reserved
-from wtb.execution.state import SweepIds
+from wtb.execution.state import RunningSweep, SweepIds
 from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun, Recorded
 
@@ -77,14 +76,17 @@ class Attempt:
     begun: whether it is recorded that the attempt has begun.
     """
 
-    def __init__(self, run: NodeRunRecorder, visit: Visit, number: int, reserved: Reserved, disk: Disk) -> None:
+    def __init__(
+        self, run: NodeRunRecorder, visit: Visit, number: int, reserved: Reserved, sweep: RunningSweep
+    ) -> None:
         self.visit = visit
         self.number = number
         self.reserved = reserved
         self.begun = False
         self.stalled = False
         self._run = run
-        self._disk = disk
+        self._disk = sweep.limits.disk
+        self._written = sweep.written
         self._sums: list[Any] = [0.0, 0, 0]
         self._has_spent = False
         self._connections: list[str] = []
@@ -132,12 +134,24 @@ class Attempt:
             self._checkpoint(data)
         elif kind == "spent":
             self._spent(data)
-        elif kind == "unknown_cost":
+        elif kind == PRINTED:
+            self._printed(data)
+        else:
+            self._note(kind, data)
+
+    def _note(self, kind: str, data: Any) -> None:
+        """Note what an attempt does without a call of its context."""
+        if kind == "unknown_cost":
             self._unknown_cost(data)
         elif kind == "connected":
             self._connections.append(data)
-        elif kind == PRINTED:
-            self._printed(data)
+        elif kind == "written":
+            self._note_written(*data)
+
+    def _note_written(self, file: str, node: str) -> None:
+        """Record, once a sweep, that nodes write a file which was taken for code."""
+        if (words := self._written.note(file, node)) is not None:
+            self._event("node.log", time.time(), {"message": words, "level": "info"})
 
     def stall(self, limit: float) -> None:
         """Record that the attempt has stalled, if it reported nothing for longer than `limit` seconds."""

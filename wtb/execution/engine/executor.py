@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from wtb.authoring.code.event_loop import set_up
+from wtb.authoring.code.sources.written_files import setting_up
 from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.authoring.evaluation import regex_search
@@ -28,6 +29,7 @@ from wtb.execution.engine.warmup import warm_up
 from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 Take = Callable[[int, Result | Exception | None], None]
+Cover = Callable[[Collection[str]], bool]  # files among the code that differ -> whether nodes wrote all of them
 
 
 class CodeExecutor(Protocol):
@@ -38,6 +40,9 @@ class CodeExecutor(Protocol):
 
         runs: how many node runs there will be at a time, as far as is known.
         """
+
+    def accept_files(self, cover: Cover) -> None:
+        """Set what decides from now on whether node processes may start although files among the code differ."""
 
     def begin(self, state: Values, root: Root) -> Joined | Failure: ...
 
@@ -128,7 +133,7 @@ class Surroundings:
         with self._lock:
             if not self._made:
                 try:
-                    with set_up():
+                    with set_up(), setting_up():
                         self._made.append(self._caller.call(self._factory, timeout=None))
                 except BaseException as error:
                     check_interrupt(error, own_process=self.own_process)
@@ -155,6 +160,9 @@ class ThreadExecutor:
 
     def prepare(self, runs: int = 1) -> None:
         warm_up(self._workflow, self._engine, self._surroundings)
+
+    def accept_files(self, cover: Cover) -> None:
+        """Does nothing: this process has the code already."""
 
     def begin(self, state: Values, root: Root) -> Joined | Failure:
         return begin(self._engine, state, root)

@@ -22,7 +22,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.serialization.redaction import Redactor, marker
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
-from wtb.execution.engine.executor import CodeExecutor, Take
+from wtb.execution.engine.executor import CodeExecutor, Cover, Take
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.execution.engine.resource_usage import PRINTED
 
@@ -38,6 +38,9 @@ class RedactingExecutor:
 
     def prepare(self, runs: int = 1) -> None:
         self._code.prepare(runs)
+
+    def accept_files(self, cover: Cover) -> None:
+        self._code.accept_files(cover)
 
     def begin(self, state: Values, root: Root) -> Joined | Failure:
         return self._joined(self._code.begin(state, root))

@@ -1,16 +1,104 @@
-"""Whether the code of a sweep, or a tool of a server, changed since it was submitted, where that matters."""
+"""Whether the code of a sweep, or a tool of a server, changed since it was submitted, where that matters.
+
+Files among the code that nodes write are no code: see `WrittenFiles`.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+
 from wtb.authoring.graph import reachable, successors
-from wtb.core.errors import ConflictError, InputError
-from wtb.core.tree.stored_code import why
+from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.core.tree.stored_code import is_file, why
 from wtb.planning.binding import Bound
 from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+
+log = logging.getLogger("wtb")
+
+LATE_S = 2.0  # for what another runner has heard to be recorded
+LOOK_S = 0.1
+MOST, LONGEST = 1000, 500  # files that a sweep records as written, and characters of their names
+
+
+class WrittenFiles:
+    """Files among the code of a sweep that nodes write: they are output, so that a change of them is none of the code.
+
+    What is heard in one runner is recorded, so that all others know it. Used by all threads.
+
+    Args:
+        database: Where it is recorded.
+        sweep: The sweep.
+        notice: Called with words for people about each file that was not known.
+        is_shared: Whether nodes of other sweeps run in this process, too, whose files may be others.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        sweep: SweepRow,
+        notice: Callable[[str], None] = lambda words: None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        self._database = database
+        self._sweep = sweep
+        self._notice = notice
+        code = sweep.recorded_code.code
+        self._parts = set() if code is None else {name for name, _ in code["parts"]}
+        self._recorded = set() if code is None else set(code.get("written", ()))
+        self._is_shared = is_shared
+        self._covered: set[str] = set()  # by what nodes of other sweeps wrote
+        self._lock = threading.Lock()
+
+    def note(self, file: str, node: str) -> str | None:
+        """Record that a node writes a file.
+
+        Args:
+            file: The name of its part.
+            node: The node; `OUTSIDE` if code wrote it when it was imported, or between node runs.
+
+        Returns:
+            Words for people about it; None if it was known, or cannot be recorded now.
+        """
+        if file in self._recorded or not self._may_be_written(file):
+            return None
+        with self._lock:
+            if file in self._recorded:
+                return None
+            try:
+                leases.record_written(self._database, self._sweep.id, {file: node})
+            except StoreError as error:  # the next node run reports it, too
+                log.warning("sweep %s: %s cannot be recorded as written: %s", self._sweep.id, file, error)
+                return None
+            self._recorded.add(file)
+        words = f"not code: {file.partition(' ')[2]}, which {f'node {node}' if node else 'the code'} writes"
+        self._notice(words)
+        return words
+
+    def _may_be_written(self, file: str) -> bool:
+        """Return whether to believe a node process; a file that was not there before is no part of the code yet."""
+        is_new = not self._is_shared and len(file) <= LONGEST and len(self._recorded) < MOST
+        return is_file(file) and (is_new or file in self._parts)
+
+    def cover(self, files: Collection[str]) -> bool:
+        """Return whether nodes have written all of some files. Waits for what other runners are about to record."""
+        until = time.monotonic() + LATE_S
+        while not self._recorded.union(self._covered).issuperset(files):
+            try:
+                self._covered |= leases.written_files(self._database, self._sweep)
+            except StoreError as error:
+                log.warning("sweep %s: files that nodes wrote cannot be read: %s", self._sweep.id, error)
+            if self._covered.issuperset(files) or time.monotonic() >= until:
+                break
+            time.sleep(LOOK_S)
+        return self._recorded.union(self._covered).issuperset(files)
 
 
 def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tuple[str, str]]:
@@ -19,11 +107,11 @@ def changed_ahead(database: Database, sweep: SweepRow, bound: Bound) -> list[tup
     ahead: set[str] = set()
     for _, position in queries.heads(database, sweep.id):
         ahead |= reachable(after, bound.workflow.entries if position is None else position["next"])
-    present = bound.present_code
+    present, recorded = bound.present_code, leases.recorded_code(database, sweep)
     return [
         (node, variant)
         for node, variant in present.variants()
-        if node in ahead and not sweep.recorded_code.has_same(present, node, variant)
+        if node in ahead and not recorded.has_same(present, node, variant)
     ]
 
 
@@ -46,7 +134,7 @@ def accept_code(database: Database, sweep: SweepRow, bound: Bound, *, allow: boo
     changed = changed_ahead(database, sweep, bound)
     if changed and not allow:
         names = ", ".join(f"{node}={variant}" for node, variant in changed)
-        causes = why(sweep.spec.get("code"), bound.code, changed)
+        causes = why(leases.recorded_code(database, sweep).code, bound.code, changed)
         raise ConflictError(
             f"sweep {sweep.id}: the code of {names} has changed since it was submitted {causes}, "
             f"so its cells would not be comparable; submit it anew with `wtb run`, or allow the change of code",

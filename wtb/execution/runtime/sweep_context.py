@@ -20,6 +20,7 @@ from wtb.execution.journal import Journal
 from wtb.execution.pauses.holds import Holds
 from wtb.execution.runner import Dispatcher, Runner
 from wtb.execution.runtime.budgets import Budgets
+from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.runtime.node_limits import Permits
 from wtb.execution.sandbox.heads import CodeHead
@@ -37,6 +38,7 @@ from wtb.store.limits.usage import disk_used
 from wtb.store.read.queries import choices
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.flush import flush
+from wtb.store.runs.leases import recorded_code
 from wtb.store.runs.slots import LEASE_S
 
 
@@ -77,7 +79,7 @@ class SweepContext:
         self._session = row.session_id
         stop = room.stop
         self._quota = quota_of(database, self._session)
-        bound = bound.with_recorded(row.recorded_code)
+        bound = bound.with_recorded(recorded_code(database, row))
         check_nodes(bound.workflow, (limits or {}).get("nodes") or (), Located(where="limits"))
         open_budgets(database, row, self._quota.budgets(self._session), limits or stored_spec.Limits())
         wall = limits["wall"] if limits and "wall" in limits else bound.spec.limits.wall
@@ -90,6 +92,7 @@ class SweepContext:
             room,
             ProviderWaits(stop, bound.spec.run.provider_wait, progress.add_notice),
         )
+        self.written = WrittenFiles(database, row, progress.add_notice, is_shared=bound.pool == "thread")
         self.sweep = RunningSweep(
             SweepIds(self._session, row.id, runner_id),
             bound,
@@ -98,6 +101,7 @@ class SweepContext:
             limited,
             progress,
             database,
+            self.written,
             single=row.kind == "single",
         )
 
@@ -119,6 +123,7 @@ class SweepContext:
             sync: Whether to commit every step at once, whatever the sweep asks for.
             waits: See `Journal`.
         """
+        code.accept_files(self.written.cover)
         durability = "sync" if sync else self.sweep.bound.spec.run.durability
         journal = Journal(
             lambda batch: flush(self._database, batch, LEASE_S, journal.reopen),

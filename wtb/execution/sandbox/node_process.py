@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,17 @@ def _end_reason(code: int | None, processes: int | None) -> str:
         return f"killed by signal {-code}"
 
 
+def cover_none(files: Collection[str]) -> bool:
+    """Return that no node is known to have written files."""
+    return False
+
+
 @dataclass(frozen=True)
 class Setup:
     """What every node process of a run starts with.
 
     head: what its first frame says. environment: all it inherits. limits: as in `run.rlimits`.
-    workspaces: where it works, and the store that it reads.
+    workspaces: where it works, and the store that it reads. cover: decides whether nodes wrote all files that differ.
     """
 
     head: SetupHead
@@ -72,6 +77,7 @@ class Setup:
     limits: Mapping[str, int | None]
     folder: Path
     workspaces: Workspaces
+    cover: Callable[[Collection[str]], bool] = cover_none
 
 
 def _ignore(what: str, data: Any) -> None:
@@ -116,6 +122,7 @@ class NodeProcess:
         self._leash, self._channel = launched.leash, launched.channel
         self.directory = setup.workspaces.root / self._id
         self._workspaces = setup.workspaces
+        self._cover = setup.cover
         self._inbox = Inbox()
         self._frames: deque[Frame] = deque()
         self._end_report = b""
@@ -164,6 +171,8 @@ class NodeProcess:
         try:
             self._unsent = self._send(memoryview(self._setup))
             frame = self._next(Request())
+            if frame.kind == "changed":
+                frame = self._continue_with(*self._read_changes(frame.head))
         except ProcessDied as error:
             data = (self.output["stderr"].take() or "").strip()
             raise ProcessDied(f"a node process could not start: {error}\n{data[-2000:]}".rstrip()) from error
@@ -172,6 +181,22 @@ class NodeProcess:
         for output in self.output.values():
             output.take()  # what importing printed belongs to no attempt
         return frame.head
+
+    def _read_changes(self, head: Any) -> tuple[Sequence[str], str]:
+        """Read which files among the code differ, and what is wrong if nodes did not write them."""
+        try:
+            files, problem = head
+            return [str(file) for file in files], str(problem)
+        except (TypeError, ValueError) as error:
+            self._refuse(error)
+            raise ProcessDied(self._ended or "") from error
+
+    def _continue_with(self, files: Sequence[str], problem: str) -> Frame:
+        """Let a process continue with files that nodes wrote. Raises WTBError if these are not all that differ."""
+        if not self._cover(files):
+            raise WTBError(storable(problem))
+        self._unsent = self._send(memoryview(packed("continue", None)))
+        return self._next(Request())
 
     def ask(self, kind: str, head: Any, request: Request) -> Frame:
         """Send a request and wait for its answer.

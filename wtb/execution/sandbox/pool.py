@@ -23,7 +23,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 from wtb.execution.attempts.attempt_files import AttemptFiles, ProvidedFiles
-from wtb.execution.engine.executor import Take
+from wtb.execution.engine.executor import Cover, Take
 from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, Writes, begin
 from wtb.execution.engine.resource_usage import sampler
 from wtb.execution.journal import Lost
@@ -39,6 +39,7 @@ from wtb.execution.sandbox.node_process import (
     ProcessDied,
     Request,
     Setup,
+    cover_none,
     show,
 )
 from wtb.execution.sandbox.quick_nodes import TOGETHER_S, QuickNodes
@@ -100,7 +101,9 @@ class InProcesses:
         self._tries = run.set_aside_after
         self._runs = run.recycle.runs
         self._quick = QuickNodes()
+        self._cover: Cover = cover_none
         setup = setup_of(code.recipe.text(), code.head, run, workspaces, owner)
+        setup = replace(setup, cover=lambda files: self._cover(files))
         self._provided = ProvidedFiles(workspaces.files)
         self._isolation = Isolation()
         self._suspects = threading.Semaphore(SUSPECTS)
@@ -133,6 +136,9 @@ class InProcesses:
             shared.start_for(runs)
         with self.pool.one() if shared is None else shared.one():
             pass
+
+    def accept_files(self, cover: Cover) -> None:
+        self._cover = cover
 
     def _start_shared(self, setup: Setup, shape: Shape) -> SharedProcess:
         head: SetupHead = {**setup.head, "places": shape.places, "async": shape.is_async}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.authoring.code.fingerprint import present_code
 from wtb.authoring.code.recipe import Recipe, assemble
+from wtb.authoring.code.sources.written_files import written_here
 from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.authoring.context.tool_replay import ToolCall, call_tool
@@ -107,7 +108,7 @@ class Worker:
             recipe = Recipe.read(setup["recipe"])
             workflow, self._evaluators = assemble(recipe)
             if workflow is not None:
-                _compare(setup, workflow, recipe)
+                _compare(channel, setup, workflow, recipe)
         self._workflow = workflow
         self._channel = channel
         self._params = recipe.params or {}
@@ -207,8 +208,11 @@ class Worker:
         return "result", messages.result(self._engine.run(task, self._surroundings))
 
 
-def _compare(setup: SetupHead, workflow: Workflow, recipe: Recipe) -> None:
-    """Raises WTBError where the code here is not what the runner has."""
+def _compare(channel: Channel, setup: SetupHead, workflow: Workflow, recipe: Recipe) -> None:
+    """Check that the code here is what the runner has. Raises WTBError.
+
+    If nothing but files differs, the runner decides: it knows which of them nodes have written meanwhile.
+    """
     recorded = RecordedCode(setup["fingerprints"], setup.get("code"))
     nodes = workflow.nodes
     known = all(node in nodes and variant in nodes[node].variants for node, variant in recorded.variants())
@@ -219,11 +223,18 @@ def _compare(setup: SetupHead, workflow: Workflow, recipe: Recipe) -> None:
         )
     vary = {node: list(variants) for node, variants in recorded.fingerprints.items()}
     present = RecordedCode(*present_code(nodes.values(), vary, recipe))
-    changed = [pair for pair in recorded.variants() if not recorded.has_same(present, *pair)]
-    if changed:
-        names = ", ".join(f"{node}={variant}" for node, variant in changed)
-        causes = why(recorded.code, present.code, changed)
-        raise WTBError(f"the code of {names} was changed while the sweep was running {causes}")
+    recorded = recorded.writing(written_here())
+    changed = recorded.changed(present)
+    if not changed:
+        return
+    names = ", ".join(f"{node}={variant}" for node, variant in changed)
+    causes = why(recorded.code, present.code, changed)
+    problem = f"the code of {names} was changed while the sweep was running {causes}"
+    if (files := recorded.changed_files(present, changed)) is not None:
+        channel.send("changed", [sorted(files), problem])
+        if (answer := channel.receive()) is not None and answer.kind == "continue":
+            return
+    raise WTBError(problem)
 
 
 def _flush_output() -> None:

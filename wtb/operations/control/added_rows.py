@@ -36,6 +36,7 @@ from wtb.store.read.lineage import line, marks
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.rows.sweeps import SweepRow
+from wtb.store.runs import leases
 
 Choices = Mapping[str, str]
 Code = Callable[[SweepSpec], Bound]
@@ -322,7 +323,7 @@ def _new_row(
     every = queries.choices(context.database, sweep.id)
     known = {**defaults, **every[draft.base], **changed}
     choices = {node: known[node] for node in bound.vary}
-    _check_code(sweep, bound, changed)
+    _check_code(context.database, sweep, bound, changed)
     spec = sweep.spec.copy()
     spec["vary"] = bound.spec.model_dump(mode="json", include={"vary"})["vary"]
     if (baseline := spec.get("baseline_row")) is not None:
@@ -359,10 +360,10 @@ def _vary(sweep: SweepRow, draft: _Draft, present: Bound) -> tuple[dict[str, lis
     return vary, defaults
 
 
-def _check_code(sweep: SweepRow, bound: Bound, changed: Choices) -> None:
+def _check_code(database: Database, sweep: SweepRow, bound: Bound, changed: Choices) -> None:
     """Refuse a row if nodes from there on are not what they were when the others ran; workers hold to all nodes."""
     after = reachable(successors(bound.workflow), changed)
-    recorded, present = sweep.recorded_code, bound.present_code
+    recorded, present = leases.recorded_code(database, sweep), bound.present_code
     different = [
         (node, variant)
         for node, variant in set(recorded.variants()).intersection(present.variants())

@@ -12,6 +12,7 @@ from wtb.core.errors import InputError
 from wtb.core.failures import Failure
 from wtb.core.ids import new_id
 from wtb.core.serialization.plain_json import readable
+from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.execution.runtime.sweep_context import in_processes
 from wtb.execution.sandbox.pool import InProcesses
 from wtb.operations.context import Context
@@ -21,6 +22,7 @@ from wtb.store.control.tool_calls import CallOfTool, no_calls, turn
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.process_identity import identity
 from wtb.store.read.queries import find_sweep
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import register
 from wtb.store.runs.slots import end_runner
 
@@ -53,8 +55,7 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
     outcomes["irreversible"] = [_call(call) for call in leaving.undo if call not in reversible]
     if not reversible and not leaving.again:
         return outcomes
-    project = find_sweep(database, execution.sweep_id).project
-    with _calling(context, bound, project) as calling:
+    with _calling(context, bound, find_sweep(database, execution.sweep_id)) as calling:
         for call in reversible:
             turn(database, execution, call, "done")
             answer = calling(ToolCall(call.tool, "reverse", call.arguments, call.result))
@@ -79,7 +80,7 @@ def _call(call: CallOfTool) -> ToolCallDocument:
 
 
 @contextmanager
-def _calling(context: Context, bound: Bound, project: str) -> Iterator[Calling]:
+def _calling(context: Context, bound: Bound, sweep: SweepRow) -> Iterator[Calling]:
     """Where tools are called: in a node process, where nodes run in such."""
     if bound.pool != "process":
         caller = Caller()
@@ -90,10 +91,11 @@ def _calling(context: Context, bound: Bound, project: str) -> Iterator[Calling]:
         return
     runner = identity()  # so that a node process that outlives us is found by the cleanup
     register(context.database, runner)
-    home = context.workspaces.of_project(project)
+    home = context.workspaces.of_project(sweep.project)
     mine = home.of_runner(runner.id, "undoing", new_id())
     code = in_processes(bound, mine, runner.id, 1)
     assert isinstance(code, InProcesses), "nodes run in processes"
+    code.accept_files(WrittenFiles(context.database, sweep).cover)
     try:
         yield code.call_tool
     finally:

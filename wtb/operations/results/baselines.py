@@ -111,7 +111,7 @@ def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress 
     if row.kind == "single":
         raise InputError(f"only a sweep can be repeated, and {row.id} is a single execution")
     bound = rebind(context, row)
-    check_code(row, bound)
+    check_code(context.database, row, bound)
     repeats: list[Ran] = []
     while len(repeats) < times and all(ran.sweep.status == "completed" for ran in repeats):
         id = submit_again(context.database, row)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
-from wtb.core.tree.stored_code import StoredCode
+from wtb.core.tree.stored_code import RecordedCode, StoredCode, keeping_written
 from wtb.store.bulk import fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
@@ -29,7 +29,10 @@ from wtb.store.tables.schema import (
     now,
     runners,
     sweeps,
+    workflows,
 )
+
+_MOST_WRITING = 100  # sweeps of a workflow that are looked at for files that nodes write, the newest ones
 
 
 def releasing() -> sa.Update:
@@ -368,7 +371,40 @@ def record_code(
     with database.write() as connection:
         spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
         if spec is not None:
+            code = keeping_written(code, spec.get("code"))
             connection.execute(sweeps.update().where(this).values(fingerprints=plain, spec={**spec, "code": code}))
+
+
+def record_written(database: Database, sweep_id: str, written: Mapping[str, str]) -> None:
+    """Record that nodes of a sweep write files among its code: file -> node."""
+    this = sweeps.c.id == sweep_id
+    with database.write() as connection:
+        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
+        if spec is not None and "code" in spec:
+            code = {**spec["code"], "written": {**written, **spec["code"].get("written", {})}}
+            connection.execute(sweeps.update().where(this).values(spec={**spec, "code": code}))
+
+
+def recorded_code(database: Database, sweep: SweepRow) -> RecordedCode:
+    """Return the code that a sweep records, with the files among it that nodes write: see `written_files`."""
+    return sweep.recorded_code.writing(written_files(database, sweep))
+
+
+def written_files(database: Database, sweep: SweepRow) -> set[str]:
+    """Return the files among its code that nodes of a sweep write, or nodes of others of the same workflow."""
+    name = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
+    newest = (
+        sa.select(sweeps.c.id)
+        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .where(sweeps.c.project == sweep.project, workflows.c.name == name)
+        .order_by(sweeps.c.created_at.desc())
+        .limit(_MOST_WRITING)
+    )
+    written = sweeps.c.spec["code"]["written"]
+    query = sa.select(written).where(
+        sa.or_(sweeps.c.id == sweep.id, sweeps.c.id.in_(newest)), written.as_string().is_not(None)
+    )
+    return {file for (written,) in database.tuples(query) for file in written}
 
 
 def record_tools(database: Database, sweep_id: str, tools: Mapping[str, Mapping[str, str]]) -> None:

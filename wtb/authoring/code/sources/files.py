@@ -14,7 +14,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import PurePath
+from typing import Any, Literal
 
 from wtb.authoring.code.sources.globals import imported_as
 from wtb.authoring.code.sources.modules import Module
@@ -47,11 +48,13 @@ class Files:
 
     Attributes:
         found: Path -> (kind, name), where the name holds at every place to which the code is copied.
+        absent: As `found`, of files that are not there yet.
         written: Paths that the code writes.
         problems: What could not be followed, in words.
     """
 
     found: dict[str, tuple[str, str]] = field(default_factory=dict)
+    absent: dict[str, tuple[str, str]] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     problems: dict[str, None] = field(default_factory=dict)
 
@@ -72,6 +75,11 @@ class Files:
                 self.problems[f"{kind} {name}: it is larger than {_LARGEST // 1024**2} MB, or cannot be read"] = None
             else:
                 yield f"{kind} {name}", content
+
+    def paths(self) -> dict[str, str]:
+        """Return the path of each file that counts, or would if it were there, with its kind and name."""
+        labels = {**self.absent, **self.found}
+        return {path: f"{kind} {name}" for path, (kind, name) in labels.items() if path not in self.written}
 
     def _follow_scripts(self) -> None:
         """Add the files beside scripts that those name, and the files beside these, each once."""
@@ -96,25 +104,20 @@ class Files:
         if path.is_pattern or use == "listed":
             self._add_pattern(module, path, use, line)
             return
+        absent: dict[str, tuple[str, str]] = {}
         for place in _places(module, path):
             if use == "written":
                 self.written.add(place)
-            elif (
-                os.path.isfile(place) and not place.endswith(_RUN_TIME) and place != os.path.abspath(module.file or "")
-            ):
-                self._add_file(module, path, place, use)
-                return
+            elif (label := _label(module, path, place, use)) is not None:
+                if os.path.isfile(place):
+                    self._keep(place, label)
+                    return
+                absent[place] = label
+        self.absent |= absent
 
-    def _add_file(self, module: Module, path: PathText, place: str, use: Use) -> None:
-        kind = "script" if use == "started" else "file"
-        if use == "named" and not place.endswith(_TEMPLATES + _SETTINGS):
-            return
-        if place.startswith(_KERNEL) and not place.startswith("/dev/shm/"):
-            return
-        is_literal = os.path.isabs(path.text) and not path.is_anchored
-        name = path.text if is_literal else os.path.relpath(place, module.root or os.path.dirname(place))
-        if place not in self.found or kind == "script":
-            self.found[place] = (kind, name.replace(os.sep, "/"))
+    def _keep(self, place: str, label: tuple[str, str]) -> None:
+        if place not in self.found or label[0] == "script":
+            self.found[place] = label
 
     def _add_pattern(self, module: Module, path: PathText, use: Use, line: int) -> None:
         pattern = path.text if path.is_pattern or "*" in path.text else os.path.join(path.text, ANY)
@@ -131,8 +134,8 @@ class Files:
                 self.miss(module, line, f"it reads files of a folder by computed names ({_shown(path)})")
                 return
             for each in names:
-                if not each.endswith(_RUN_TIME):
-                    self._add_file(module, path, each, use)
+                if (label := _label(module, path, each, use)) is not None:
+                    self._keep(each, label)
             return
 
     def miss(self, module: Module, line: int, problem: str) -> None:
@@ -248,6 +251,28 @@ class _Reader:
             self.visit(inner, "started")
         for keyword in node.keywords:
             self.visit(keyword.value, "started" if keyword.arg == "args" else "named")
+
+
+def _label(module: Module, path: PathText, place: str, use: Use) -> tuple[str, str] | None:
+    """Return the kind and the name of a file; None if files at its place do not count."""
+    if place.endswith(_RUN_TIME) or place == os.path.abspath(module.file or ""):
+        return None
+    if use == "named" and not place.endswith(_TEMPLATES + _SETTINGS):
+        return None
+    if place.startswith(_KERNEL) and not place.startswith("/dev/shm/"):
+        return None
+    is_literal = os.path.isabs(path.text) and not path.is_anchored
+    name = path.text if is_literal else os.path.relpath(place, module.root or os.path.dirname(place))
+    return "script" if use == "started" else "file", name.replace(os.sep, "/")
+
+
+def files_named_by(module: Module | None, values: Iterable[Any]) -> Files:
+    """Return the files beside a module that values name."""
+    files = Files()
+    for value in values:
+        if module is not None and isinstance(value, str | PurePath) and ("." in str(value) or "/" in str(value)):
+            files.add(module, PathText(str(value)), "named", 0)
+    return files
 
 
 def _places(module: Module, path: PathText) -> Iterator[str]:
