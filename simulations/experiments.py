@@ -9,14 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import failing, judges, pairwise, regressions, row_figures, sweeps, truths
+from simulations import failing, judges, pairwise, rare, regressions, row_figures, running, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
 from wtb.analysis.statistics.effects import fit
 from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.analysis.statistics.paired import mean_test, paired_tests
-from wtb.analysis.statistics.sequential.anytime import asymptotic
 from wtb.analysis.statistics.sequential.running import look
 from wtb.analysis.statistics.units import by_unit, differences_by_unit
 
@@ -45,6 +44,8 @@ def promises() -> Iterator[Promise]:
     yield from judges.promises()
     yield from pairwise.promises()
     yield from row_figures.promises()
+    yield from rare.promises()
+    yield from running.promises()
 
 
 def _seed(rng: Rng) -> int:
@@ -494,19 +495,6 @@ def _looking() -> Iterator[Promise]:
         yield Promise(f"{claim}a false star", kind, size, _counted(starred), at_most=WRONG, runs=200)
         yield Promise(f"{claim}a false best", kind, size, _counted(best), at_most=WRONG, runs=200)
 
-    def sequence(rng: Rng) -> bool:
-        values = rng.exponential(size=(1, 400)) - 1
-        ends = (asymptotic(values[:, :seen])[0] for seen in range(50, 401, 10))
-        return any(not low <= 0 <= high for low, high in ends)
-
-    yield Promise(
-        "looking after every ten cases: the asymptotic sequence misses",
-        "exponential scores",
-        "50 to 400 cases",
-        _counted(sequence),
-        at_most=WRONG,
-        runs=400,
-    )
     yield from _stopping()
     for gain in (0.1, 0.2, 0.3):
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from simulations.promises import Promise
 from wtb.analysis.statistics import Design, Floats, compare
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
+from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.analysis.statistics.intervals import intervals
 from wtb.analysis.statistics.paired import paired_tests
-from wtb.analysis.statistics.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
 
 Rng = np.random.Generator
@@ -168,8 +169,9 @@ def _seen(figure: Figure, cases: int, kind: str, words: str) -> Promise:
             rows = [_two_rows(rng, figure, cases, kind) for _ in range(min(_AT_ONCE, runs - start))]
             tables = [_table(one) for one in rows]
             differences = np.array([second - first for first, second in tables])
-            swaps = np.vstack([one.swaps(1, [0]) for one in rows])
-            tested = paired_tests(differences, seed=int(rng.integers(1 << 31)), swaps=swaps)
+            swaps, none = np.vstack([one.swaps(1, [0]) for one in rows]), np.full((len(rows), 2), np.nan)
+            figures = FigureDifferences(swaps, none, none)
+            tested = paired_tests(differences, seed=int(rng.integers(1 << 31)), figures=figures)
             hits += sum(one.p is not None and one.p < 0.05 for one in tested)
             of += sum(one.p is not None for one in tested)
         return hits, of

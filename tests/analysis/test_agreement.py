@@ -69,7 +69,18 @@ def test_alpha_is_that_of_the_example_by_krippendorff(scale: Scale, value: float
     found = krippendorffs_alpha(ratings, scale)
     assert found.value == pytest.approx(value, abs=5e-4)
     assert found.units == 11, "one unit has a single rating"
-    assert found.interval[0] < value < found.interval[1]
+    assert math.isnan(found.interval[0])
+    assert found.because == "7 ratings of a rater are not the most common one: there is no interval below 15"
+
+
+@pytest.mark.parametrize("rare", [14, 15])
+def test_agreement_has_an_interval_from_15_ratings_on_that_are_not_the_most_common_one(rare: int) -> None:
+    first = np.where(np.arange(300) < rare, 1.0, 0.0)
+    second = np.where((np.arange(300) >= 3) & (np.arange(300) < rare + 3), 1.0, 0.0)
+    for found in (cohens_kappa(first, second), krippendorffs_alpha(np.stack([first, second]))):
+        assert found.rarer == rare
+        assert math.isnan(found.interval[0]) == (rare < 15)
+        assert (found.because is None) == (rare >= 15)
 
 
 def test_weights_of_kappa_count_how_far_apart_two_levels_are() -> None:

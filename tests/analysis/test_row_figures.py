@@ -16,8 +16,8 @@ from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare
+from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.analysis.statistics.paired import mcnemar
-from wtb.analysis.statistics.row_figures import FigureRows, RowCells, by_case, contributions
 from wtb.authoring.edges import END
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.workflow import Workflow

@@ -100,12 +100,33 @@ def test_a_claim_is_never_taken_back_by_more_cases() -> None:
     assert 10 < clear.index(True) < 100
 
 
-def test_without_a_scale_intervals_are_asymptotic_and_begin_at_50_cases() -> None:
+def test_without_a_scale_intervals_are_asymptotic_and_need_more_cases_the_more_rows_there_are() -> None:
     scores = passes(1, 0.2, 0.9) * 7
-    early, late = (look(scores[:, :n], ALL[:, :n], Design(baseline=0)) for n in (49, 200))
+    early, late = (look(scores[:, :n], ALL[:, :n], Design(baseline=0)) for n in (129, 200))
     assert (early.interval, early.compared.rows[1].delta_ci, early.compared.clear) == ("asymptotic", None, False)
-    assert "no scale" in str(early.compared.lead.because)
+    assert early.compared.lead.because == (
+        "no scale of the scores is declared, and without one 130 cases are needed to tell anything"
+    )
     assert late.compared.clear
+    many = np.vstack([scores, *(passes(seed, 0.5, 0.5) for seed in range(2, 9))])
+    wide = look(many, np.ones_like(many, dtype=np.bool_), Design(baseline=0))
+    assert all(row.delta_ci is None for row in wide.compared.rows), "16 rows need 220 cases"
+
+
+@pytest.mark.parametrize("shape", ["seldom", "never yet", "far ones"])
+def test_without_a_scale_uneven_differences_show_nothing_before_the_end(shape: str) -> None:
+    rng = np.random.default_rng(1)
+    gains = np.full(200, 0.02) + rng.normal(size=200) * 1e-3
+    if shape == "seldom":
+        gains[[40, 90, 150]] = -0.65
+    elif shape == "never yet":
+        gains[:] = 0.02
+    else:
+        gains = rng.lognormal(0, 2, 200)
+    base = rng.normal(size=200)
+    found = look(np.stack([base, base + gains]), ALL, Design(baseline=0)).compared
+    assert (found.rows[1].delta_ci, found.clear) == (None, False)
+    assert "differences this uneven show nothing before the end" in str(found.lead.because)
 
 
 def test_typical_differences_are_not_judged_before_the_end() -> None:

@@ -7,9 +7,9 @@ yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,13 @@ from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.comparing import Design, Lead
 from wtb.analysis.statistics.sequential.running import Look, finished_first, look
 from wtb.analysis.statistics.units import Units, numbered
+from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import Scale
 from wtb.core.status import FINAL_CELLS
 from wtb.core.stop import KNOWN
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.run_order import case_order
+from wtb.core.tree.stored_spec import StoredSpec
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes
 from wtb.store.read.aggregates import CellGroup
@@ -33,6 +35,13 @@ if TYPE_CHECKING:
 
 
 _AT_THE_END = "a figure over all cells of a row is known only at the end"
+# What a cell takes is at most what the limits of its sweep allow.
+_LIMITS: Mapping[str, Literal["usd", "tokens", "node_runs", "cell_timeout"]] = {
+    "cost": "usd",
+    "tokens": "tokens",
+    "node_runs": "node_runs",
+    "latency": "cell_timeout",
+}
 _SAYS = {
     "pending": "the sweep has not begun",
     "running": "the sweep is running",
@@ -80,6 +89,16 @@ def because(sweep: SweepRow, cells: Iterable[CellGroup]) -> str | None:
     return why_anytime(sweep.status, sweep.reason, unfinished, dropped)
 
 
+def bounds(metric: str, measure: Measure, spec: StoredSpec) -> Scale | None:
+    """Return the scores that a metric cannot pass: its scale, or what a limit of the sweep allows a cell.
+
+    The largest score that was seen bounds nothing.
+    """
+    limit = _LIMITS.get(metric)
+    most = None if limit is None else spec.get("limits", {}).get(limit)
+    return measure.scale or (None if most is None else (0.0, float(most)))
+
+
 @dataclass(frozen=True)
 class View:
     """What a look before the end may see: cases in the order in which they begin, and which cells have finished.
@@ -121,6 +140,8 @@ class View:
         """
         if design.figure is not None:
             scores = np.full_like(scores, np.nan)
+        if scale is not None and (scores > scale[1]).any():
+            scale = None  # what was spent beyond a limit shows that it is no bound
         place = np.full(int(max(self.order.max(initial=-1), cases.max(initial=-1))) + 1, -1, dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
         ordered = np.full(self.finished.shape, np.nan)

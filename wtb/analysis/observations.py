@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.row_figures import (
+from wtb.analysis.statistics.figures.row_figures import (
     NO_CLASS,
     FigureRows,
     RowCells,
@@ -33,16 +33,18 @@ class Observations:
         figure: what they tell of.
         place: combination, case and repeat of each.
         truth, found: as for `contributions`.
+        names: of the classes, by their numbers.
     """
 
     figure: Figure
     place: NDArray[np.int32]
     truth: NDArray[np.int32]
     found: Floats
+    names: Mapping[int, str] = field(default_factory=dict)
 
     def part(self, kept: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
         """Return some of the cells."""
-        return Observations(self.figure, self.place[kept], self.truth[kept], self.found[kept])
+        return replace(self, place=self.place[kept], truth=self.truth[kept], found=self.found[kept])
 
     def with_failed(self, failed: NDArray[np.int64]) -> Observations:
         """Return these and cells that failed: they are wrong. Of cases of which no cell says what is expected, none."""
@@ -50,11 +52,11 @@ class Observations:
         where = np.searchsorted(cases, failed[:, 1])
         known = np.isin(failed[:, 1], cases)
         truth = self.truth[first[where[known]]]
-        return Observations(
-            self.figure,
-            np.vstack([self.place, failed[known].astype(np.int32)]),
-            np.concatenate([self.truth, truth]),
-            np.concatenate([self.found, failed_score(self.figure, truth)]),
+        return replace(
+            self,
+            place=np.vstack([self.place, failed[known].astype(np.int32)]),
+            truth=np.concatenate([self.truth, truth]),
+            found=np.concatenate([self.found, failed_score(self.figure, truth)]),
         )
 
     def contributions(self) -> Floats:
@@ -77,7 +79,7 @@ class Observations:
         order = np.flatnonzero(kept)[np.argsort(rows[kept], kind="stable")]
         parts = np.split(order, np.searchsorted(rows[order], np.arange(1, shape[0])))
         cells = [RowCells(self.truth[part], self.found[part], columns[part]) for part in parts]
-        return FigureRows(self.figure, cells, shape[1])
+        return FigureRows(self.figure, cells, shape[1], self.names)
 
     def _rows(self) -> Iterable[Observations]:
         order = np.argsort(self.place[:, 0], kind="stable")
@@ -96,7 +98,7 @@ def observations(database: Database, sweep_id: str, metric: str, numbers: Number
             truth.append(expected)
             found.append(value if figure in OF_SCORES else had)
     columns = np.array(place, dtype=np.int32).reshape(-1, 3)
-    return Observations(figure, columns, np.array(truth, dtype=np.int32), np.array(found))
+    return Observations(figure, columns, np.array(truth, dtype=np.int32), np.array(found), numbers.names)
 
 
 class Numbers:
@@ -116,6 +118,13 @@ class Numbers:
             expected, found = read_observed(text)
             self._read[text] = self._number(expected), self._number(found)
         return self._read[text]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The names of the classes that were read, by their numbers."""
+        if self._is_numbered:
+            return {1: "positive", 0: "other"}
+        return {number: str(label) for label, number in self._known.items() if label is not None}
 
     def _number(self, label: Label) -> int:
         if self._is_numbered:

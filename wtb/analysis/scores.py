@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.observations import Numbers, Observations, case_means, observations
 from wtb.analysis.statistics import Design, Floats
-from wtb.analysis.statistics.row_figures import FigureRows
+from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results

@@ -34,6 +34,7 @@ _ROW: Mapping[str, Callable[[RowDocument], float | None]] = {
     "provider_failures": lambda row: row.get("lost_to_provider", 0) / row["n"] if row["n"] else None,
 }
 _OF_THE_COMPARABLE = frozenset({"mean", "low", "high", "delta", "delta_low", "delta_high", "p"})
+_ENDS = frozenset({"low", "high", "delta_low", "delta_high"})  # of intervals
 _STATISTICS: Mapping[str, Callable[[MetricEstimate], float | None]] = {
     "mean": lambda found: found["mean"],
     "low": lambda found: None if found["ci"] is None else found["ci"][0],
@@ -181,13 +182,22 @@ def _statistic_of(matrix: MatrixDocument, row: RowDocument, metric: str, statist
     if statistic in ("low", "high") and row["combination"] == best["combination"] and best["winner"]:
         ends = best["winner"]["ci"] or figures["ci"]  # that of a row that was chosen for its mean
         end = None if ends is None else ends[statistic == "high"]
-        return _require(end, f"{metric}.{statistic} of {in_words(row['combination'])}")
+        return _require(
+            end, f"{metric}.{statistic} of {in_words(row['combination'])}{_why_no_interval(matrix, metric)}"
+        )
     # A cell that failed has no latency, so that of a combination is of what succeeded, whatever that is.
     if metric not in MEASURED_NAMES and statistic in _OF_THE_COMPARABLE:
         common = common_mean(matrix, row, metric)
         if statistic == "mean":
             return common
-    return _require(_STATISTICS[statistic](figures), f"{metric}.{statistic} of {in_words(row['combination'])}")
+    why = _why_no_interval(matrix, metric) if statistic in _ENDS else ""
+    return _require(_STATISTICS[statistic](figures), f"{metric}.{statistic} of {in_words(row['combination'])}{why}")
+
+
+def _why_no_interval(matrix: MatrixDocument, metric: str) -> str:
+    """Return why rows have no interval because too few cases are of a class, as the end of a sentence."""
+    classes = matrix["metrics"][metric].get("classes")
+    return "" if classes is None or classes["enough"] else f": {classes['sentence']}"
 
 
 def common_mean(matrix: MatrixDocument, row: RowDocument, metric: str) -> float:

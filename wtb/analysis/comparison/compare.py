@@ -223,7 +223,7 @@ class _Sides:
                 decides=one.metric == self.primary or one.metric in self.margin,
                 repeatable=self._is_repeatable(one.metric),
                 were=one.were,
-                swaps=one.swaps,
+                figures=one.figures and one.figures.times(1 if one.measure.better == "higher" else -1),
             )
         return questions_by_metric
 

@@ -13,8 +13,9 @@ from wtb.analysis import scores
 from wtb.analysis.comparison.pairing import Pairs
 from wtb.analysis.observations import Numbers
 from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences
+from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.paired import subtract
-from wtb.analysis.statistics.row_figures import FigureRows
 from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
@@ -91,7 +92,7 @@ def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
 class Scores:
     """One metric.
 
-    swaps: what tests of a figure over all cells of a row are of (see `FigureRows.swaps`), of others None.
+    figures: what is known of the later less the earlier figure over all cells of a row, of others None.
     shown: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
     cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way;
     a failure of a provider is neither.
@@ -107,7 +108,7 @@ class Scores:
     lost: Booleans
     regained: Booleans
     counts_failures: bool = False
-    swaps: Floats | None = None
+    figures: FigureDifferences | None = None
 
     @property
     def gains(self) -> Floats:
@@ -156,20 +157,24 @@ def read_scores(
         errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(failed)]
         lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
         counted = sides[1].failure_score(measure) is not None
-        swaps = None if measure.figure is None else _swaps(sides, pairs, metric, measure, Numbers(measure.figure))
-        read.append(Scores(metric, measure, was, now, subtract(now, was), shown, lost, regained, counted, swaps))
+        figures = None if measure.figure is None else _figures(sides, pairs, metric, measure, Numbers(measure.figure))
+        read.append(Scores(metric, measure, was, now, subtract(now, was), shown, lost, regained, counted, figures))
     return read
 
 
-def _swaps(sides: Sequence[scores.Scores], pairs: Pairs, metric: str, measure: Measure, numbers: Numbers) -> Floats:
-    """What each case says of the later row less the earlier one, by a figure over all of their cells."""
+def _figures(
+    sides: Sequence[scores.Scores], pairs: Pairs, metric: str, measure: Measure, numbers: Numbers
+) -> FigureDifferences:
+    """What is known of later rows less earlier ones, by a figure over all of their cells."""
     observed = (side.observed(metric, measure, numbers) for side in sides)
     was, now = (
         one.rows(pairs.shape, pairs.rows[side], pairs.columns[side]) for side, one in enumerate(observed) if one
     )
     count = len(was.rows)
     both = FigureRows(numbers.figure, [*was.rows, *now.rows], pairs.shape[1])
-    return np.vstack([np.empty((0, pairs.shape[1])), *(both.swaps(count + row, [row]) for row in range(count))])
+    found = [differences(both, count + row, [row], pairs.units, one_sided=True) for row in range(count)]
+    nothing = [np.empty((0, pairs.shape[1])), np.empty((0, 2)), np.empty((0, 2))]
+    return FigureDifferences(*(np.vstack(parts) for parts in zip(nothing, *found, strict=True)))
 
 
 def failing(failed: Outcomes, scored: Sequence[Scores]) -> tuple[Floats, Floats]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
 from wtb.analysis.statistics import margins
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.margins import Contrast, Sides
 from wtb.analysis.statistics.paired import Compare
@@ -41,7 +42,7 @@ class Question:
         repeatable: whether repeats of the earlier sweep came to the same in every case, so that any fall counts.
         only_worse: whether it can make a verdict worse, and where it is unclear does not keep one from being told.
         were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
-        swaps: of a figure over all cells of a row, what tests are of in place of the gains.
+        figures: of a figure over all cells of a row, what tests and intervals are of instead of the gains.
     """
 
     gains: Floats
@@ -52,7 +53,7 @@ class Question:
     repeatable: bool = False
     only_worse: bool = False
     were: NDArray[np.bool_] | None = None
-    swaps: Floats | None = None
+    figures: FigureDifferences | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def answer(
     answers: dict[str, Answer] = {}
     for decides in (True, False):
         family = {name: one for name, one in questions.items() if one.decides is decides}
-        sides = [Sides(one.gains, one.rates, one.compare, one.swaps) for one in family.values()]
+        sides = [Sides(one.gains, one.rates, one.compare, one.figures) for one in family.values()]
         for (name, one), (rows, pooled) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):

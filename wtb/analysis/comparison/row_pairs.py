@@ -11,6 +11,7 @@ from wtb.analysis import interim
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.figures.class_intervals import differences as differences_of
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
 from wtb.core.errors import InputError
 from wtb.store.database import Database
@@ -58,9 +59,9 @@ def compare_two_rows(
     tested = None
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())
-        swaps = None if design.figure is None else design.figure.swaps(0, [1])
+        figures = None if design.figure is None else differences_of(design.figure, 0, [1], design.units)
         (tested,) = paired_tests(
-            differences, seed=design.seed, rates=rates, compare=design.by, units=design.units, swaps=swaps
+            differences, seed=design.seed, rates=rates, compare=design.by, units=design.units, figures=figures
         )
     shown = pair.scores if measure.figure is None else _shown(scores, metric, (row, other), pair.cases)
     gains = subtract(shown[:1], shown[1:])[0, both] * design.sign

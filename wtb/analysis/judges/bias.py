@@ -25,10 +25,11 @@ _SAME = {"chatgpt": "gpt", "o": "gpt", "mixtral": "mistral", "ministral": "mistr
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and its interval of 95%; None where it is not known."""
+    """A figure and its interval of 95%; None where it is not known. because: why there is no interval, in words."""
 
     value: float | None
     interval: Interval | None
+    because: str | None = None
 
 
 @dataclass(frozen=True)

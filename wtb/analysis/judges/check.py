@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
@@ -280,4 +280,4 @@ def _among_raters(labels: Sequence[Label], scale: Scale, weights: Mapping[int, f
 
 
 def _agreed(found: Agreement) -> Figure:
-    return figure(found.value, found.interval)
+    return replace(figure(found.value, found.interval), because=found.because)

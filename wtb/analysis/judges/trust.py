@@ -77,7 +77,8 @@ def why_not(database: Database, sweep: SweepRow, metric: str) -> tuple[bool, str
     kappa, labels = found.kappa, f"{plural(found.labels, 'label')} of {held.name}"
     interval = kappa.interval or ((_least(found), 1.0) if kappa.value == 1 else None)
     if kappa.value is None or interval is None:
-        return False, f"nothing is known of how far {metric} agrees with people, by {labels}"
+        why = f": {kappa.because}" if kappa.because else ""
+        return False, f"nothing is known of how far {metric} agrees with people, by {labels}{why}"
     figures = f"{kappa.value:.3f} ({interval[0]:.3f} to {interval[1]:.3f}), {labels}"
     if interval[0] >= float(asked):
         return True, f"{metric} agrees with people: {figures}"

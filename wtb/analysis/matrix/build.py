@@ -25,6 +25,7 @@ from wtb.analysis.matrix.caveats import (
     failures_counted,
     listed_names,
 )
+from wtb.analysis.matrix.class_counts import add_class_counts, few_of_class
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
 from wtb.analysis.matrix.noise_sources import noise_of
 from wtb.analysis.matrix.selection import choose, fronts
@@ -33,6 +34,7 @@ from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
 from wtb.analysis.statistics import Comparison, Design, compare
 from wtb.analysis.statistics.comparing import Estimate
+from wtb.analysis.statistics.sequential.anytime import limit_from
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
@@ -125,6 +127,8 @@ def freeze(database: Database, sweep_id: str) -> bool:
 def _is_current(kept: MatrixDocument) -> bool:
     """Return whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
+    scored = [one for name, one in kept.get("metrics", {}).items() if kept["best"][name]["combination"] is not None]
+    is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
     is_ranked = all("tried" in best for best in kept.get("best", {}).values())
     has_all = {
         "edited_left_out",
@@ -136,7 +140,14 @@ def _is_current(kept: MatrixDocument) -> bool:
         "noise",
         "primary",
     } <= kept.keys()
-    return kept["version"] == VERSION and has_all and is_measured and is_ranked and "unknown" in kept["cost"]
+    return (
+        kept["version"] == VERSION
+        and has_all
+        and is_measured
+        and is_counted
+        and is_ranked
+        and "unknown" in kept["cost"]
+    )
 
 
 def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
@@ -289,7 +300,7 @@ def _rows(
         measure, table = scored.measures[name], scored.planned_table(name)
         tried[name] = ledger.tried(name)
         design = scored.design(name, table, tried[name].share)
-        compared, interval = _compared(table, design, measure.scale, seen)
+        compared, interval = _compared(table, design, interim.bounds(name, measure, sweep.spec), seen)
         if name == primary:
             units = table.count_units()
             if seen is None:
@@ -301,6 +312,7 @@ def _rows(
             row["metrics"][name] = _estimate(estimate, ends)
         best[name] = best_of(compared, choices, added.tried(name) or tried[name].n)
         metrics[name] = _metric(measure, table, interval, scored.without_expected.get(name, 0))
+        add_class_counts(name, table, rows, metrics[name])
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
     correct_exploratory(rows[: len(choices)], {name: tried[name].share for name in names[1:]})
@@ -311,7 +323,8 @@ def _rows(
         "truth less often than 95 times of 100"
         for count, names in skewed.items()
     ]
-    warnings += _clustered(units) if seen is None else _looked_at(seen, metrics)
+    warnings += _clustered(units) if seen is None else _looked_at(seen, metrics, len(choices))
+    warnings += few_of_class(metrics.values())
     warnings += [*_tried_before(tried), *added.sentences()]
     figures: MatrixFigures = {
         "rows": rows,
@@ -395,7 +408,7 @@ def _compared(
     return found.compared, found.interval
 
 
-def _looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument]) -> list[str]:
+def _looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument], rows: int) -> list[str]:
     """What figures before the end rest on."""
     as_of = seen.as_of
     sentences = [
@@ -404,8 +417,8 @@ def _looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument]) -> lis
     ]
     if names := [name for name, metric in metrics.items() if metric["interval"] == "asymptotic"]:
         sentences.append(
-            f"the intervals of {listed_names(names)} need 50 cases and hold in the limit of many: the scale of its "
-            "scores is not declared"
+            f"{listed_names(names)} {'has' if len(names) == 1 else 'have'} no declared bounds (`scale`, `limits`): "
+            f"intervals before the end need {limit_from(rows)} cases and even scores, else there are none"
         )
     return sentences
 

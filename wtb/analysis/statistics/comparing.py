@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
+from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, row_blocks, skewness, wilson
 from wtb.analysis.statistics.paired import (
     Compare,
@@ -33,7 +35,6 @@ from wtb.analysis.statistics.paired import (
     unit_of,
 )
 from wtb.analysis.statistics.power import PAIRS, cases_needed
-from wtb.analysis.statistics.row_figures import FigureRows
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
 T = TypeVar("T", bound=Any)
@@ -101,11 +102,11 @@ class Design:
         """Which rows are compared as pass rates."""
         return passes(scores, self.better) & (self.by == "mean" and self.figure is None)
 
-    def swaps(self, rows: Sequence[int]) -> Floats | None:
-        """What tests of rows against the baseline are of; None where it is their differences."""
+    def figures(self, rows: Sequence[int]) -> FigureDifferences | None:
+        """What is known of figures of rows less that of the baseline; None where it is their scores that differ."""
         if self.figure is None or self.baseline is None:
             return None
-        return self.figure.swaps(self.baseline, rows)
+        return differences(self.figure, self.baseline, rows, self.units).times(-1)
 
     def pairs_of_rates(self, rates: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows are pass rates as the baseline is."""
@@ -214,7 +215,7 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         np.isfinite(scores).sum(axis=1).tolist(),
         tested,
         defined(estimates),
-        defined(_means_ci(scores, rates, units)),
+        defined(_means_ci(scores, rates, design)),
         defined(adjusted),
         race.ranks(),
         race.common_means(),
@@ -246,7 +247,9 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         cases=int(race.common.sum()),
         lead=replace(lead, ci=design.apart(lead.ci)),
         winner=winner and replace(winner, ci=design.within(winner.ci)),
-        skewed=_skewed(by_unit(scores if not rates.any() else scores[~rates], units)) if design.by == "mean" else None,
+        skewed=_skewed(by_unit(scores if not rates.any() else scores[~rates], units))
+        if design.by == "mean" and design.figure is None
+        else None,
     )
 
 
@@ -282,7 +285,7 @@ def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Des
             compare=design.by,
             family=math.ceil(family / design.share),
             units=design.units,
-            swaps=design.swaps(range(*rows.indices(len(scores)))),
+            figures=design.figures(range(*rows.indices(len(scores)))),
         )
     return found
 
@@ -297,8 +300,11 @@ def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
     return np.asarray((np.isin(scores, (0, 1)) | np.isnan(scores)).all(axis=1))
 
 
-def _means_ci(scores: Floats, rates: NDArray[np.bool_], units: Units, z: float = Z) -> Floats:
+def _means_ci(scores: Floats, rates: NDArray[np.bool_], design: Design, z: float = Z) -> Floats:
     """An interval for the mean of each row, by the method that fits that row."""
+    units = design.units
+    if design.figure is not None:
+        return row_intervals(design.figure, units, z)
     found = intervals(by_unit(scores, units), z)
     for i in np.flatnonzero(rates).tolist() if units is None else ():
         row = scores[i][np.isfinite(scores[i])]
@@ -349,14 +355,17 @@ class _Race:
         """Whether differences of rows are those of their scores, so that one table tells of all pairs."""
         return self.by == "mean" and self.figure is None
 
-    def _swaps(self, others: Sequence[int]) -> Floats | None:
-        """What tests of the best against others are of; None where it is their differences."""
-        return None if self.figure is None or self.first is None else self.figure.swaps(self.first, others)
+    def _figures(self, others: Sequence[int]) -> FigureDifferences | None:
+        """What is known of the figure of the best less those of others; None where it is their scores that differ."""
+        if self.figure is None or self.first is None:
+            return None
+        return differences(self.figure, self.first, others, self.units).times(self.sign)
 
     def _p_of_leads(self) -> Floats:
         """Of the best against each row; NaN or 1 against itself."""
-        leads = self._swaps(range(len(self.rows)))
-        if leads is None:
+        if self.figure is not None and self.first is not None:
+            leads = self.figure.swaps(self.first, range(len(self.rows)))
+        else:
             leads = self.scores[self.first] - self.scores
         return chance(differences_by_unit(leads, self.units), self.seed, self.by)
 
@@ -405,7 +414,8 @@ class _Race:
         each = by_unit(self.scores, self.units)
         wide = chosen_level(each, self.seed)
         row = self.sign * self.scores[[self.first]]
-        low, high = (_means_ci(row, self.rates[[self.first]], self.units, z)[0] for z in self._levels(wide))
+        design = Design(units=self.units, figure=self.figure and self.figure.part([self.first]))
+        low, high = (_means_ci(row, self.rates[[self.first]], design, z)[0] for z in self._levels(wide))
         drawn = float(shrunken(each)[self.first]) * self.sign
         ci = (float(low[0]), float(high[1]))
         return Winner(
@@ -458,9 +468,9 @@ class _Race:
         found: list[Tested] = []
         for rows in row_blocks((len(rivals), self.scores.shape[1])):
             leads = self._leads(rivals[rows])
-            swaps = self._swaps(rivals[rows].tolist())
+            figures = self._figures(rivals[rows].tolist())
             found += paired_tests(
-                leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units, swaps=swaps
+                leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units, figures=figures
             )
         return found
 

@@ -23,6 +23,7 @@ SKEWED, SKEWED_FROM = 0.3, 5  # beyond this skewness / sqrt(cases) no method her
 ROUNDING = 1e-12  # relative; a smaller difference comes from floating point, not from the workflow
 NORMAL = NormalDist()
 Z = NORMAL.inv_cdf(0.975)
+ONE_SIDED = NORMAL.inv_cdf(0.95)
 # Student's t at 97.5% for 1 to 18 degrees of freedom; beyond, the series of `t_quantile` is exact to 1e-6.
 _T = (
     12.7062047, 4.3026527, 3.1824463, 2.7764451, 2.5705818, 2.4469119, 2.3646243, 2.3060041, 2.2621572,
@@ -52,7 +53,7 @@ def intervals(values: Floats, z: float = Z) -> Floats:
     return found
 
 
-def wilson(successes: float, n: int, z: float = Z) -> Interval:
+def wilson(successes: float, n: float, z: float = Z) -> Interval:
     """Wilson's score interval for a proportion (Wilson 1927); NaN for fewer than two trials."""
     if n < 2:
         return math.nan, math.nan

@@ -17,13 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.intervals import NORMAL, Floats, Interval, intervals, rate_difference, t_quantile
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
+from wtb.analysis.statistics.intervals import (
+    NORMAL,
+    ONE_SIDED,
+    Floats,
+    Interval,
+    Z,
+    intervals,
+    rate_difference,
+    t_quantile,
+)
 from wtb.analysis.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
 from wtb.analysis.statistics.power import PAIRS, POWER
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
 
-ONE_SIDED = NORMAL.inv_cdf(0.95)
 FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
 _Z_POWER = NORMAL.inv_cdf(POWER)
 
@@ -60,13 +69,13 @@ class Sides:
     """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
 
     rates: of scores that are 0 or 1 on both sides. compare: by the mean of the differences, or by their median.
-    swaps: of figures over all cells of a row, what tests are of (see `FigureRows.swaps`).
+    figures: of figures over all cells of a row, what tests and intervals are of.
     """
 
     gains: Floats
     rates: bool = False
     compare: Compare = "mean"
-    swaps: Floats | None = None
+    figures: FigureDifferences | None = None
 
 
 Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
@@ -110,16 +119,16 @@ def hold(
 def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units) -> _Tests:
     gains = cleaned(sides.gains)
     table = _with_pools(gains, pools)
-    swaps = None if sides.swaps is None else _with_pools(sides.swaps, pools)
+    figures = None if sides.figures is None else _with_pooled(sides.figures, table, pools, units)
     is_rate = np.arange(len(table)) < (len(gains) if sides.rates else 0)  # pools have shares
-    tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units, swaps=swaps)
+    tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units, figures=figures)
     p = np.array([math.nan if one.p is None else one.p for one in tested])
     signs = np.array([one.delta or 0.0 for one in tested])
     each = differences_by_unit(table, units)
     return _Tests(
         table,
         tested,
-        _lower(table, is_rate, sides.compare, units),
+        figures.inner[:, 0] if figures else _lower(table, is_rate, sides.compare, units),
         np.where(signs < 0, p / 2, 1 - p / 2),
         np.where(signs > 0, p / 2, 1 - p / 2),
         np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT,
@@ -130,6 +139,19 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
 def _with_pools(rows: Floats, pools: Sequence[Sequence[int]]) -> Floats:
     """Rows, and after them pools of these."""
     return np.vstack([rows, *(pooled(rows, pool) for pool in pools)]) if pools else rows
+
+
+def _with_pooled(
+    figures: FigureDifferences, table: Floats, pools: Sequence[Sequence[int]], units: Units
+) -> FigureDifferences:
+    """Figures of rows, and after them those of pools: of means over rows, which have intervals if all of these do."""
+    each = by_unit(table[len(figures.ends) :], units)
+    has_none = np.array([bool(np.isnan(figures.ends[list(pool)]).any()) for pool in pools], dtype=np.bool_)
+    ends, inner = (
+        np.vstack([of_rows, np.where(has_none[:, None], np.nan, intervals(each, z))])
+        for of_rows, z in ((figures.ends, Z), (figures.inner, ONE_SIDED))
+    )
+    return FigureDifferences(_with_pools(figures.swaps, pools), ends, inner)
 
 
 def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import (
     NORMAL,
     RESAMPLES,
@@ -79,7 +80,7 @@ def paired_tests(
     compare: Compare = "mean",
     family: int = 1,
     units: Units = None,
-    swaps: Floats | None = None,
+    figures: FigureDifferences | None = None,
 ) -> list[Tested]:
     """Test every row of differences.
 
@@ -90,12 +91,12 @@ def paired_tests(
         compare: by the mean of the differences, or by their median (see `shift`).
         family: how many tests p is corrected over, which `detectable` allows for.
         units: the cluster of each case, None where each case is one of its own.
-        swaps: of figures over all cells of a row, what p is of (see `FigureRows.swaps`); else the differences.
+        figures: of figures over all cells of a row, what p is of and the intervals; else both are of the differences.
 
     Returns:
         One a row. n counts cases; p is None for fewer than two units, or six clusters.
     """
-    if swaps is None and (unit := unit_of(differences)) != 1.0:
+    if figures is None and (unit := unit_of(differences)) != 1.0:
         tested = paired_tests(differences / unit, seed=seed, rates=rates, compare=compare, family=family, units=units)
         return [one.times(unit) for one in tested]
     differences = cleaned(differences)
@@ -111,7 +112,11 @@ def paired_tests(
         found, spread, ci = means(differences), spreads(linear), intervals(linear)
         is_rate = np.broadcast_to(np.asarray(rates) & (units is None), len(differences))
         ci[is_rate] = rate_difference(differences[is_rate])
-    p = chance(each if swaps is None else differences_by_unit(_swapped(swaps, differences), units), seed, compare)
+    swaps = each
+    if figures is not None:
+        ci = np.where(counts[:, None] >= 2, figures.ends, np.nan)
+        swaps = differences_by_unit(_swapped(figures.swaps, differences), units)
+    p = chance(swaps, seed, compare)
     if units is not None:
         p[counts < FEWEST] = np.nan
     with np.errstate(invalid="ignore"):

@@ -68,6 +68,7 @@ class MetricEstimate(TypedDict):
     ranks: list[int] | None  # the first and the last place that it could have
     common_mean: float | None
     bounds: Interval | None
+    class_cases: NotRequired[int]  # of figures over all cells of a row: cases, or clusters, that the interval rests on
 
 
 class ExploratoryDocument(TypedDict):
@@ -128,6 +129,19 @@ class BestDocument(TypedDict):
     tried: int
 
 
+class ClassesDocument(TypedDict):
+    """How many cases are of each class, of a figure over all cells of a row.
+
+    `cases`: by class, the rarest first. `fewest`: what the interval of the row with the fewest rests on, cases or
+    clusters of them. `enough`: whether that allows every row an interval. `sentence`: the same in words.
+    """
+
+    cases: dict[str, int]
+    fewest: int
+    enough: bool
+    sentence: str
+
+
 class MetricDocument(TypedDict):
     """How a metric is read."""
 
@@ -140,6 +154,7 @@ class MetricDocument(TypedDict):
     failed: int
     interval: Literal["betting", "asymptotic"] | None
     figure: NotRequired[Figure]  # over all cells of a row, of which it is no mean of scores
+    classes: NotRequired[ClassesDocument]  # of such a figure
     without_expected: NotRequired[int]  # cases that it does not score, if there are any
 
 

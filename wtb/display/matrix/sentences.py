@@ -249,7 +249,13 @@ def totals(document: MatrixDocument) -> list[str]:
 
 def closing(document: MatrixDocument) -> list[str]:
     """What stands below a table: totals, what tags say, and where noise comes from."""
-    return [*totals(document), *decides(document), *sliced(document), *noise_parts(document)]
+    return [*totals(document), *decides(document), *classes(document), *sliced(document), *noise_parts(document)]
+
+
+def classes(document: MatrixDocument) -> list[str]:
+    """How many cases of a class figures over all cells of a row rest on, unless a warning says it already."""
+    counted = [metric["classes"] for metric in document["metrics"].values() if "classes" in metric]
+    return [f"{printable(one['sentence'])}." for one in counted if one["sentence"] not in document["warnings"]]
 
 
 def decides(document: MatrixDocument) -> list[str]:

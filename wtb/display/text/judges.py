@@ -104,5 +104,5 @@ def _figure(figure: Figure) -> str:
     if figure.value is None:
         return "unknown"
     if figure.interval is None:
-        return f"{figure.value:.3f} (no interval)"
+        return f"{figure.value:.3f} ({figure.because or 'no interval'})"
     return f"{figure.value:.3f} ({figure.interval[0]:.3f} to {figure.interval[1]:.3f})"

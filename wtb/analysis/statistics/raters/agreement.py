@@ -3,7 +3,8 @@
 Both are functions of counts of pairs of levels, summed over what was rated. Their errors are those of the jackknife
 over units, or over clusters of units (Efron & Stein 1981): one that left out a unit at a time. Neither coefficient can
 leave -1 to 1, so the interval is made on Fisher's scale, artanh, and transformed back (Lin, "A concordance correlation
-coefficient to evaluate reproducibility", 1989, for kappa by squares; https://doi.org/10.2307/2532051).
+coefficient to evaluate reproducibility", 1989, for kappa by squares; https://doi.org/10.2307/2532051). It rests on the
+ratings that are not the most common one: below FEWEST_RARER of them a rater there is none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, t_quan
 
 Scale = Literal["nominal", "ordinal", "interval"]
 Integers = NDArray[np.int64]
+FEWEST_RARER = 15
 UNKNOWN: Interval = (math.nan, math.nan)
 
 
@@ -31,11 +33,21 @@ class Agreement:
         value: The coefficient; NaN where it is not defined, since only one level was given.
         interval: Of 95%; NaN where nothing is known of how far off it could be.
         units: How many were rated by two raters or more.
+        rarer: How many ratings of a rater, on average, are not the most common one.
     """
 
     value: float
     interval: Interval
     units: int
+    rarer: int
+
+    @property
+    def because(self) -> str | None:
+        """Why there is no interval, if the reason is that one rating is too common."""
+        if math.isnan(self.value) or self.rarer >= FEWEST_RARER:
+            return None
+        ratings = "1 rating is" if self.rarer == 1 else f"{self.rarer:,} ratings of a rater are"
+        return f"{ratings} not the most common one: there is no interval below {FEWEST_RARER}"
 
 
 def cohens_kappa(
@@ -69,7 +81,8 @@ def cohens_kappa(
         by_chance = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(total, 1.0)
         return _coefficient((distance * table).sum(), (distance * by_chance).sum())
 
-    return _jackknifed(kappa, tables, None if clusters is None else clusters[both])
+    rarer = _rarer(np.bincount(codes.ravel(), minlength=1), len(tables))
+    return _jackknifed(kappa, tables, None if clusters is None else clusters[both], rarer)
 
 
 def krippendorffs_alpha(
@@ -104,7 +117,14 @@ def krippendorffs_alpha(
         by_chance = (distance * np.outer(given, given)).sum() / max(given.sum() - 1, 1.0)
         return _coefficient((distance * table).sum(), by_chance)
 
-    return _jackknifed(alpha, coincidences, None if clusters is None else clusters[pairable])
+    rarer = _rarer(counts.sum(axis=0), len(counts))
+    return _jackknifed(alpha, coincidences, None if clusters is None else clusters[pairable], rarer)
+
+
+def _rarer(ratings: NDArray[Any], units: int) -> int:
+    """Count the ratings of a rater that are not the most common one. ratings: of each level, by all raters."""
+    total = float(ratings.sum())
+    return int((total - float(ratings.max(initial=0))) * units / total) if total else 0
 
 
 def _coefficient(observed: float, by_chance: float) -> float:
@@ -130,10 +150,15 @@ def _ordinal_distance(given: Floats) -> Floats:
     return squares
 
 
-def _jackknifed(coefficient: Callable[[Floats], float], tables: Floats, clusters: Integers | None) -> Agreement:
+def _jackknifed(
+    coefficient: Callable[[Floats], float], tables: Floats, clusters: Integers | None, rarer: int
+) -> Agreement:
     """A coefficient of the sum of tables, one of each unit, with the interval of leaving out a cluster at a time."""
     total = tables.sum(axis=0)
     value = coefficient(total) if len(tables) else math.nan
+    nothing = Agreement(value, UNKNOWN, len(tables), rarer)
+    if rarer < FEWEST_RARER:
+        return nothing
     if clusters is not None:
         _, codes = np.unique(clusters, return_inverse=True)
         grouped = np.zeros((int(codes.max(initial=-1)) + 1, *tables.shape[1:]))
@@ -143,10 +168,10 @@ def _jackknifed(coefficient: Callable[[Floats], float], tables: Floats, clusters
     n = len(grouped)
     without = np.array([coefficient(total - one) for one in grouped])
     if n < 2 or not np.isfinite(without).all():
-        return Agreement(value, UNKNOWN, len(tables))
+        return nothing
     spread = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
     slope = 1 - value**2  # of tanh where it is the coefficient
     if min(spread, slope) <= ROUNDING:
-        return Agreement(value, UNKNOWN, len(tables))
+        return nothing
     middle, half = math.atanh(value), t_quantile(n - 1) * spread / slope
-    return Agreement(value, (math.tanh(middle - half), math.tanh(middle + half)), len(tables))
+    return Agreement(value, (math.tanh(middle - half), math.tanh(middle + half)), len(tables), rarer)

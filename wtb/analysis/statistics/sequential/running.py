@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, SIGNIFICANT, Comparison, Design, Estimate, Lead
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.paired import cleaned, defined, from_baseline, means, subtract
-from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded
+from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded, limit_from
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units
 
@@ -119,14 +119,14 @@ class _View:
 
     def interval_of_means(self, values: Floats) -> Floats:
         if self.scale is None:
-            return asymptotic(self._each(values), SIGNIFICANT)
+            return asymptotic(self._each(values), SIGNIFICANT, len(self.seen))
         return self._bounded(values, *self.scale, SIGNIFICANT)
 
     def interval_of_differences(self, values: Floats, alpha: float) -> Floats:
         if self.by == "median":
             return np.full((len(values), 2), np.nan)
         if self.scale is None:
-            return asymptotic(self._each(values), alpha)
+            return asymptotic(self._each(values), alpha, len(self.seen))
         span = self.scale[1] - self.scale[0]
         return self._bounded(values, -span, span, alpha)
 
@@ -181,17 +181,21 @@ class _View:
             float(ahead[closest]),
             None if math.isnan(ci[closest, 0]) else (float(ci[closest, 0]), float(ci[closest, 1])),
             n_pairs=int(np.isfinite(leads[closest]).sum()),
-            because=None if clear else self._because(float(ahead[closest]), ci[closest]),
+            because=None if clear else self._because(float(ahead[closest]), ci[closest], leads[[closest]]),
         )
         candidates = tuple(sorted([best, *rivals[~is_out].tolist()]))
         behind = None if np.isnan(ci).any() else max(0.0, -float(ci[:, 0].min()))
         return replace(comparison, clear=clear, candidates=candidates, lead=lead), behind
 
-    def _because(self, ahead: float, ci: Floats) -> str:
+    def _because(self, ahead: float, ci: Floats, leads: Floats) -> str:
         if self.by == "median":
             return "whether typical differences could be chance is known only at the end"
         if math.isnan(ci[0]):
-            return "no scale of the scores is declared, and without one 50 cases are needed to tell anything"
+            units = "cases" if self.units is None else "clusters"
+            why, few = "no scale of the scores is declared, and without one", limit_from(len(self.seen))
+            if np.isfinite(self._each(leads)).sum() < few:
+                return f"{why} {few} {units} are needed to tell anything"
+            return f"{why} differences this uneven show nothing before the end"
         return "the rival is not behind over the cases that both have" if ahead <= 0 else "that could be chance so far"
 
 

@@ -155,6 +155,7 @@ export const words = {
     asSubmitted: "as submitted",
     byNode: (/** @type {string} */ node) => `grouped by ${node}`,
     leftOut: (/** @type {number} */ cases) => `${format(cases)} left out`,
+    classCases: (/** @type {number} */ cases) => `rests on ${format(cases)} of the class`,
     suggestedBy: (/** @type {string} */ id) => `Case ${id} suggested this row, so it is not counted, nor what shares a cluster with it.`,
     sort: "Sort",
     besideNext: "Compare two rows over all cases",

@@ -92,9 +92,9 @@ function Agreement({ path, metric }) {
   return html`<dl><dt>${words.label.kappa}</dt><dd>${shown(data.kappa)}</dd><dt>${words.label.alpha}</dt><dd>${shown(data.alpha)}</dd></dl>`;
 }
 
-/** @param {{value: number | null, interval: [number, number] | null}} one */
+/** @param {{value: number | null, interval: [number, number] | null, because?: string | null}} one */
 function shown(one) {
-  return one.interval ? `${figure(one.value)} (${words.interval(figure(one.interval[0]), figure(one.interval[1]))})` : figure(one.value);
+  return one.interval ? `${figure(one.value)} (${words.interval(figure(one.interval[0]), figure(one.interval[1]))})` : one.because ? `${figure(one.value)} (${one.because})` : figure(one.value);
 }
 
 /** The key of a level: its own digit, else its place where some level has no digit of its own. @param {string[]} levels @param {string} level */

@@ -45,7 +45,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
   const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination), group);
   const estimates = matrix.rows.map((/** @type {any} */ row) => row.metrics[metric]);
   const scale = scaleOf(estimates);
-  const { better } = matrix.metrics[metric];
+  const { better, classes } = matrix.metrics[metric];
   const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
   const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
   const columns = words.sweep.columns;
@@ -67,12 +67,12 @@ export function MatrixTable({ matrix, metric, order, group }) {
           ${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
         ${nodes.map((node) => html`<td class="name">${row.combination[node]}</td>`)}
         <td class="num">${count(estimate.n)}${row.exploratory && estimate.n ? html` <small class="quiet" title=${words.sweep.suggestedBy(row.exploratory.suggested_by)}>${words.sweep.leftOut(row.exploratory.cases_left_out)}</small>` : null}</td><td class="num">${figure(estimate.mean)}</td>
-        <td><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
+        <td title=${classes && Number.isFinite(estimate.class_cases) ? words.sweep.classCases(estimate.class_cases) : undefined}><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
         <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
         ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}
         ${hasLost ? html`<td class="num">${row.lost_to_provider ? count(row.lost_to_provider) : ""}</td>` : null}
         ${isPaid ? html`<td class="num">${usd(row.cost_usd, costliest)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>
       </tr>`;
     })}</tbody>
-  </table></div>`;
+  </table></div>${classes && !matrix.warnings.includes(classes.sentence) ? html`<p class="quiet">${classes.sentence}</p>` : null}`;
 }

@@ -12,7 +12,7 @@ flipping signs is as exact as it is for means, however few cases are of a class.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,20 +73,22 @@ class FigureRows:
         figure: One of `wtb.core.scoring.figures`.
         rows: The cells of each row.
         columns: How many the table has.
+        names: Of the classes, by their numbers.
     """
 
     figure: Figure
     rows: Sequence[RowCells]
     columns: int
+    names: Mapping[int, str] = field(default_factory=dict)
 
     def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> FigureRows:
         """Return some rows, over the cases that are kept."""
         if kept is None:
-            return FigureRows(self.figure, [self.rows[row] for row in rows], self.columns)
+            return replace(self, rows=[self.rows[row] for row in rows])
         old = np.flatnonzero(kept)
         some = [self.rows[row].within(old) for row in rows]
         moved = [one._replace(column=np.searchsorted(old, one.column)) for one in some]
-        return FigureRows(self.figure, moved, len(old))
+        return replace(self, rows=moved, columns=len(old))
 
     def swaps(self, row: int, others: Sequence[int]) -> Floats:
         """What each case says of the difference of a row from others.
@@ -232,6 +234,11 @@ def _below(scores: Floats, others: Floats) -> Floats:
     return np.asarray(sides / (2 * len(others)))
 
 
+def bin_of(scores: Floats) -> Labels:
+    """Return the bin of each score."""
+    return np.minimum((scores * BINS).astype(np.int64), BINS - 1)
+
+
 def _calibration_error(truth: Labels, found: Floats, cases: Labels) -> Floats:
     """Contributions to the mean squared calibration error in bins, without what chance adds to it.
 
@@ -239,7 +246,7 @@ def _calibration_error(truth: Labels, found: Floats, cases: Labels) -> Floats:
     of the gaps of two cells are not, where these are of two cases (as in Kumar, Liang & Ma 2019).
     """
     gaps = found - truth
-    place = np.minimum((found * BINS).astype(np.int64), BINS - 1)
+    place = bin_of(found)
     _, own = np.unique(np.column_stack([place, cases]), axis=0, return_inverse=True)
     own = own.ravel()
     others, count = (

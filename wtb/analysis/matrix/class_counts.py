@@ -1,0 +1,71 @@
+"""How many cases are of each class, which intervals of figures over all cells of a row rest on, also in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wtb.analysis.scores import ScoreTable
+from wtb.analysis.statistics.figures.class_intervals import FEWEST_OF_CLASS, ClassCount, counted
+from wtb.analysis.statistics.figures.row_figures import FigureRows
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import ClassesDocument, MetricDocument, RowDocument
+
+
+def add_class_counts(metric: str, table: ScoreTable, rows: Sequence[RowDocument], document: MetricDocument) -> None:
+    """Add to a metric, and to the rows of a matrix, how many cases are of each class and how many intervals rest on.
+
+    Metrics that are no figure over all cells of a row stay as they are.
+    """
+    if table.figure is None:
+        return
+    known = []
+    for row, cells in zip(rows, table.figure.rows, strict=False):  # rows that were added have none
+        if len(cells.truth):
+            known.append(counted(table.figure.figure, cells, table.units))
+            row["metrics"][metric]["class_cases"] = known[-1].units
+    if known:
+        document["classes"] = _classes(metric, table, table.figure, known)
+
+
+def _classes(metric: str, table: ScoreTable, figure: FigureRows, known: Sequence[ClassCount]) -> ClassesDocument:
+    cases = np.unique(np.concatenate([np.column_stack([row.truth, row.column]) for row in figure.rows]), axis=0)
+    labels, sizes = np.unique(cases[:, 0], return_counts=True)
+    by_size = sorted(zip(sizes.tolist(), labels.tolist(), strict=True))
+    return {
+        "cases": {figure.names.get(label, str(label)): size for size, label in by_size},
+        "fewest": min(known, key=_units).units,
+        "enough": all(count.is_enough for count in known),
+        "sentence": _sentence(metric, figure, known, "cases" if table.units is None else "clusters"),
+    }
+
+
+def few_of_class(metrics: Iterable[MetricDocument]) -> list[str]:
+    """Return sentences about metrics of which rows have no interval because too few cases are of a class."""
+    return [one["classes"]["sentence"] for one in metrics if "classes" in one and not one["classes"]["enough"]]
+
+
+def _units(count: ClassCount) -> int:
+    return count.units
+
+
+def _sentence(metric: str, rows: FigureRows, known: Sequence[ClassCount], unit: str) -> str:
+    least, most = min(known, key=_units), max(known, key=_units)
+    many = f"{least.units:,}" if least.units == most.units else f"{least.units:,} to {most.units:,}"
+    unit = unit.removesuffix("s") if least.units == most.units == 1 else unit
+    if rows.figure.startswith("class_"):
+        which = "in which a row finds the class" if least.is_found else "of the class"
+    elif least.label is None:
+        which = "that are not of its most common class"
+    else:
+        which = f"of {rows.names.get(least.label, str(least.label))}, its rarest class"
+    if least.is_enough:
+        consequence = ""
+    elif most.is_enough:
+        consequence = f", and rows with less than {FEWEST_OF_CLASS} have no interval"
+    else:
+        consequence = f": there are no intervals below {FEWEST_OF_CLASS}"
+    return f"{metric} rests on {many} {unit} {which}{consequence}"
