@@ -167,3 +167,50 @@ def test_what_cannot_be_told_is_said(given: Floats, reason: str) -> None:
 def test_few_cases_say_that_they_are_few() -> None:
     found = attributed(scores(FULL, 4), FULL, "ndcg", seed=0)
     assert found["sentences"] == ["4 cases cannot tell what makes a difference by ndcg, whatever they show."]
+
+
+CORNER = [
+    {"retrieve": "narrow", "answer": "default"},
+    {"retrieve": "wide", "answer": "default"},
+    {"retrieve": "narrow", "answer": "short"},
+]
+
+
+def test_two_nodes_with_an_excluded_pair_have_simple_effects_and_no_share() -> None:
+    rng = np.random.default_rng(3)
+    hard = rng.normal(size=60)
+    means = np.array([0.0, 0.2, 0.0])
+    found = attributed(means[:, None] + hard + 0.05 * rng.normal(size=(3, 60)), CORNER, "right", seed=0)
+    assert all(node["share"] <= 1 for node in found["nodes"])
+    assert "spread" not in " ".join(found["sentences"])
+    wide, short = found["simple"]
+    assert (wide["node"], wide["variant"], wide["over"]) == ("retrieve", "wide", "narrow")
+    assert wide["beside"] == {"answer": "default"}
+    assert wide["effect"] == pytest.approx(0.2, abs=0.03)
+    assert wide["ci"][0] < wide["effect"] < wide["ci"][1]
+    assert wide["p"] <= wide["p_adjusted"] < 0.05 <= short["p_adjusted"]
+    assert found["sentences"][:2] == [
+        f"With answer=default, retrieve=wide gains {wide['effect']:.3g} by right over narrow.",
+        "answer makes no difference by right that 60 cases can show.",
+    ]
+
+
+def test_single_changes_of_three_nodes_are_each_held_against_the_same_combination() -> None:
+    base = {"a": "x", "b": "x", "c": "x"}
+    choices = [base, {**base, "a": "y"}, {**base, "b": "y"}, {**base, "c": "y"}, {**base, "c": "z"}]
+    rng = np.random.default_rng(4)
+    scores = rng.normal(size=40) + np.array([0, 0, -0.5, 0, 0.4])[:, None] + 0.1 * rng.normal(size=(5, 40))
+    found = attributed(scores, choices, "right", seed=0)
+    assert [(one["node"], one["variant"], one["over"]) for one in found["simple"]] == [
+        ("a", "y", "x"),
+        ("b", "y", "x"),
+        ("c", "y", "x"),
+        ("c", "z", "x"),
+    ]
+    first, second, *_ = found["sentences"]
+    assert first.startswith("With a=x and c=x, b=y loses 0.")
+    assert second.startswith("With a=x and b=x, c=z gains 0.")
+
+
+def test_a_whole_crossing_has_shares_and_no_simple_effects() -> None:
+    assert "simple" not in attributed(scores(FULL, 20), FULL, "ndcg", seed=0)

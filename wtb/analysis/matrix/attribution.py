@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import SIGNIFICANT, passes
@@ -21,7 +22,13 @@ from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.measure import Measure
 
 if TYPE_CHECKING:
-    from wtb.core.documents.report import AttributionDocument, InteractionEffect, NodeEffect, PairsDocument
+    from wtb.core.documents.report import (
+        AttributionDocument,
+        InteractionEffect,
+        NodeEffect,
+        PairsDocument,
+        SimpleEffect,
+    )
 
 
 MOST = 0.5
@@ -58,6 +65,9 @@ def attributed(
     names = list(variants)
     document["nodes"] = [_node(effects, names, variants) for effects in found.nodes]
     document["nodes"].sort(key=lambda node: -node["share"])
+    apart = {names[node] for pair in found.untold if _is_incomplete(levels, pair) for node in pair}
+    if apart:
+        document["simple"] = _simple(scores, choices, variants, apart, seed, units)
     document["interactions"] = [_interaction(effects, names, variants) for effects in found.pairs]
     document["interactions"].sort(key=lambda pair: -pair["share"])
     document["unexplained"], document["unexplained_p"] = found.unexplained, found.unexplained_p
@@ -125,11 +135,71 @@ def _node(effects: Effects, names: list[str], variants: Mapping[str, list[str]])
     found = zip(variants[names[number]], effects.means.tolist(), effects.ci.tolist(), strict=True)
     return {
         "node": names[number],
-        "share": effects.share,
+        "share": min(effects.share, 1.0),
         "p": effects.p,
         "p_adjusted": effects.p_adjusted,
         "variants": [{"variant": name, "effect": mean, "ci": _interval(ci)} for name, mean, ci in found],
     }
+
+
+def _is_incomplete(levels: NDArray[np.int64], pair: tuple[int, int]) -> bool:
+    """Return whether some variants of two nodes do not occur together."""
+    some = levels[:, list(pair)]
+    return len(np.unique(some, axis=0)) < int(np.prod(some.max(axis=0) + 1))
+
+
+def _simple(
+    scores: Floats,
+    choices: list[dict[str, str]],
+    variants: Mapping[str, list[str]],
+    apart: Set[str],
+    seed: int,
+    units: Units,
+) -> list[SimpleEffect]:
+    """Compare combinations that differ in one of these nodes, each with the first one that has the same others."""
+    effects: list[SimpleEffect] = []
+    pairs: list[tuple[int, int]] = []
+    for node in (node for node in variants if node in apart):
+        first: dict[tuple[str, ...], int] = {}
+        for number, choice in enumerate(choices):
+            beside = {other: choice[other] for other in variants if other != node}
+            base = first.setdefault(tuple(beside.values()), number)
+            if base != number:
+                pairs.append((number, base))
+                effects.append(
+                    {
+                        "node": node,
+                        "variant": choice[node],
+                        "over": choices[base][node],
+                        "beside": beside,
+                        "effect": 0.0,
+                        "ci": None,
+                        "p": None,
+                        "p_adjusted": None,
+                    }
+                )
+    if not pairs:
+        return []
+    rows, bases = (scores[[pair[side] for pair in pairs]] for side in (0, 1))
+    rates = passes(rows, "higher") & passes(bases, "higher")
+    tested = paired_tests(subtract(rows, bases), seed=seed, rates=rates, units=units)
+    adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
+    for effect, one, corrected in zip(effects, tested, adjusted, strict=True):
+        effect["effect"], effect["ci"] = one.delta or 0.0, None if one.ci is None else list(one.ci)
+        effect["p"], effect["p_adjusted"] = one.p, None if one.p is None else corrected
+    return effects
+
+
+def _simple_sentences(effects: Sequence[SimpleEffect], metric: str) -> list[str]:
+    """What single changes do, of those that are more than chance, with what stands beside them."""
+    sentences = []
+    for one in effects:
+        if one["p_adjusted"] is None or one["p_adjusted"] >= SIGNIFICANT:
+            continue
+        beside = " and ".join(f"{node}={variant}" for node, variant in one["beside"].items())
+        gains = f"{'gains' if one['effect'] > 0 else 'loses'} {abs(one['effect']):.3g} by {metric}"
+        sentences.append(f"With {beside}, {one['node']}={one['variant']} {gains} over {one['over']}.")
+    return sentences
 
 
 def _interaction(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> InteractionEffect:
@@ -157,8 +227,14 @@ def _sentences(document: AttributionDocument) -> list[str]:
     if document["cases"] < PAIRS:
         return [f"{cases} cannot tell what makes a difference by {metric}, whatever they show."]
     sentences, silent = [], []
+    simple = document.get("simple", [])
+    apart = {one["node"] for one in simple}
+    known = {one["node"] for one in simple if one["p_adjusted"] is not None and one["p_adjusted"] < SIGNIFICANT}
+    sentences += _simple_sentences(simple, metric)
     for node in document["nodes"]:
-        if node["p_adjusted"] >= SIGNIFICANT:
+        if node["node"] in known:
+            continue
+        if node["node"] in apart or node["p_adjusted"] >= SIGNIFICANT:
             silent.append(node["node"])
             continue
         ranked = sorted(node["variants"], key=lambda one: -one["effect"])

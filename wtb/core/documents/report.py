@@ -31,6 +31,19 @@ class NodeEffect(TypedDict):
     variants: list[VariantEffect]
 
 
+class SimpleEffect(TypedDict):
+    """What a variant scores above another one of its node, with certain variants of the other nodes."""
+
+    node: str
+    variant: str
+    over: str
+    beside: dict[str, str]  # variants of the other nodes that vary
+    effect: float
+    ci: Interval | None
+    p: float | None
+    p_adjusted: float | None
+
+
 class StrongestEffect(TypedDict):
     """The two variants that are furthest from what both add up to."""
 
@@ -56,6 +69,8 @@ class AttributionDocument(TypedDict):
     cases: int
     missing: int
     nodes: list[NodeEffect]
+    # Of nodes whose variants do not all occur together, so that the share of one is not told from that of the other.
+    simple: NotRequired[list[SimpleEffect]]
     interactions: list[InteractionEffect]
     unexplained: float | None
     unexplained_p: float | None

@@ -87,12 +87,14 @@ def _chart(matrix: MatrixDocument, attribution: AttributionDocument) -> EffectsC
     every = [one for node in attribution["nodes"] for one in node["variants"]]
     ends = [end for one in every for end in (one["effect"], *(one["ci"] or ()))]
     on = scale([*ends, 0.0])
-    shown = [*map(_explained, attribution["nodes"]), *(_effect(one, digits) for one in every)]
+    apart = {one["node"] for one in attribution.get("simple", [])}
+    explained = {node["node"]: "" if node["node"] in apart else _explained(node) for node in attribution["nodes"]}
+    shown = [*explained.values(), *(_effect(one, digits) for one in every)]
     nodes = [
         ShownNode(
             node["node"],
             node["share"],
-            _explained(node),
+            explained[node["node"]],
             [ShownVariant(one, _is_clear(node, one), _effect(one, digits)) for one in node["variants"]],
         )
         for node in sorted(attribution["nodes"], key=lambda one: -one["share"])

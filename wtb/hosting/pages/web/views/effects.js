@@ -13,6 +13,7 @@ export function Effects({ found }) {
   const estimates = new Map(found.nodes.flatMap((/** @type {any} */ node) => node.variants.map((/** @type {any} */ one) => [one, { mean: one.effect, ci: one.ci }])));
   const scale = scaleOf([...estimates.values(), { mean: 0 }]);
   const least = ROUNDED * Math.max(...scale.map(Math.abs));
+  const apart = new Set((found.simple ?? []).map((/** @type {any} */ one) => one.node));
   const shown = (/** @type {number} */ effect) => difference(Math.abs(effect) < least ? 0 : effect);
   return html`<section><h2>${words.effects.nodes}</h2>
     ${found.because ? html`<p class="quiet">${found.because}</p>` : null}
@@ -21,7 +22,7 @@ export function Effects({ found }) {
       ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.tree.node}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.variant}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
           <tbody>${found.nodes.map((/** @type {any} */ node) =>
             node.variants.map(
-              (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : node.node}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
+              (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : node.node}</td><td class="num">${place || apart.has(node.node) ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
                 <td class="name">${one.variant}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td></tr>`,
             ),
           )}</tbody></table></div>
