@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import failing, judges, pairwise, rare, regressions, row_figures, running, sweeps, truths
+from simulations import failing, judges, pairwise, power, rare, regressions, row_figures, running, sweeps, truths
 from simulations.promises import Count, Promise
 from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
 from wtb.analysis.statistics.effects import fit
 from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.analysis.statistics.paired import mean_test, paired_tests
+from wtb.analysis.statistics.power.pairs import detectable, larger
 from wtb.analysis.statistics.sequential.running import look
 from wtb.analysis.statistics.units import by_unit, differences_by_unit
 
@@ -28,9 +29,9 @@ def promises() -> Iterator[Promise]:
     yield from _clear()
     yield from _candidates()
     yield from _winners()
-    yield from _settled()
     yield from _failures()
     yield from _detectable()
+    yield from power.promises()
     yield from regressions.promises()
     yield from _intervals()
     yield from _differences()
@@ -157,40 +158,6 @@ def _winners() -> Iterator[Promise]:
         )
 
 
-def _settled() -> Iterator[Promise]:
-    for cases in (20, 50, 100):
-
-        def numbered(rng: Rng, cases: int = cases) -> bool:
-            found = compare(rng.normal(size=(2, cases)), Design(seed=_seed(rng)))
-            return found.lead.cases_needed is not None and found.lead.cases_needed[1] is not None
-
-        yield Promise(
-            "a tie is given a number of cases that settles it",
-            "two rows of equal truth",
-            f"{cases} cases",
-            _counted(numbered),
-            at_most=WRONG,
-            runs=400,
-        )
-    for gap, cases in itertools.product((0.1, 0.2, 0.4), (20, 50, 100)):
-
-        def fewer(rng: Rng, gap: float = gap, cases: int = cases) -> bool | None:
-            found = compare(np.stack([rng.normal(gap, 1, cases), rng.normal(size=cases)]), Design(seed=_seed(rng)))
-            if found.best != 0 or found.lead.cases_needed is None:
-                return None
-            fewest = found.lead.cases_needed[0]
-            return fewest <= ((1.96 + 0.8416) * math.sqrt(2) / gap) ** 2 + 3
-
-        yield Promise(
-            "at least so many cases are needed as the fewest that are said",
-            f"a lead of {gap:g} of a standard deviation",
-            f"{cases} cases",
-            _counted(fewer),
-            at_least=0.9,
-            runs=400,
-        )
-
-
 def _failures() -> Iterator[Promise]:
     for share in (0.05, 0.1, 0.3):
 
@@ -246,40 +213,9 @@ def _detectable() -> Iterator[Promise]:
             runs=400,
         )
 
-        def risen(rng: Rng, rows: int = rows, cases: int = cases) -> bool | None:
-            rise = _rise(cases, rows)
-            if math.isnan(rise) or 0.5 + rise > 1:
-                return None
-            rates = np.full(rows, 0.5)
-            rates[0] += rise
-            differences = (rng.random((rows, cases)) < rates[:, None]) * 1.0 - (rng.random(cases) < 0.5)
-            return bool(holm(mean_test(differences, _seed(rng)))[0] < WRONG)
-
-        yield Promise(
-            "a detectable difference is seen",
-            "pass rates from 50%, one row differs",
-            f"{rows} rows, {cases} cases",
-            _counted(risen),
-            at_least=0.76,
-            runs=400,
-        )
-
 
 def _factor(cases: int, spread: float, family: int) -> float:
-    from wtb.analysis.statistics.power import detectable
-
-    return float(detectable(np.array([spread]), np.array([float(cases)]), np.array([False]), family)[0])
-
-
-def _rise(cases: int, family: int) -> float:
-    """The rise from 50% that its own spread lets be detected."""
-    from wtb.analysis.statistics.power import detectable
-
-    rise = 0.1
-    for _ in range(60):
-        spread = math.sqrt(0.25 + max(0.5 + rise, 0) * max(0.5 - rise, 0))
-        rise = float(detectable(np.array([spread]), np.array([float(cases)]), np.array([True]), family)[0])
-    return rise
+    return larger(detectable(spread, cases, family)) or math.nan
 
 
 def _intervals() -> Iterator[Promise]:

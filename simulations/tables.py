@@ -30,7 +30,11 @@ OVERVIEW = (
         ),
     ),
     ("the interval of the best covers", ("the interval of the best covers",)),
-    ("a tie is given a number of cases", ("a tie is given a number of cases that settles it",)),
+    (
+        "the cases that the next step asks for settle it",
+        ("as many cases as are said settle it, if the leads are real",),
+    ),
+    ("the cases that a margin asks for show it", ("as many cases as are planned show that no row lost its margin",)),
     ("intervals over clusters cover", ("intervals over clusters cover",)),
     ("false alarms over clusters", ("a difference is seen between equal means of clusters",)),
     (

@@ -138,8 +138,9 @@ def test_a_lead_that_so_many_tries_explain_is_not_clear() -> None:
     assert later.lead.p == first.lead.p
     assert later.rows[1].p_adjusted == 1.0
     assert (later.rows[1].detectable or 0) > (first.rows[1].detectable or 1)
-    assert first.lead.cases_needed is None
-    assert later.lead.cases_needed is not None
+    assert first.lead.next_step is None
+    assert later.lead.next_step is not None
+    assert later.lead.next_step.cases is not None
 
 
 def test_parts_of_the_level_never_add_up_to_more_than_it() -> None:

@@ -96,7 +96,7 @@ def test_of_few_or_equal_pairs_there_is_a_figure_and_no_interval() -> None:
     for differences in ([0.1, 0.2, 0.3, 0.1, 0.2], [0.5] * 30):
         (found,) = paired_tests(np.array([differences]), compare="median")
         assert found.delta is not None
-        assert (found.ci, found.detectable, found.effect) == (None, None, None)
+        assert (found.ci, found.spread, found.effect) == (None, None, None)
 
 
 def test_intervals_of_the_typical_difference_hold_95_times_of_100_and_equal_variants_are_equal() -> None:

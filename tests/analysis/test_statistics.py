@@ -17,7 +17,7 @@ from wtb.analysis.statistics import RESAMPLES, Comparison, Design, Estimate, Flo
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.intervals import rate_difference, t_quantile
 from wtb.analysis.statistics.paired import mcnemar, mean_test, paired_tests, sign_flip
-from wtb.analysis.statistics.power import cases_needed
+from wtb.analysis.statistics.power.pairs import detectable, pairs_needed
 
 # Quarters, so that sums, shifts and sign changes are exact in floating point.
 QUARTERS = st.integers(-400, 400).map(lambda k: k / 4)
@@ -36,7 +36,8 @@ def numbers(comparison: Comparison) -> list[float]:
         for value in dataclasses.astuple(row):
             found.extend(value if isinstance(value, tuple) else [] if value is None else [value])
     lead = comparison.lead
-    found += [one for one in (lead.lead, lead.p, *(lead.ci or ()), *(lead.cases_needed or ())) if one is not None]
+    step = () if lead.next_step is None else dataclasses.astuple(lead.next_step)
+    found += [one for one in (lead.lead, lead.p, *(lead.ci or ()), *step) if one is not None]
     return found
 
 
@@ -311,13 +312,17 @@ def test_the_lead_over_the_closest_rival_is_told(lead: float) -> None:
     assert found.lead.lead == pytest.approx(differences.mean())
     assert found.lead.p == mean_test(differences[None, :], 0)[0]
     if found.clear:
-        assert (found.candidates, found.lead.cases_needed, found.lead.because) == ((best,), None, None)
+        assert (found.candidates, found.lead.next_step, found.lead.because) == ((best,), None, None)
     else:
         assert found.candidates == (0, 1)
         assert found.lead.because == "that could be chance"
         assert found.lead.ci is not None
-        fewest = max(61, cases_needed(found.lead.ci[1], differences.std(ddof=1)))
-        assert found.lead.cases_needed == (fewest, None)
+        step, spread = found.lead.next_step, differences.std(ddof=1)
+        assert step is not None
+        needed = ((1.96 + 0.8416) * spread / differences.mean()) ** 2 + 1.96**2 / 2
+        assert step.cases == (pytest.approx(needed, abs=2) if needed < 50 * 60 else None)
+        assert step.cases_if_half == (pytest.approx(4 * needed, rel=0.02) if 4 * needed < 50 * 60 else None)
+        assert step.differ_at_most == pytest.approx(max(map(abs, found.lead.ci)))
     turned = compare(-scores, Design(better="lower"))
     assert (turned.lead, turned.candidates) == (found.lead, found.candidates)
 
@@ -392,7 +397,8 @@ def test_cases_in_which_no_row_has_a_score_count_against_all_of_them() -> None:
     scores[1, :5] = 1.0
     found = compare(scores).lead
     assert found.because == "only 5 cases differ between them, too few to tell"
-    assert found.cases_needed is not None
+    assert found.next_step is not None
+    assert found.next_step.cases is not None
     assert compare(np.ones((2, 9))).lead.because == "they score the same in all 9 cases that both have"
 
 
@@ -412,6 +418,45 @@ def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> No
     shift = family.detectable / differences.std(ddof=1) * math.sqrt(30)
     critical = scipy.stats.t.ppf(1 - 0.025 / 24, 29)
     assert scipy.stats.nct.sf(critical, 29, shift) == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(("rate", "pairs"), [(0.5, 30), (0.9, 100), (0.97, 200)])
+def test_the_detectable_fall_of_a_rate_is_that_of_mcnemars_exact_test(rate: float, pairs: int) -> None:
+    differing = rate * (1 - rate)
+    fall, rise = detectable(math.sqrt(differing), pairs, 3, rate)
+    assert fall is not None
+    share = differing + fall * (1 - differing / rate)
+    passing = [
+        scipy.stats.binom.sf(next(k for k in range(m + 2) if 2 * scipy.stats.binom.sf(k - 1, m, 0.5) < 0.05 / 3) - 1, m,
+                             (share + fall) / 2 / share)
+        for m in range(pairs + 1)
+    ]  # fmt: skip
+    power = (scipy.stats.binom.pmf(range(pairs + 1), pairs, share) * passing).sum()
+    assert power == pytest.approx(0.8, abs=0.02)
+    if rate == 0.5:
+        assert rise == fall
+    else:
+        assert rise is None or rise < 1 - rate, "there is less room above"
+
+
+def test_a_fall_near_the_ceiling_has_to_be_larger_than_the_spread_of_equal_rows_suggests() -> None:
+    scores = np.ones((2, 100))
+    scores[0, :10], scores[1, 5:15] = 0.0, 0.0
+    row = compare(scores, Design(baseline=0)).rows[1]
+    assert row.detectable == row.detectable_fall
+    assert row.detectable_fall is not None
+    assert row.detectable_fall > 2.8 * math.sqrt(0.1 / 100)
+    assert row.detectable_rise is not None
+    assert row.detectable_rise < 0.1 < row.detectable_fall, "of 100 cases only 10 could pass that do not"
+
+
+def test_several_effects_that_have_to_show_together_take_more_pairs() -> None:
+    one, spread = pairs_needed(np.array([0.5]), np.ones(1), 1.96), np.ones(6)
+    together = pairs_needed(np.full(6, 0.5), spread, 1.96)
+    alike = pairs_needed(np.full(6, 0.5), spread, 1.96, np.ones((6, 6)))
+    assert one == pytest.approx(((1.96 + 0.8416) / 0.5) ** 2 + 1.96**2 / 2, abs=1)
+    assert together == pytest.approx(((1.96 + scipy.stats.norm.ppf(0.8 ** (1 / 6))) / 0.5) ** 2 + 1.96**2 / 2, abs=3)
+    assert alike == pytest.approx(one, abs=1)
 
 
 # Honest None

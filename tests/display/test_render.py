@@ -329,7 +329,25 @@ def test_two_that_score_the_same_are_said_to() -> None:
     given["best"]["ndcg"] |= {"lead": 0.0, "because": "they score the same in all 20 cases that both have"}
     said = sentences.answer(given, "ndcg")
     assert said.startswith("No clear winner by ndcg: both combinations could be best. ")
-    assert said.endswith("): they score the same in all 20 cases that both have.")
+    assert "): they score the same in all 20 cases that both have. The candidates differ by at most 0.051:" in said
+
+
+def test_the_next_step_is_conditional_and_names_the_cheapest() -> None:
+    tied = document({"a": ["x", "y"]}, ONE)
+    best = tied["best"]["ndcg"]
+    best |= {"lead": 0.05, "because": "that could be chance", "cases_needed": [419, 1690], "differ_at_most": 0.14}
+    for row, cost in zip(tied["rows"], (0.002, 0.001), strict=True):
+        row["cost_per_success_usd"] = cost
+    assert sentences.answer(tied, "ndcg").endswith(
+        "but that could be chance. If the lead of 0.050 is real, about 420 cases settle it (80%); if half of it, "
+        "1,700. The candidates differ by at most 0.140: if that does not matter, ship any of them, or the cheapest: y."
+    )
+    best |= {"cases_needed": [2400, None]}
+    assert "about 2,400 cases settle it (80%); if half of it, more than can be run." in sentences.answer(tied, "ndcg")
+    best |= {"cases_needed": None, "differ_at_most": None}
+    assert sentences.answer(tied, "ndcg").endswith("real, settling it takes more cases than can be run.")
+    best |= {"p": None}
+    assert sentences.answer(tied, "ndcg").endswith("but that could be chance.")
 
 
 @ALL_FORMS

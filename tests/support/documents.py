@@ -101,7 +101,9 @@ def _check(names: Sequence[str], document: Any, args: Sequence[str]) -> None:
 def whole_matrix(given: dict[str, Any]) -> dict[str, Any]:
     """Return a matrix with all its keys, where a test gives those that it is about."""
     best: dict[str, Any] = {
-        **dict.fromkeys(("combination", "winner", "rival", "lead", "lead_ci", "p", "cases_needed", "because")),
+        **dict.fromkeys(
+            ("combination", "winner", "rival", "lead", "lead_ci", "p", "cases_needed", "differ_at_most", "because")
+        ),
         "clear": False,
         "candidates": [],
         "unranked": [],

@@ -14,7 +14,7 @@ import numpy as np
 from wtb.analysis.comparison.paired_results import read_outcomes, read_scores
 from wtb.analysis.comparison.pairing import match
 from wtb.analysis.statistics import Floats
-from wtb.analysis.statistics.power import spreads
+from wtb.analysis.statistics.power.pairs import spreads
 from wtb.core.documents.comparison import FloorDocument, NoiseFloorDocument
 from wtb.core.errors import ConflictError
 from wtb.core.tree.stored_code import why

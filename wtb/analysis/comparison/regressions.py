@@ -22,7 +22,7 @@ from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.margins import Contrast, Sides
 from wtb.analysis.statistics.paired import Compare
-from wtb.analysis.statistics.power import PAIRS
+from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Question:
 class Finding:
     """What came of one row, or pool, by one metric.
 
-    low: from where on the true gain lies, 95 times of 100. cases_needed: how many cases in all show that equal sides
-    differ by less than the margin, 80 times of 100; None where there is no margin, or no number of cases does.
+    low: from where on the true gain lies, 95 times of 100. cases_needed: how many cases in all show that no row lost as
+    much as the margin, 80 times of 100 where none lost any; None where there is no margin, or no number of cases does.
     """
 
     contrast: Contrast
@@ -100,24 +100,37 @@ def answer(
         for (name, one), (rows, pooled) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
+            needed = _cases_needed(one, rows)
             answers[name] = Answer(
-                [_finding(one, contrast, one.gains[row]) for row, contrast in enumerate(rows)],
+                [_finding(one, contrast, one.gains[row], needed) for row, contrast in enumerate(rows)],
                 [
-                    _finding(one, contrast, margins.pooled(one.gains, pool))
+                    _finding(one, contrast, margins.pooled(one.gains, pool), needed)
                     for pool, contrast in zip(pools, pooled, strict=True)
                 ],
             )
     return {name: answers[name] for name in questions}
 
 
-def _finding(question: Question, contrast: Contrast, gains: Floats) -> Finding:
+def _cases_needed(question: Question, rows: Sequence[Contrast]) -> int | None:
+    """Return how many cases show the margin for all rows together, which the verdict on the sweep asks for."""
+    varying = [(row, contrast) for row, contrast in enumerate(rows) if contrast.spread is not None]
+    if not question.margin or not varying:
+        return None
+    gains = question.gains[[row for row, _ in varying]]
+    complete = gains[:, np.isfinite(gains).all(axis=0)]
+    correlation = None
+    if complete.shape[1] >= PAIRS and (complete.std(axis=1) > 0).all():
+        correlation = np.atleast_2d(np.corrcoef(complete))
+    spreads = np.array([contrast.spread for _, contrast in varying])
+    per_unit = max(contrast.n / max(contrast.units, 1) for _, contrast in varying)
+    return math.ceil(margins.cases_for(question.margin, spreads, correlation) * per_unit)
+
+
+def _finding(question: Question, contrast: Contrast, gains: Floats, needed: int | None) -> Finding:
     low = _low(contrast, question)
-    needed = None
-    if question.margin and contrast.spread is not None:
-        per_unit = contrast.n / max(contrast.units, 1)
-        needed = max(math.ceil(margins.cases_for(question.margin, contrast.spread) * per_unit), contrast.n + 1)
     verdict = _verdict(question, contrast, low, gains)
-    return Finding(contrast, verdict, low, needed if verdict == UNCLEAR else None)
+    more = max(needed, contrast.n + 1) if needed is not None and verdict == UNCLEAR and contrast.spread else None
+    return Finding(contrast, verdict, low, more)
 
 
 def _low(contrast: Contrast, question: Question) -> float | None:

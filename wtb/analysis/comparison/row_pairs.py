@@ -13,6 +13,7 @@ from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.figures.class_intervals import differences as differences_of
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
+from wtb.analysis.statistics.power.pairs import detectable, larger
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
@@ -56,10 +57,11 @@ def compare_two_rows(
     differences = subtract(pair.scores[:1], pair.scores[1:])
     both = np.isfinite(differences[0])
     why = interim.because(sweep, scores.cell_groups)
-    tested = None
+    tested, rate = None, None
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())
         figures = None if design.figure is None else differences_of(design.figure, 0, [1], design.units)
+        rate = float(pair.scores[1, both].mean()) if rates and both.any() and design.units is None else None
         (tested,) = paired_tests(
             differences, seed=design.seed, rates=rates, compare=design.by, units=design.units, figures=figures
         )
@@ -80,7 +82,7 @@ def compare_two_rows(
         "losses": int((gains < 0).sum()),
         "ties": int((gains == 0).sum()),
         "delta": float(middle(differences[0, both])) if both.any() else None,
-        **_figures(tested),
+        **_figures(tested, rate),
         "because": None if why is None else f"{why}; the test is made at the end",
         "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], shown[:, both], gains), limit),
         "more": max(0, int(both.sum()) - limit),
@@ -115,15 +117,15 @@ def _side(scores: Scores, number: int, found: Floats) -> PairedRow:
     }
 
 
-def _figures(tested: Tested | None) -> PairedTest:
-    """What the paired test found; nothing while the sweep runs."""
+def _figures(tested: Tested | None, rate: float | None) -> PairedTest:
+    """Return what the paired test found; nothing while the sweep runs. rate: of the other row, of pass rates."""
     if tested is None:
         return {"ci": None, "p": None, "effect": None, "detectable": None}
     return {
         "ci": None if tested.ci is None else list(tested.ci),
         "p": tested.p,
         "effect": tested.effect,
-        "detectable": tested.detectable,
+        "detectable": larger(detectable(tested.spread, tested.units, rate=rate)),
     }
 
 

@@ -17,7 +17,7 @@ from wtb.analysis.statistics.comparing import SIGNIFICANT, passes
 from wtb.analysis.statistics.effects import Effects, fit
 from wtb.analysis.statistics.intervals import Floats, is_constant
 from wtb.analysis.statistics.paired import cleaned, holm, means, paired_tests, subtract
-from wtb.analysis.statistics.power import PAIRS
+from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.measure import Measure
 

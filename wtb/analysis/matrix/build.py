@@ -129,7 +129,7 @@ def _is_current(kept: MatrixDocument) -> bool:
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     scored = [one for name, one in kept.get("metrics", {}).items() if kept["best"][name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
-    is_ranked = all("tried" in best for best in kept.get("best", {}).values())
+    is_ranked = all("differ_at_most" in best for best in kept.get("best", {}).values())
     has_all = {
         "edited_left_out",
         "failures",
@@ -457,6 +457,7 @@ def _clustered(units: int | None) -> list[str]:
 def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: int) -> BestDocument:
     """An entry of `best` in the JSON contract. tried: how many combinations were, over these cases."""
     lead, winner = compared.lead, compared.winner
+    step = lead.next_step
     return {
         "combination": None if compared.best is None else dict(choices[compared.best]),
         "clear": compared.clear,
@@ -471,7 +472,8 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: i
         "lead_ci": _listed(lead.ci),
         "p": lead.p,
         "n_pairs": lead.n_pairs,
-        "cases_needed": _listed(lead.cases_needed),
+        "cases_needed": None if step is None or step.cases is None else [step.cases, step.cases_if_half],
+        "differ_at_most": None if step is None else step.differ_at_most,
         "because": lead.because,
         "tried": tried,
     }
@@ -489,6 +491,8 @@ def _estimate(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate
         "p_adjusted": found.p_adjusted,
         "effect": found.effect,
         "detectable": found.detectable,
+        "detectable_fall": found.detectable_fall,
+        "detectable_rise": found.detectable_rise,
         "ranks": _listed(found.ranks),
         "common_mean": found.common_mean,
         "bounds": _listed(bounds),

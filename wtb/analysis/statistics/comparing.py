@@ -34,14 +34,14 @@ from wtb.analysis.statistics.paired import (
     times,
     unit_of,
 )
-from wtb.analysis.statistics.power import PAIRS, cases_needed
+from wtb.analysis.statistics.power.next_step import Leads, NextStep, next_step
+from wtb.analysis.statistics.power.pairs import PAIRS, Change, detectable, larger
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
 T = TypeVar("T", bound=Any)
 Better = Literal["higher", "lower"]
 SIGNIFICANT = 0.05
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
-FAR = 50  # times the cases that there are: more than anybody will run
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,9 @@ class Estimate:
     """One combination under one metric; field for field an entry of `metrics` in the JSON contract.
 
     `p` is from the two-sided paired test against the baseline, `p_adjusted` the same after Holm's correction over all
-    combinations. The baseline itself has no pairs and no difference. `detectable` allows for the correction. `ranks`
-    are the first and the last place that it could have, and `common_mean` its mean over the cases that all ranked rows
+    combinations. The baseline itself has no pairs and no difference. `detectable_fall` and `detectable_rise` are the
+    smallest true ones found with 80% power after the correction, `detectable` is the larger of them. `ranks` are
+    the first and the last place that it could have, and `common_mean` its mean over the cases that all ranked rows
     have; None where it is not ranked.
     """
 
@@ -138,15 +139,16 @@ class Estimate:
     detectable: float | None = None
     ranks: tuple[int, int] | None = None
     common_mean: float | None = None
+    detectable_fall: float | None = None
+    detectable_rise: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
     """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
 
-    `lead` is positive where the best is better. `cases_needed` is about how many cases in all would settle it: the
-    fewest, and the most or None where it may take any number, or that is beyond FAR times the cases. None where it is
-    settled, or nothing can be told. The words in `because` say why it is not settled.
+    `lead` is positive where the best is better. `next_step` is None where it is settled, or nothing can be told. The
+    words in `because` say why it is not settled.
     """
 
     rival: int | None = None
@@ -154,7 +156,7 @@ class Lead:
     ci: Interval | None = None
     p: float | None = None
     n_pairs: int = 0
-    cases_needed: tuple[int, int | None] | None = None
+    next_step: NextStep | None = None
     because: str | None = None
 
 
@@ -219,6 +221,7 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         defined(adjusted),
         race.ranks(),
         race.common_means(),
+        _detectable(scores, tested, rates, design),
     )
     rows = tuple(
         Estimate(
@@ -231,11 +234,12 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
             row.p,
             p,
             row.effect,
-            row.detectable,
+            larger(smallest),
             places,
             common,
+            *smallest,
         )
-        for n, row, mean, ci, p, places, common in zip(*columns, strict=True)
+        for n, row, mean, ci, p, places, common, smallest in zip(*columns, strict=True)
     )
     (clear, lead), winner = race.lead(), race.winner()
     return Comparison(
@@ -261,7 +265,7 @@ def _times(found: Comparison, unit: float) -> Comparison:
         changed_intervals = {name: interval_times(getattr(one, name), unit) for name in intervals}
         return replace(one, **changed, **changed_intervals)
 
-    figures = ("mean", "delta", "detectable", "common_mean")
+    figures = ("mean", "delta", "detectable", "common_mean", "detectable_fall", "detectable_rise")
     return replace(
         found,
         rows=tuple(scaled(row, figures, ("ci", "delta_ci")) for row in found.rows),
@@ -273,8 +277,6 @@ def _times(found: Comparison, unit: float) -> Comparison:
 def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Design) -> list[Tested]:
     """Test all rows against the baseline, a block of them at a time."""
     blocks = list(row_blocks(scores.shape))
-    paired = (np.isfinite(from_baseline(scores, design.baseline, rows)).sum(axis=1) >= 2 for rows in blocks)
-    family = max(1, sum(int(some.sum()) for some in paired) * design.metrics)
     both = design.pairs_of_rates(rates)
     found: list[Tested] = []
     for rows in blocks:
@@ -283,10 +285,25 @@ def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Des
             seed=design.seed,
             rates=both[rows],
             compare=design.by,
-            family=math.ceil(family / design.share),
             units=design.units,
             figures=design.figures(range(*rows.indices(len(scores)))),
         )
+    return found
+
+
+def _detectable(
+    scores: Floats, tested: Sequence[Tested], rates: NDArray[np.bool_], design: Design
+) -> list[tuple[Change, Change]]:
+    """Return the smallest fall and rise from the baseline that each row could show."""
+    family = max(1, sum(row.n >= 2 for row in tested) * design.metrics)
+    both = design.pairs_of_rates(rates) & (design.units is None)
+    found: list[tuple[Change, Change]] = []
+    for row, is_rate, test in zip(scores, both.tolist(), tested, strict=True):
+        rate = None
+        if is_rate and test.n:
+            before = scores[design.baseline or 0]
+            rate = float(before[np.isfinite(row) & np.isfinite(before)].mean())
+        found.append(detectable(test.spread, test.units, math.ceil(family / design.share), rate))
     return found
 
 
@@ -453,11 +470,9 @@ class _Race:
         facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
         if clear:
             return True, Lead(*facts)
-        return False, Lead(
-            *facts,
-            self._needed(found, leads, bool(both[closest])),
-            _because(found, leads, self.units, self.level),
-        )
+        candidates = set(self.candidates(False, Lead(*facts)))
+        because = _because(found, leads, self.units, self.level)
+        return False, Lead(*facts, self._next_step(rivals, tested, both, candidates), because)
 
     def _leads(self, rivals: NDArray[np.int64]) -> Floats:
         """By how much the best is ahead of others, case by case."""
@@ -474,23 +489,16 @@ class _Race:
             )
         return found
 
-    def _needed(self, tested: Tested, leads: Floats, rates: bool) -> tuple[int, int | None] | None:
-        """From the ends of the lead's interval: the fewest and the most cases that would settle it."""
-        if tested.ci is None or tested.spread is None:
+    def _next_step(
+        self, rivals: NDArray[np.int64], tested: Sequence[Tested], rates: NDArray[np.bool_], candidates: set[int]
+    ) -> NextStep | None:
+        """Plan what would settle which of the candidates is the best."""
+        close = [place for place, rival in enumerate(rivals.tolist()) if int(self.rows[rival]) in candidates]
+        some = [tested[place] for place in close]
+        if not some or any(test.p is None for test in some):
             return None
-        units = int(np.isfinite(differences_by_unit(leads[None], self.units)).sum())
-        fewest, most = (
-            max(
-                math.ceil(cases_needed(lead, tested.spread, rates=rates, level=self.level) * tested.n / units),
-                tested.n + 1,
-            )
-            if lead > 0
-            else None
-            for lead in reversed(tested.ci)
-        )
-        if fewest is None or fewest > FAR * tested.n:
-            return None
-        return fewest, None if most is None or most > FAR * tested.n else most
+        leads = Leads(self._leads(rivals[close]), some, rates[close], self.units, self._is_of_means)
+        return next_step(leads, self.level)
 
 
 def _because(tested: Tested, leads: Floats, units: Units, level: float) -> str:

@@ -29,12 +29,11 @@ from wtb.analysis.statistics.intervals import (
     t_quantile,
 )
 from wtb.analysis.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
-from wtb.analysis.statistics.power import PAIRS, POWER
+from wtb.analysis.statistics.power.pairs import PAIRS, POWER, pairs_needed
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
 
 FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
-_Z_POWER = NORMAL.inv_cdf(POWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ class Contrast:
         delta: mean gain, or median where that is compared; None without cases.
         low: where the true gain lies above, 95 times of 100.
         worse: the one-sided p of a loss, corrected over the family; `better` that of a gain.
-        margin: the smallest margin within which so many cases would show, 80 times of 100, that equal sides are equal.
+        margin: the smallest margin within which so many cases would show, 80 times of 100, that equal sides are equal;
+            of a row, that it and all other rows are.
         spread: standard deviation of the differences.
         units: of evidence: the cases, or the clusters that they come from.
         ci: where the true gain lies, 95 times of 100.
@@ -168,6 +168,7 @@ def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
 
 
 def _contrasts(tests: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
+    together = sum(tested.spread is not None for tested in tests.tested[:rows])
     found = [
         Contrast(
             n=tested.n,
@@ -176,7 +177,9 @@ def _contrasts(tests: _Tests, worse: Floats, better: Floats, rows: int) -> Parts
             low=_defined(tests.lows[i]),
             worse=_defined(worse[i]),
             better=_defined(better[i]),
-            margin=None if tested.spread is None else _defined(margin_of(tests.units[i], tested.spread)),
+            margin=None
+            if tested.spread is None
+            else _defined(margin_of(tests.units[i], tested.spread, together if i < rows else 1)),
             spread=tested.spread,
             units=tests.units[i],
             ci=tested.ci,
@@ -194,22 +197,26 @@ def pooled(rows: Floats, which: Sequence[int]) -> Floats:
     return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
-def cases_for(margin: float, spread: float) -> int:
-    """How many cases, or clusters, show 80 times of 100 that two equal sides differ by less than a margin.
+def cases_for(margin: float, spreads: Floats, correlation: Floats | None = None) -> int:
+    """Return how many cases, or clusters, show 80 times of 100 that no row lost as much as a margin, if none lost any.
 
     Args:
-        margin: the loss that would matter, in the unit of the metric.
-        spread: the standard deviation of the paired differences, in that unit.
+        margin: The loss that would matter, in the unit of the metric.
+        spreads: The standard deviation of the paired differences of each row, in that unit.
+        correlation: Of the differences of the rows; None if they vary independently.
     """
-    root = (ONE_SIDED + _Z_POWER) * spread / margin
-    return max(PAIRS, math.ceil(root**2 + ONE_SIDED**2 / 2))
+    return pairs_needed(np.full(len(spreads), margin), spreads, ONE_SIDED, correlation)
 
 
-def margin_of(cases: int, spread: float) -> float:
-    """The margin that so many cases can show, 80 times of 100, where the two sides are equal; NaN for too few."""
+def margin_of(cases: int, spread: float, rows: int = 1) -> float:
+    """Return the margin that so many cases can show, 80 times of 100, where the two sides are equal; NaN for too few.
+
+    rows: How many have to show it, all of them together.
+    """
     if cases < PAIRS:
         return math.nan
-    return (t_quantile(cases - 1, ONE_SIDED) + t_quantile(cases - 1, _Z_POWER)) * spread / math.sqrt(cases)
+    z_power = NORMAL.inv_cdf(POWER ** (1 / max(rows, 1)))
+    return (t_quantile(cases - 1, ONE_SIDED) + t_quantile(cases - 1, z_power)) * spread / math.sqrt(cases)
 
 
 def _defined(value: float) -> float | None:

@@ -30,7 +30,7 @@ from wtb.analysis.statistics.intervals import (
     skewness,
     transformed_t,
 )
-from wtb.analysis.statistics.power import detectable, spreads
+from wtb.analysis.statistics.power.pairs import spreads
 from wtb.analysis.statistics.shift import shifts, signed_ranks, spreads_of
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
@@ -49,8 +49,8 @@ _ROWS = 512  # rows flipped at once
 class Tested:
     """One row of paired differences. None where its pairs do not define it.
 
-    `delta` is their mean, or of typical ones their median. `effect` is that over the standard deviation of the
-    differences, `detectable` the smallest true one that so many pairs show with 80% power. `spread` is that deviation.
+    `delta` is their mean, or of typical ones their median. `effect` is that over `spread`, the standard deviation of
+    the differences. `units` are the pairs, or the clusters that they come from.
     """
 
     n: int
@@ -58,8 +58,8 @@ class Tested:
     ci: Interval | None
     p: float | None
     effect: float | None
-    detectable: float | None
     spread: float | None
+    units: int = 0
 
     def times(self, unit: float) -> Tested:
         """Return the same of differences that are `unit` times as large."""
@@ -67,7 +67,6 @@ class Tested:
             self,
             delta=times(self.delta, unit),
             ci=interval_times(self.ci, unit),
-            detectable=times(self.detectable, unit),
             spread=times(self.spread, unit),
         )
 
@@ -78,7 +77,6 @@ def paired_tests(
     seed: int = 0,
     rates: NDArray[np.bool_] | bool = False,
     compare: Compare = "mean",
-    family: int = 1,
     units: Units = None,
     figures: FigureDifferences | None = None,
 ) -> list[Tested]:
@@ -89,7 +87,6 @@ def paired_tests(
         seed: of the random signs.
         rates: which rows are of scores that are 0 or 1 on both sides.
         compare: by the mean of the differences, or by their median (see `shift`).
-        family: how many tests p is corrected over, which `detectable` allows for.
         units: the cluster of each case, None where each case is one of its own.
         figures: of figures over all cells of a row, what p is of and the intervals; else both are of the differences.
 
@@ -97,7 +94,7 @@ def paired_tests(
         One a row. n counts cases; p is None for fewer than two units, or six clusters.
     """
     if figures is None and (unit := unit_of(differences)) != 1.0:
-        tested = paired_tests(differences / unit, seed=seed, rates=rates, compare=compare, family=family, units=units)
+        tested = paired_tests(differences / unit, seed=seed, rates=rates, compare=compare, units=units)
         return [one.times(unit) for one in tested]
     differences = cleaned(differences)
     cases = np.isfinite(differences).sum(axis=1)
@@ -120,8 +117,8 @@ def paired_tests(
     if units is not None:
         p[counts < FEWEST] = np.nan
     with np.errstate(invalid="ignore"):
-        columns = (found, ci, p, found / spread, detectable(spread, counts, is_rate, family), spread)
-    return list(map(Tested, cases.tolist(), *map(defined, columns)))
+        columns = (found, ci, p, found / spread, spread)
+    return list(map(Tested, cases.tolist(), *map(defined, columns), counts.tolist()))
 
 
 def _swapped(swaps: Floats, differences: Floats) -> Floats:

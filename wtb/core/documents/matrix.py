@@ -65,6 +65,8 @@ class MetricEstimate(TypedDict):
     p_adjusted: float | None
     effect: float | None  # standard deviations of the differences
     detectable: float | None
+    detectable_fall: NotRequired[float | None]
+    detectable_rise: NotRequired[float | None]
     ranks: list[int] | None  # the first and the last place that it could have
     common_mean: float | None
     bounds: Interval | None
@@ -124,7 +126,8 @@ class BestDocument(TypedDict):
     lead_ci: Interval | None
     p: float | None
     n_pairs: int
-    cases_needed: list[int | None] | None  # fewest and most; null for any number
+    cases_needed: list[int | None] | None  # in all, if the leads are real, and if they are half as large
+    differ_at_most: NotRequired[float | None]  # two candidates
     because: str | None
     tried: int
 

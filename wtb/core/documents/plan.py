@@ -35,6 +35,7 @@ class MarginDocument(TypedDict):
 
     metric: str
     margin: float
+    rows: NotRequired[int]  # combinations that all have to show it
     cases: int
     needed: int | None
     sd: float | None

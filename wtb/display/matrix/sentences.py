@@ -80,11 +80,12 @@ def _answer(document: MatrixDocument, metric: str) -> str:
     ranked_rows = sum(not row.get("exploratory") for row in scored) - len(best["unranked"])
     many = f"{every if some == ranked_rows else f'{some:,} of {ranked_rows:,}'} combinations could be best"
     if best["lead"]:
-        standing = f"{leader} leads {other}, but {best['because']}{_settled(best)}"
+        standing = f"{leader} leads {other}, but {best['because']}"
     else:
         standing = f"{leader} and {other}: {best['because']}"
     standing = f"T{standing[1:]}" if standing.startswith("the baseline") else standing
-    return f"No clear winner by {name}{summary.as_of(document)}: {many}. {standing}.{_not_ranked(best)}"
+    then = f"{_next_step(document, metric)}{_not_ranked(best)}"
+    return f"No clear winner by {name}{summary.as_of(document)}: {many}. {standing}.{then}"
 
 
 def _placed(document: MatrixDocument, best: BestDocument) -> str:
@@ -164,21 +165,43 @@ def _expected_of_winner(document: MatrixDocument, metric: str) -> str:
     )
 
 
-def _settled(best: BestDocument) -> str:
-    """How many more cases would settle it, to two figures."""
-    if best["p"] is None:
+def _next_step(document: MatrixDocument, metric: str) -> str:
+    """Return what would settle which candidate is best, and what is at stake if nothing does, as more sentences."""
+    best = document["best"][metric]
+    if best["clear"] or best["p"] is None:
         return ""
+    return f"{_settled(document, metric)}{_at_stake(document, metric)}"
+
+
+def _settled(document: MatrixDocument, metric: str) -> str:
+    best = document["best"][metric]
+    if not best["lead"] or best["lead"] < 0:
+        return ""
+    digits = max(figures.decimals(document, metric), 1 - math.floor(math.log10(best["lead"])))
+    size = figures.number(best["lead"], min(digits, figures.TINY))
+    if len(best["candidates"]) == 2:
+        real, half = f"If the lead of {size} is real", "half of it"
+    else:
+        real, half = f"If the leads are real ({size} here)", "half as large"
     if best["cases_needed"] is None:
-        return "; no number of cases that you could run is sure to settle it"
-    least, most = best["cases_needed"]
-    fewest = _rounded_up((least or 0) - best["n_pairs"])
-    if most is None:
-        return f"; settling it takes at least {_more_cases(fewest)}, and may take more than can be run"
-    return f"; {fewest:,} to {_more_cases(_rounded_up(most - best['n_pairs']))} would settle it"
+        return f" {real}, settling it takes more cases than can be run."
+    cases, cases_if_half = best["cases_needed"]
+    more = "more than can be run" if cases_if_half is None else f"{_rounded_up(cases_if_half):,}"
+    return f" {real}, about {_rounded_up(cases or 0):,} cases settle it (80%); if {half}, {more}."
 
 
-def _more_cases(cases: int) -> str:
-    return f"{cases:,} more {'case' if cases == 1 else 'cases'}"
+def _at_stake(document: MatrixDocument, metric: str) -> str:
+    best, digits = document["best"][metric], figures.decimals(document, metric)
+    if best["differ_at_most"] is None:
+        return ""
+    rows = [row for row in document["rows"] if row["combination"] in best["candidates"]]
+    costs = [row["cost_per_success_usd"] for row in rows]
+    known = [cost for cost in costs if cost is not None]
+    cheapest = ""
+    if len(known) == len(rows) and min(known) < max(known):
+        cheapest = f", or the cheapest: {short_name(document, rows[costs.index(min(known))])}"
+    most = figures.number(best["differ_at_most"], digits)
+    return f" The candidates differ by at most {most}: if that does not matter, ship any of them{cheapest}."
 
 
 def _rounded_up(count: int) -> int:

@@ -42,6 +42,8 @@ NOT_EVALUATED: MetricEstimate = {
     "p_adjusted": None,
     "effect": None,
     "detectable": None,
+    "detectable_fall": None,
+    "detectable_rise": None,
     "ranks": None,
     "common_mean": None,
     "bounds": None,

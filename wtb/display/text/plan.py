@@ -128,8 +128,9 @@ def margin_in_words(one: MarginDocument) -> str:
     if one["needed"] is None:
         return f"{what}: {one['because']}."
     spread = f"the differences have a standard deviation of {one['sd']:.3g}, {one['because']}"
+    who = "less was lost" if one["rows"] == 1 else f"none of {one['rows']:,} combinations lost as much"
     return (
-        f"{what}: about {plural(one['needed'], 'case')} show that less was lost, 80 times of 100 where nothing was; "
+        f"{what}: about {plural(one['needed'], 'case')} show that {who}, 80 times of 100 where nothing was lost; "
         f"the sweep has {one['cases']:,} ({spread})."
     )
 

@@ -71,6 +71,7 @@ def plan(
     ran = run(context, pilot_of(prepared, pilot), progress=progress)
     counts = queries.cell_counts(context.database, ran.sweep.id)
     failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
+    planned["margins"] = margin_documents(prepared, context.database, ran.sweep)
     planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
     _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id))
     return Planned(planned, ran.ended)

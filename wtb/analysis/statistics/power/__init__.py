@@ -1,0 +1,1 @@
+"""How many cases show what, and what to do where they do not."""

@@ -1,0 +1,101 @@
+"""What to do where no row is clearly the best: how many cases would settle it, and how much is at stake if none do.
+
+The numbers of cases are conditional: they hold if the leads that were seen are real, which a sweep that settles nothing
+cannot promise. So the bound on the differences between the candidates stands beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.intervals import NORMAL, Floats, intervals, rate_difference
+from wtb.analysis.statistics.paired import Tested
+from wtb.analysis.statistics.power.pairs import pairs_needed
+from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
+
+_FAR = 50  # times the cases that there are: more than anybody will run
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What would settle which of the candidates is the best.
+
+    Attributes:
+        cases: About how many cases in all settle it, 80 times of 100, if every lead of the best is as large as it was
+            seen; None where a lead is 0, or if that is beyond 50 times the cases.
+        cases_if_half: The same if the leads are half as large.
+        differ_at_most: By how much two candidates may differ, with 95% confidence in all of them; None if unknown.
+    """
+
+    cases: int | None = None
+    cases_if_half: int | None = None
+    differ_at_most: float | None = None
+
+
+@dataclass(frozen=True)
+class Leads:
+    """The leads of the best over the other candidates.
+
+    Attributes:
+        table: Candidates x cases, complete.
+        tested: The test of each.
+        rates: Which of them are of scores that are 0 and 1.
+        units: The cluster of each case; None where each is one of its own.
+        are_means: Whether they are compared by the mean of their scores.
+    """
+
+    table: Floats
+    tested: Sequence[Tested]
+    rates: NDArray[np.bool_]
+    units: Units
+    are_means: bool
+
+
+def next_step(leads: Leads, level: float) -> NextStep:
+    """Plan the next step. level: at which the test of each lead has to reject."""
+    effects = np.array([test.delta or 0.0 for test in leads.tested])
+    spreads = np.array([math.nan if test.spread is None else test.spread for test in leads.tested])
+    cases = half = None
+    if (effects > 0).all() and np.isfinite(spreads).all():
+        cases, half = (_cases(leads, effects * part, spreads, level) for part in (1.0, 0.5))
+    return NextStep(cases, half, _differ_at_most(leads))
+
+
+def _cases(leads: Leads, effects: Floats, spreads: Floats, level: float) -> int | None:
+    each, cases = differences_by_unit(leads.table, leads.units), leads.table.shape[1]
+    pairs = pairs_needed(
+        effects,
+        spreads,
+        NORMAL.inv_cdf(1 - level / 2),
+        np.atleast_2d(np.corrcoef(each)),
+        rates=leads.rates if leads.units is None else None,
+    )
+    needed = max(math.ceil(pairs * cases / each.shape[1]), cases + 1)
+    return needed if needed <= _FAR * cases else None
+
+
+def _differ_at_most(leads: Leads) -> float | None:
+    """Bound the difference of any two candidates by intervals of all leads that hold together (Bonferroni)."""
+    count = len(leads.table)
+    if leads.are_means:
+        z = NORMAL.inv_cdf(1 - 0.025 / count)
+        ends = intervals(by_unit(leads.table, leads.units), z)
+        if leads.units is None:
+            ends[leads.rates] = rate_difference(leads.table[leads.rates], z)
+        ends[(leads.table == 0).all(axis=1) & np.isnan(ends[:, 0])] = 0.0
+    else:  # their intervals have one level
+        ends = (
+            np.array([test.ci or (math.nan, math.nan) for test in leads.tested])
+            if count == 1
+            else np.full((1, 2), math.nan)
+        )
+    if np.isnan(ends).any():
+        return None
+    lows, highs = np.minimum(ends[:, 0], 0.0), np.maximum(ends[:, 1], 0.0)
+    of_others = [highs[place] - np.delete(lows, place).min() for place in range(count) if count > 1]
+    return float(max(highs.max(), -lows.min(), *of_others))

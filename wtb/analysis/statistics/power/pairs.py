@@ -1,0 +1,166 @@
+"""What a number of pairs can show: how large an effect is, the smallest that shows, and how many would show it."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.intervals import NORMAL, Floats, is_constant, t_quantile
+
+POWER = 0.8
+PAIRS = 6  # fewer cannot give p < 0.05, whatever they show: 2 / 2**5 = 0.0625
+Z_POWER = NORMAL.inv_cdf(POWER)
+_DRAWS = 4_000  # random samples of the estimates of several rows
+Change = float | None
+_FEW_DIFFER = 40  # cases, on average: below it the exact test is coarse, and quick to compute
+_MOST_DIFFER = 100  # cases: so many hardly ever differ where few do
+_CLOSE = 5e-4  # of a change, which is shown with three digits
+_STEPS = 100  # of an iteration that converges within ten
+
+
+def spreads(differences: Floats) -> Floats:
+    """Standard deviation of each row of paired differences; NaN for fewer than two, and without variation."""
+    found = np.full(len(differences), np.nan)
+    for i, row in enumerate(differences):
+        row = row[np.isfinite(row)]
+        if row.size >= 2 and not is_constant(row):
+            found[i] = row.std(ddof=1)
+    return found
+
+
+def detectable(spread: float | None, pairs: int, family: int = 1, rate: float | None = None) -> tuple[Change, Change]:
+    """Return the smallest true fall and rise that pairs show, 80 times of 100, at p < 0.05 after correction.
+
+    Args:
+        spread: The standard deviation of the differences, where nothing changed.
+        pairs: How many there are.
+        family: How many tests are corrected over; where one row alone differs, its p has to pass all of it (Holm).
+        rate: Of scores that are 0 and 1, their mean without the change; None for other scores. A change of such scores
+            makes more pairs differ, and there is no room for a rise at the ceiling, or for a fall at the floor.
+
+    Returns:
+        Both positive, in the unit of the scores; None without variation, for too few pairs, and without room.
+    """
+    if spread is None or pairs < PAIRS or 2.0 ** (1 - pairs) * family > 0.05:
+        return None, None
+    z = NORMAL.inv_cdf(1 - 0.025 / max(family, 1))
+    if rate is not None:
+        return _change_of_rate(spread**2, pairs, z, rate), _change_of_rate(spread**2, pairs, z, 1 - rate)
+    change = spread * _noncentrality(pairs, z) / math.sqrt(pairs)
+    return change, change
+
+
+def _noncentrality(n: int, z: float) -> float:
+    """The true mean of n pairs, in standard errors, whose t passes z with 80% (Johnson & Welch 1940)."""
+    t = t_quantile(n - 1, z)
+    return t * (1 - 1 / (4 * (n - 1))) + Z_POWER * math.sqrt(1 + t * t / (2 * (n - 1)))
+
+
+def _change_of_rate(differing: float, n: int, z: float, room: float) -> Change:
+    """Return the same for rates, whose test knows how many cases differ, and not how many of them rise or fall.
+
+    The exact test jumps from one difference to the next, which costs about one case (the continuity correction of
+    McNemar's test). Where few cases differ its power is computed exactly.
+
+    Args:
+        differing: The share of cases that differ where nothing changed.
+        n: How many pairs there are.
+        z: What the test statistic has to exceed.
+        room: The share of cases that can change that way, evenly drawn from these.
+    """
+    if room <= 0:
+        return None
+    differing, change, share = min(differing, 2 * min(room, 1 - room)), 0.0, 1.0
+    for _ in range(_STEPS):
+        share = differing + change * (1 - differing / room)
+        change = (z * math.sqrt(share) + Z_POWER * math.sqrt(max(share - change**2, 0.0))) / math.sqrt(n) + 1 / n
+        change = min(change, room)
+    if n * share < _FEW_DIFFER:
+        return _exact_change(differing, n, 2 * (1 - NORMAL.cdf(z)), min(2 * change, room), room)
+    return change if change < room else None
+
+
+def _exact_change(differing: float, n: int, level: float, high: float, room: float) -> Change:
+    """Return the change up to `high` that McNemar's exact test finds with 80%, by bisection; None if there is none."""
+    if _exact_power(differing, high, n, level, room) < POWER:
+        return None
+    low = 0.0
+    while high - low > _CLOSE:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _exact_power(differing, middle, n, level, room) >= POWER else (middle, high)
+    return high
+
+
+def _exact_power(differing: float, change: float, n: int, level: float, room: float) -> float:
+    """Return how often McNemar's exact test is significant in the right direction."""
+    share = min(differing + change * (1 - differing / room), 1.0)
+    ahead = min((share + change) / (2 * share), 1.0)  # of those that differ, the share that changes that way
+    differ, wins, ways = _significant(level)
+    chances = ways + wins * math.log(ahead) + (differ - wins) * math.log(max(1 - ahead, 1e-300))
+    return float(np.exp(chances + _log_binomial(n, share)[differ]).sum())
+
+
+@lru_cache(maxsize=32)
+def _significant(level: float) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Return how many cases differ, how many of them one way, and log the ways, wherever the test is significant."""
+    logs, size = _log_factorials(_MOST_DIFFER), np.arange(_MOST_DIFFER)
+    inside = size[None, :] <= size[:, None]
+    ways = np.where(inside, logs[:, None] - logs[None, :] - logs[np.maximum(size[:, None] - size[None, :], 0)], -np.inf)
+    tails = np.cumsum(np.exp(ways - size[:, None] * math.log(2))[:, ::-1], axis=1)[:, ::-1]
+    differ, wins = np.nonzero(inside & (2 * tails < level))
+    return differ, wins, ways[differ, wins]
+
+
+def _log_binomial(n: int, share: float) -> Floats:
+    """Return log the probability of each number of cases that differ, below _MOST_DIFFER."""
+    logs, k = _log_factorials(max(n + 1, _MOST_DIFFER)), np.arange(_MOST_DIFFER)
+    rest = np.maximum(n - k, 0)
+    found = logs[n] - logs[k] - logs[rest] + k * math.log(share) + rest * math.log(max(1 - share, 1e-300))
+    return np.where(k <= n, found, -np.inf)
+
+
+@lru_cache(maxsize=8)
+def _log_factorials(size: int) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, size)))])
+
+
+def larger(changes: tuple[Change, Change]) -> Change:
+    """Return the larger of two changes, of those that there are."""
+    return max((change for change in changes if change is not None), default=None)
+
+
+def pairs_needed(
+    effects: Floats,
+    spreads: Floats,
+    z: float,
+    correlation: Floats | None = None,
+    *,
+    rates: NDArray[np.bool_] | None = None,
+) -> int:
+    """Return about how many pairs show several true effects, all of them together 80 times of 100 (Guenther 1981).
+
+    Args:
+        effects: The true mean difference of each test, above 0.
+        spreads: The standard deviation of the differences of each, in the same unit.
+        z: The normal quantile that each test statistic has to exceed.
+        correlation: Of the differences of the tests; None if they vary independently.
+        rates: Which of them are of scores that are 0 and 1, whose exact test costs half a case.
+
+    Returns:
+        At least PAIRS.
+    """
+    count = len(effects)
+    draws = np.full((1, 1), -Z_POWER)
+    if count > 1:
+        draws = np.random.default_rng(count).standard_normal((_DRAWS, count))
+        if correlation is not None:
+            values, vectors = np.linalg.eigh(correlation)
+            draws = draws @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+    is_rate = np.zeros(count, dtype=np.bool_) if rates is None else rates
+    null_spreads = np.where(is_rate, np.hypot(spreads, effects), spreads)  # McNemar's test goes by how many differ
+    roots = np.maximum(z * null_spreads - draws * spreads, 0.0) / effects
+    squares = np.where(is_rate, ((roots + np.sqrt(roots**2 + 2 / effects)) / 2) ** 2, roots**2 + z * z / 2)
+    return max(PAIRS, math.ceil(float(np.quantile(squares.max(axis=1), POWER))))
