@@ -9,7 +9,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulations import failing, judges, pairwise, power, rare, regressions, row_figures, running, sweeps, truths
+from simulations import (
+    failing,
+    judges,
+    pairwise,
+    power,
+    rare,
+    regressions,
+    repeats,
+    row_figures,
+    running,
+    sweeps,
+    truths,
+)
 from simulations.promises import Count, Promise
 from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
@@ -47,6 +59,7 @@ def promises() -> Iterator[Promise]:
     yield from row_figures.promises()
     yield from rare.promises()
     yield from running.promises()
+    yield from repeats.promises()
 
 
 def _seed(rng: Rng) -> int:

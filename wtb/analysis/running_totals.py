@@ -44,7 +44,7 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
             row["cost_usd"] = None if number in scored.without_cost else usd
     tallied = {(row.metric, row.combination): row for row in tallies.tally_rows(database, sweep_id)}
     for name, measure in scored.measures.items():
-        if measure.figure is not None:  # which is no mean of what is tallied
+        if measure.figure is not None or measure.passes is not None:  # which is no mean of what is tallied
             continue
         score, failed_of = scored.failure_score(measure), scored.failed_of(name)
         for number, row in enumerate(rows):

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from wtb.analysis.observations import Numbers, Observations, case_means, observations
 from wtb.analysis.statistics import Design, Floats
+from wtb.analysis.statistics.figures.repeats import over_repeats
 from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.figures import OF_SCORES
 from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.tree.added_rows import Addition, additions
@@ -72,7 +74,7 @@ class ScoreTable:
 
         cells: how many cells each row has. None where nothing is missing, or no scale was declared.
         """
-        if measure.scale is None or measure.figure is not None:
+        if measure.scale is None or measure.figure is not None or measure.passes is not None:
             return [None] * len(self.scores)
         low, high = measure.scale
         total = np.array([np.nan_to_num(row) @ behind for row, behind in zip(self.scores, self.behind, strict=True)])
@@ -316,7 +318,11 @@ class Scores:
         measure = measure or self.measures.get(metric, Measure())
         if (observed := self.observed(metric, measure)) is not None:
             return case_means(observed.contributions())
-        return self._rows(metric, self.failure_score(measure))
+        found, passes = self._rows(metric, self.failure_score(measure)), read_passes(measure.passes)
+        if passes is None:
+            return found
+        found[:, 2] = over_repeats(passes, found[:, 2], found[:, 3])
+        return found[np.isfinite(found[:, 2])]
 
     def shown(self, metric: str, measure: Measure | None = None) -> Floats:
         """The same to look at cases one by one: of figures of classes it is whether they are right."""
@@ -413,6 +419,9 @@ class Scores:
         ended = self._failed_for(metric)
         if score is not None and len(ended) and measure.figure is None:
             _add_failed(table, behind, (ended[:, 0], np.searchsorted(cases, ended[:, 1])), score)
+        if (passes := read_passes(measure.passes)) is not None:
+            table = over_repeats(passes, table, behind)
+            behind[np.isnan(table)] = 0
         for one in self.added:
             hidden = np.flatnonzero(np.isin(cases, one.left_out))
             table[one.combination, hidden], behind[one.combination, hidden] = np.nan, 0

@@ -181,6 +181,14 @@ def check_evaluated(bound: Bound) -> None:
         )
 
 
+def check_repeats(bound: Bound) -> None:
+    """Refuse figures over more repeats than a sweep has. Raises InputError."""
+    found = [(number, one.problem_of_repeats(bound.spec.repeats)) for number, one in enumerate(bound.evaluators)]
+    problems = [bound.spec.located.problem(("evaluate", number), text) for number, text in found if text is not None]
+    if problems:
+        raise InputError(*problems)
+
+
 def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
     """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
     if spec.best is None or spec.best.indifferent is None:

@@ -34,6 +34,7 @@ from wtb.planning.checks import (
     check_figures,
     check_nodes,
     check_pool,
+    check_repeats,
     check_stop,
     notification_targets,
 )
@@ -265,6 +266,7 @@ def prepare(
     check_pool(bound)
     check_figures(bound)
     check_evaluated(bound)
+    check_repeats(bound)
     check_stop(bound)
     check_nodes(bound.workflow, spec.limits.nodes, spec.located)
     if starts_at is not None and starts_at not in bound.workflow.starts:

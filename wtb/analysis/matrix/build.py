@@ -512,6 +512,8 @@ def _metric(measure: Measure, table: ScoreTable, interval: Method | None, withou
     }
     if measure.figure is not None:
         document["figure"] = measure.figure
+    if measure.passes is not None:
+        document["passes"] = measure.passes
     if without_expected:
         document["without_expected"] = without_expected
     return document

@@ -27,10 +27,10 @@ def noise_of(
 
     None without repeats, or where fewer than two cases have all of their scores.
     """
-    repeats = int(sweep.spec["repeats"])
-    if repeats < 2:
+    repeats, scored = int(sweep.spec["repeats"]), Scores(database, sweep)
+    if repeats < 2 or scored.measures[metric].passes is not None:  # one repeat has no such figure
         return None
-    found_scores = Scores(database, sweep).by_repeat(metric)
+    found_scores = scored.by_repeat(metric)
     scores = _by_repeat(found_scores[found_scores[:, 0] < len(choices)], len(choices), repeats)
     nodes = in_order(queries.workflow_graph(database, sweep.workflow_id), choices)
     shared = _common_prefixes(choices, nodes)

@@ -12,6 +12,7 @@ from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator
 from wtb.authoring.evaluation.fields import filled_value
 from wtb.authoring.evaluation.library.combining import FAILED, USD, assertions
 from wtb.authoring.evaluation.options import check_built_in, check_options, takes
+from wtb.authoring.evaluation.over_repeats import read_over_repeats
 from wtb.authoring.evaluation.parts import problem_of_assertions, with_parts
 from wtb.authoring.evaluation.regex_search import pattern_problem
 from wtb.authoring.evaluation.requirements import check_installed
@@ -39,7 +40,8 @@ def make_evaluator(
     Args:
         name: That of a built-in one, or an import path.
         options: Its own options; `timeout`, `scale`, `on_failure` and `name`, which override what `@evaluator` says;
-            `at_least` and `at_most`, which make pass or fail of its score.
+            `at_least` and `at_most`, which make pass or fail of its score; `pass_at` and `pass_all`, which count
+            repeats that pass.
         resolve: Imports a path.
         fn: The function, if it is at hand.
 
@@ -52,10 +54,12 @@ def make_evaluator(
         raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
     is_built_in = any(fn is one for one in BUILT_IN.values())
     threshold = read_threshold(name, fn, options)
+    passes, options = read_over_repeats(name, fn, options, passes_or_fails=threshold is not None)
     figure: Figure | None = getattr(fn, "wtb_figure", None)
     if figure is not None:
         _check_figure(name, threshold, options)
     declared, options = _declared(fn, options, is_built_in=is_built_in, passes_or_fails=threshold is not None)
+    own_name = declared["name"]
     if is_built_in and name in COMBINING:
         options = _combining(name, options, declared, resolve)
     check_options(name, fn, options)
@@ -73,7 +77,7 @@ def make_evaluator(
             problem_of = partial(problem_of_assertions, options)
     given: Callable[..., Any] = partial(fn, **options) if options else fn
     made = Evaluator(
-        _name(name, fn, declared["name"]),
+        _name(name, fn, declared["name"]) if passes is None or own_name else str(passes),
         given,
         _direction(name, declared["better"]),
         _comparison(name, declared["compare"]),
@@ -86,8 +90,10 @@ def make_evaluator(
         figure,
         _reads(options) if is_built_in or name in BY_PATH or fn is not written else (),
         partial(fn.wtb_lacks_expected, options) if hasattr(fn, "wtb_lacks_expected") else None,
+        passes,
     )
     made.check_failure_scores()
+    made.check_passes()
     return made
 
 

@@ -22,6 +22,7 @@ from wtb.core.providers.faults import lost_to
 from wtb.core.providers.retrying import call_again
 from wtb.core.scoring.figures import Figure, Observed, write_observed
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
+from wtb.core.scoring.passes import Passes
 from wtb.core.scoring.scales import (
     LEFT_OUT,
     OnFailure,
@@ -206,7 +207,8 @@ class Evaluator:
     can be. scale: the least and the greatest score, on_failure: that of a failed cell; by key for one that returns a
     dict. threshold: of scores that pass, where a score is nothing but pass or fail by it. figure: over all cells of a
     row, for which it returns what it observed of a cell. reads: keys of the final state that its options name.
-    lacks: whether a case has no expected value, of an evaluator that needs one.
+    lacks: whether a case has no expected value, of an evaluator that needs one. passes: the figure over the repeats of
+    a case that combinations are compared by.
     """
 
     name: str
@@ -222,6 +224,7 @@ class Evaluator:
     figure: Figure | None = None
     reads: Collection[str] = ()
     lacks: Callable[[Any], bool] | None = None
+    passes: Passes | None = None
 
     @property
     def may_ask_judges(self) -> bool:
@@ -244,6 +247,18 @@ class Evaluator:
         """What is wrong with what a case says is expected, in words."""
         wrong = None if self.problem_of is None else self.problem_of(expected)
         return None if wrong is None else f"evaluator {self.name!r}: {wrong}"
+
+    def check_passes(self) -> None:
+        """Refuse a figure over repeats of several metrics. Raises InputError."""
+        if self.passes is not None and isinstance(self.better, Mapping):
+            raise InputError(f"evaluator {self.name!r} gives several metrics; expected one that passes or fails")
+
+    def problem_of_repeats(self, repeats: int) -> str | None:
+        """What is wrong with how many repeats of each case there are, in words."""
+        if self.passes is None or self.passes.k <= repeats:
+            return None
+        has = "1 repeat" if repeats == 1 else f"{repeats:,} repeats"
+        return f"{self.passes} needs {self.passes.k:,} repeats of each case, and the sweep has {has}"
 
     def check_failure_scores(self, of_sweep: OnFailure | None = None) -> None:
         """Refuse scores of failed cells that lie outside a declared scale. Raises InputError.
@@ -275,7 +290,8 @@ class Evaluator:
         better = self.better.get(key) if isinstance(self.better, Mapping) else self.better
         low, high = self._scale_of(key) or (None, None)
         on_failure = self._failure_score_of(key)
-        return Measure(better or "higher", better is not None, self.compare, low, high, on_failure, self.figure)
+        passes = None if self.passes is None else str(self.passes)
+        return Measure(better or "higher", better is not None, self.compare, low, high, on_failure, self.figure, passes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _OF_THE_WHOLE = ("name", "timeout", "on_failure")
 _FORM = "expected built-in evaluators, such as [contains: {field: answer, text: yes}]"
 _DEEPEST = 20
 _MOST_KEPT = 1_000  # of the assertions of cases; each is read once for all rows and repeats
-_PASS_OR_FAIL = (not_, all_of, any_of)
+PASS_OR_FAIL_PARTS = (not_, all_of, any_of)
 _WEIGHTED = (weighted_mean.__name__, assertions.__name__)
 
 
@@ -189,7 +189,7 @@ def _check_combinable(whole: str, name: str, made: Evaluator) -> None:
             raise InputError(
                 f"evaluator {whole!r}: {name!r} has no scale from 0 to 1; expected 'at_least' or 'at_most' of it"
             )
-    elif made.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in _PASS_OR_FAIL:
+    elif made.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in PASS_OR_FAIL_PARTS:
         wanted = "expected 'at_least' or 'at_most' of it"
         raise InputError(f"evaluator {whole!r}: {name!r} gives a score, neither pass nor fail; {wanted}")
 

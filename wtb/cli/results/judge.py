@@ -79,7 +79,9 @@ def check(
     )
     put_as(asdict(found), judges.check(found, width(), in_color(output)), format, output)
     if at_least is not None and (found.kappa.interval is None or found.kappa.interval[0] < at_least):
-        say(f"{found.metric} is not shown to agree with people as far as --at-least {at_least:g}: do not decide by it")
+        why = f" ({found.kappa.because})" if found.kappa.because else ""
+        asked = f"as far as --at-least {at_least:g}{why}"
+        say(f"{found.metric} is not shown to agree with people {asked}: do not decide by it")
         raise typer.Exit(1)
 
 

@@ -158,6 +158,7 @@ class MetricDocument(TypedDict):
     interval: Literal["betting", "asymptotic"] | None
     figure: NotRequired[Figure]  # over all cells of a row, of which it is no mean of scores
     classes: NotRequired[ClassesDocument]  # of such a figure
+    passes: NotRequired[str]  # the figure over the repeats of a case, such as pass@3
     without_expected: NotRequired[int]  # cases that it does not score, if there are any
 
 

@@ -22,7 +22,7 @@ class StoredMeasure(TypedDict):
     low: float | None
     high: float | None
     on_failure: str | None
-    figure: Figure | None
+    figure: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Measure:
 
     low, high: the ends of the scale that was declared, both or neither. on_failure: the score that was declared for a
     failed cell; None where the sweep, else the scale, says it. figure: of which figure over all cells of a row a value
-    is a part; such values are never averaged.
+    is a part; such values are never averaged. passes: the figure over the repeats of a case, such as pass@3.
     """
 
     better: Better = "higher"
@@ -41,6 +41,7 @@ class Measure:
     high: float | None = None
     on_failure: OnFailure | None = None
     figure: Figure | None = None
+    passes: str | None = None
 
     @property
     def scale(self) -> Scale | None:
@@ -62,7 +63,7 @@ class Measure:
             "low": self.low,
             "high": self.high,
             "on_failure": None if self.on_failure is None else str(self.on_failure),
-            "figure": self.figure,
+            "figure": self.passes or self.figure,
         }
 
 

@@ -24,6 +24,7 @@ from wtb.core.providers.faults import REASONS, ProviderFault
 from wtb.core.questions import Answer, Question
 from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
 from wtb.core.scoring.measure import Measure, Score
+from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.checkpoints import Position, StoredPosition, Totals
@@ -395,6 +396,8 @@ def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, ver
         sent.figure is None or value is None
     ):
         raise Malformed("an invalid figure")
+    if sent.passes is not None and (not isinstance(sent.passes, str) or read_passes(sent.passes) is None):
+        raise Malformed("an invalid figure over repeats")
     low, high = boundary.optional(_score_number, sent.low), boundary.optional(_score_number, sent.high)
     if low is not high and (low is None or high is None or not low < high):
         raise Malformed("an invalid scale")

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from wtb.core.errors import InputError
 from wtb.core.scoring.figures import Figure
+from wtb.core.scoring.passes import PASSES
 from wtb.core.scoring.scales import read_failure_score
 from wtb.core.status import CELL
 from wtb.operations.archive.row_schemas import (
@@ -77,7 +78,7 @@ class Metric(Strict):
     low: float | None = None
     high: float | None = None
     on_failure: Annotated[str, Field(max_length=32), AfterValidator(_failure_score)] | None = None
-    figure: Figure | None = None
+    figure: Figure | Annotated[str, Field(pattern=f"^{PASSES}$")] | None = None
 
     @model_validator(mode="after")
     def _scale(self) -> Metric:

@@ -140,6 +140,8 @@ def evaluators_of(sweep: SweepRow, refs: Sequence[EvaluatorRef], resolve: Callab
     made = [(NamedEvaluator(ref.name, ref.options, ""), make_evaluator(ref.name, ref.options, resolve)) for ref in refs]
     for _, one in made:
         one.check_failure_scores(sweep.spec.get("on_failure"))
+        if (problem := one.problem_of_repeats(int(sweep.spec["repeats"]))) is not None:
+            raise InputError(problem)
     return made
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import DamagedError, InputError, NotFound, did_you_mean
+from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.measure import Compare, Measure
+from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
@@ -383,7 +385,9 @@ def _measure(row: MetricRow) -> Measure:
     if row.on_failure is not None:
         on_failure = LEFT_OUT if row.on_failure == LEFT_OUT else float(row.on_failure)
     by: Compare = "median" if row.by_median else "mean"
-    return Measure(row.better, row.declared, by, row.low, row.high, on_failure, row.figure)
+    passes = row.figure if read_passes(row.figure) else None
+    figure = cast("Figure | None", None if passes else row.figure)
+    return Measure(row.better, row.declared, by, row.low, row.high, on_failure, figure, passes)
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[NodeRunRow]:

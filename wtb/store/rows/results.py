@@ -5,7 +5,6 @@ from __future__ import annotations
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.failures import StoredFailure
-from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.measure import Better
 from wtb.store.rows.record import Record
 
@@ -92,7 +91,7 @@ class MetricRow(Record):
     low: float | None
     high: float | None
     on_failure: str | None
-    figure: Figure | None
+    figure: str | None
 
 
 class ListedBaseline(Record):

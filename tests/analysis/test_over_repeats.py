@@ -1,0 +1,166 @@
+"""pass@k and pass^k: what k repeats of a case come to, estimated without bias from all that there are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.gates import judged
+from wtb.analysis.matrix.build import build
+from wtb.analysis.running_totals import live
+from wtb.analysis.statistics.figures.repeats import over_repeats
+from wtb.authoring.edges import END
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.workflow import Workflow
+from wtb.core.errors import InputError
+from wtb.core.scoring.passes import Kind, Passes, read_passes
+from wtb.store.read.queries import find_sweep
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize(("kind", "reached"), [("pass@", any), ("pass^", all)])
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_an_estimate_is_the_share_of_choices_of_repeats_that_pass(
+    kind: Kind, reached: Callable[[Any], bool], k: int
+) -> None:
+    for repeats, passed in itertools.product(range(k, 7), range(7)):
+        if passed <= repeats:
+            results = [True] * passed + [False] * (repeats - passed)
+            choices = list(itertools.combinations(results, k))
+            expected = sum(map(reached, choices)) / len(choices)
+            assert Passes(kind, k).estimate(repeats, passed) == pytest.approx(expected)
+
+
+def test_fewer_repeats_than_k_say_nothing() -> None:
+    assert Passes("pass@", 3).estimate(2, 2) is None
+    rates, repeats = np.array([[1 / 3, 1.0], [0.0, np.nan]]), np.array([[3, 2], [3, 0]])
+    found = over_repeats(Passes("pass@", 3), rates, repeats)
+    np.testing.assert_allclose(found, [[1.0, np.nan], [0.0, np.nan]])
+
+
+def test_a_name_is_read_as_it_is_written() -> None:
+    for text in ("pass@3", "pass^10"):
+        assert str(read_passes(text)) == text
+    assert [read_passes(text) for text in (None, "auc", "pass@0", "pass@", "pass@x", "pass@3 ")] == [None] * 6
+
+
+def workflow() -> Workflow:
+    """The default passes case x in its first x repeats and fails in repeat 3 of case 5; the other one always passes."""
+    made = Workflow("repeated")
+
+    def answer(state: dict[str, Any], ctx: Any, *, passes: bool = False) -> dict[str, Any]:
+        if state["x"] == 5 and ctx.repeat == 3 and not passes:
+            raise ValueError("no answer")
+        return {"answer": "yes" if passes or ctx.repeat < state["x"] else "no"}
+
+    node = made.node(answer)
+    node.variant("sure", passes=True)
+    made.entry(node)
+    made.edge(node, END)
+    return made
+
+
+CASES = [{"id": str(x), "input": {"x": x}, "expected": "yes"} for x in range(6)]
+EVALUATE = [
+    {"exact_match": {"field": "answer"}},
+    {"exact_match": {"field": "answer", "pass_at": 2}},
+    {"exact_match": {"field": "answer", "pass_all": 2, "name": "steady"}},
+]
+
+
+def _of(bench: Any) -> tuple[Any, Any]:
+    return bench.database, find_sweep(bench.database, bench.sweep_id)
+
+
+def expected(kind: Kind, k: int, counts: list[tuple[int, int]]) -> float:
+    found = [Passes(kind, k).estimate(*one) for one in counts]
+    return float(np.mean([one for one in found if one is not None]))
+
+
+@pytest.mark.parametrize("on_failure", [None, "left_out"])
+def test_a_matrix_has_means_intervals_differences_and_gates_of_them(run_sweep: Make, on_failure: str | None) -> None:
+    gates = ['"pass@2".mean > 0.5', "steady.mean > 0.9", '"pass@2".delta > 0']
+    bench = run_sweep(
+        workflow(),
+        CASES,
+        {"answer": "all"},
+        evaluate=EVALUATE,
+        baseline={"answer": "default"},
+        repeats=4,
+        on_failure=on_failure,
+        gates=gates,
+        best={"maximize": "pass@2"},
+    )
+    matrix = judged(*_of(bench))
+    base, sure = (row["metrics"] for row in matrix["rows"])
+    last = (3, 3) if on_failure else (4, 3)
+    counts = [(4, x) for x in range(5)] + [last]
+    assert base["pass@2"]["mean"] == pytest.approx(expected("pass@", 2, counts))
+    assert base["steady"]["mean"] == pytest.approx(expected("pass^", 2, counts))
+    for name in ("pass@2", "steady"):
+        assert sure[name]["mean"] == 1.0
+        assert sure[name]["delta"] == pytest.approx(1 - base[name]["mean"])
+        low, high = base[name]["ci"]
+        assert 0 <= low < base[name]["mean"] < high <= 1
+        assert sure[name]["p"] <= sure[name]["p_adjusted"]
+    assert matrix["metrics"]["pass@2"]["passes"] == "pass@2"
+    assert matrix["metrics"]["steady"]["passes"] == "pass^2"
+    assert [gate["holds"] for gate in matrix["gates"]] == [True, True, True]
+    assert matrix["choice"]["combination"] == {"answer": "sure"}
+    assert not {"pass@2", "steady"} & live(*_of(bench))["rows"][0]["metrics"].keys(), (
+        "they are no mean of what is tallied"
+    )
+
+
+def test_a_case_that_lost_too_many_repeats_has_no_score(run_sweep: Make) -> None:
+    evaluate = [{"exact_match": {"field": "answer", "pass_at": 4}}]
+    bench = run_sweep(workflow(), CASES, {"answer": "all"}, evaluate=evaluate, repeats=4, on_failure="left_out")
+    base, sure = (row["metrics"]["pass@4"] for row in build(*_of(bench))["rows"])
+    assert (base["n"], sure["n"]) == (5, 6)
+    assert base["mean"] == pytest.approx(4 / 5)
+
+
+def test_two_sweeps_are_compared_by_them(run_sweep: Make) -> None:
+    before, after = (run_sweep(workflow(), CASES, {}, evaluate=EVALUATE, repeats=repeats) for repeats in (4, 4))
+    found = compare_sweeps(before.database, _of(before)[1], find_sweep(before.database, after.sweep_id))
+    assert found["rows"][0]["metrics"]["pass@2"]["delta"] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_fewer_repeats_than_k_are_rejected_before_anything_runs(run_sweep: Make, repeats: int) -> None:
+    evaluate = [{"exact_match": {"field": "answer", "pass_at": 3}}]
+    with pytest.raises(InputError, match="pass@3 needs 3 repeats of each case, and the sweep has"):
+        run_sweep(workflow(), CASES, {}, evaluate=evaluate, repeats=repeats)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        ("exact_match", {"pass_at": 0}, "'pass_at' is 0; expected a number of repeats"),
+        ("exact_match", {"pass_at": True}, "'pass_at' is True; expected a number of repeats"),
+        ("exact_match", {"pass_at": 2, "pass_all": 2}, "expected two evaluators with one of each"),
+        ("chrf", {"pass_all": 2}, "scores that do not pass or fail; expected 'at_least' beside it"),
+        ("macro_f1", {"pass_all": 2}, "scores that do not pass or fail"),
+    ],
+)
+def test_bad_options_are_rejected(name: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        make_evaluator(name, {"field": "answer", **options}, lambda path: None)
+
+
+def test_scores_with_a_threshold_and_combined_evaluators_count_repeats(run_sweep: Make) -> None:
+    evaluate = [
+        {"chrf": {"field": "answer", "at_least": 0.9, "pass_at": 2}},
+        {"not": {"contains": {"field": "answer", "text": "no"}, "pass_all": 2}},
+    ]
+    bench = run_sweep(workflow(), CASES, {}, evaluate=evaluate, repeats=4)
+    (row,) = build(*_of(bench))["rows"]
+    counts = [(4, x) for x in range(5)] + [(4, 3)]
+    assert row["metrics"]["pass@2"]["mean"] == pytest.approx(expected("pass@", 2, counts))
+    assert row["metrics"]["pass^2"]["mean"] == pytest.approx(expected("pass^", 2, counts))
