@@ -580,13 +580,15 @@ def test_tiny_scores_are_compared_as_others_are(power: int) -> None:
     assert (tiny.best, tiny.clear, tiny.candidates) == (usual.best, usual.clear, usual.candidates)
     for before, after in zip(usual.rows, tiny.rows, strict=True):
         assert (after.p, after.effect, after.ranks) == (before.p, before.effect, before.ranks)
-        for name in ("mean", "delta", "detectable", "common_mean"):
+        for name in ("mean", "delta", "detectable", "detectable_fall", "common_mean"):
             figure = getattr(before, name)
             assert getattr(after, name) == (None if figure is None else figure * unit)
         assert after.ci == (None if before.ci is None else (before.ci[0] * unit, before.ci[1] * unit))
     assert tiny.winner is not None
     assert usual.winner is not None
     assert tiny.winner.mean == usual.winner.mean * unit
+    if (step := usual.lead.next_step) is not None:
+        assert tiny.lead.next_step == dataclasses.replace(step, differ_at_most=(step.differ_at_most or 0) * unit)
     (tested,) = paired_tests((scores[1] - scores[0])[None] * unit)
     assert tested.p == usual.rows[1].p
 

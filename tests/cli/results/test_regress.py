@@ -282,18 +282,30 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     small.write({"planned.yaml": f"{both}margin: {{score: 0.5, right: 0.05}}\n"})
     said = words(small.inside("plan", "planned.yaml", check=0).stdout)
     assert "Margin of 0.5 in score: nobody knows how far score differs by itself: run the sweep once" in said
-    assert "Margin of 0.05 in right: about 1,238 cases show that less was lost" in said
+    assert "Margin of 0.05 in right: about 1,664 cases show that none of 2 combinations lost as much" in said
     assert (
-        "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1)"
-        in said
+        "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1; "
+        "a pilot (`wtb plan --pilot`) says more)" in said
     )
     small.inside("run", "planned.yaml", "-q", check=0)
-    (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
-    assert (score["needed"], score["cases"]) == (282, 4)
+    planned = small.inside("plan", "planned.yaml", "--format", "json", check=0).json
+    score = planned["margins"][0]
+    assert (score["rows"], score["needed"], score["cases"]) == (2, 379, 4)
     assert score["because"].startswith("at most, if cases differ from run to run as from case to case in sweep 1")
     small.inside("baseline", "set", "new", "new", "--repeat", "1", "-q", check=0)
     (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
     assert (score["needed"], score["because"]) == (6, "as the repeats of baseline new differ")
+
+
+def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
+    edit(small, "+ by}", '+ by * (state["x"] % 3)}')
+    small.inside("run", "sweep.yaml", "-q", check=0)
+    planned = small.inside("plan", "sweep.yaml", "--format", "json", check=0).json
+    last = planned["last_sweep"]
+    assert (last["metric"], last["cases"]) == ("score", 4)
+    said = words(small.inside("plan", "sweep.yaml", check=0).stdout)
+    assert f"No clear winner by score so far (sweep {last['sweep']}, 4 cases). If the lead" in said
+    assert last["next_step"] in words(small.inside("matrix", "nightly", check=0).stdout)
 
 
 def test_a_margin_beyond_the_scale_of_its_metric_is_refused(small: Project) -> None:

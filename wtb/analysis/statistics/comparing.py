@@ -95,8 +95,12 @@ class Design:
 
     def apart(self, interval: Interval | None) -> Interval | None:
         """Return an interval of a difference without what is further than the ends are apart."""
-        width = math.inf if self.ends is None else self.ends[1] - self.ends[0]
-        return interval and (max(interval[0], -width), min(interval[1], width))
+        return interval and (max(interval[0], -self.width), min(interval[1], self.width))
+
+    @property
+    def width(self) -> float:
+        """How far apart two scores can be."""
+        return math.inf if self.ends is None else self.ends[1] - self.ends[0]
 
     def rates(self, scores: Floats) -> NDArray[np.bool_]:
         """Which rows are compared as pass rates."""
@@ -265,11 +269,12 @@ def _times(found: Comparison, unit: float) -> Comparison:
         changed_intervals = {name: interval_times(getattr(one, name), unit) for name in intervals}
         return replace(one, **changed, **changed_intervals)
 
+    step = found.lead.next_step
     figures = ("mean", "delta", "detectable", "common_mean", "detectable_fall", "detectable_rise")
     return replace(
         found,
         rows=tuple(scaled(row, figures, ("ci", "delta_ci")) for row in found.rows),
-        lead=scaled(found.lead, ("lead",), ("ci",)),
+        lead=scaled(replace(found.lead, next_step=step and scaled(step, ("differ_at_most",), ())), ("lead",), ("ci",)),
         winner=found.winner and scaled(found.winner, ("mean", "shrunken"), ("ci",)),
     )
 
@@ -341,7 +346,7 @@ class _Race:
     """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
     def __init__(self, scores: Floats, rates: NDArray[np.bool_], design: Design) -> None:
-        self.level = design.level
+        self.level, self.width = design.level, design.width
         present = np.isfinite(scores)
         self.has_scores = bool(present.any())
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
@@ -497,7 +502,7 @@ class _Race:
         some = [tested[place] for place in close]
         if not some or any(test.p is None for test in some):
             return None
-        leads = Leads(self._leads(rivals[close]), some, rates[close], self.units, self._is_of_means)
+        leads = Leads(self._leads(rivals[close]), some, rates[close], self.units, self._is_of_means, self.width)
         return next_step(leads, self.level)
 
 

@@ -82,6 +82,15 @@ class PlannedCode(TypedDict):
     not_followed: list[str]
 
 
+class LastSweepDocument(TypedDict):
+    """What the last sweep of the same name leaves open: how many cases would settle it, and what is at stake."""
+
+    sweep: str
+    metric: str
+    cases: int
+    next_step: str
+
+
 class PlanDocument(TypedDict):
     """What a sweep would run.
 
@@ -106,6 +115,7 @@ class PlanDocument(TypedDict):
     unknown_costs: NotRequired[list[UnknownCost]]  # of the pilot, else of the last sweep of the workflow
     warnings: NotRequired[list[str]]
     pilot: NotRequired[PilotDocument]
+    last_sweep: NotRequired[LastSweepDocument]  # if it has ended, and no combination is clearly the best
 
 
 class SubmittedDocument(TypedDict):

@@ -84,7 +84,7 @@ def _answer(document: MatrixDocument, metric: str) -> str:
     else:
         standing = f"{leader} and {other}: {best['because']}"
     standing = f"T{standing[1:]}" if standing.startswith("the baseline") else standing
-    then = f"{_next_step(document, metric)}{_not_ranked(best)}"
+    then = f"{next_step(document, metric)}{_not_ranked(best)}"
     return f"No clear winner by {name}{summary.as_of(document)}: {many}. {standing}.{then}"
 
 
@@ -165,7 +165,7 @@ def _expected_of_winner(document: MatrixDocument, metric: str) -> str:
     )
 
 
-def _next_step(document: MatrixDocument, metric: str) -> str:
+def next_step(document: MatrixDocument, metric: str) -> str:
     """Return what would settle which candidate is best, and what is at stake if nothing does, as more sentences."""
     best = document["best"][metric]
     if best["clear"] or best["p"] is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument, PlannedCode
-from wtb.core.texts import MISSING, money, plural, took
+from wtb.core.texts import MISSING, money, plural, printable, took
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
@@ -95,9 +95,8 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     parts.append("".join(f"{line}\n" for line in wrapped(sharing, width)))
     if "notes" in planned:
         parts.append("".join(f"{line}\n" for note in planned["notes"] for line in wrapped(f"Note: {note}.", width)))
-    if planned["margins"]:
-        margins = [line for one in planned["margins"] for line in wrapped(margin_in_words(one), width)]
-        parts.append("".join(f"{line}\n" for line in margins))
+    if sentences := [*map(margin_in_words, planned["margins"]), *_last_sweep(planned)]:
+        parts.append("".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width)))
     if "code" in planned:
         parts += _code(planned["code"], width)
     if "pilot" in planned:
@@ -106,6 +105,15 @@ def render(planned: PlanDocument, width: int = 80) -> str:
         lines = [line for text in warnings for line in wrapped(f"Warning: {text}.", width)]
         parts.append("".join(f"{line}\n" for line in lines))
     return "\n".join(parts)
+
+
+def _last_sweep(planned: PlanDocument) -> list[str]:
+    """Return what the last sweep of the same name leaves open."""
+    if "last_sweep" not in planned:
+        return []
+    last, has = planned["last_sweep"], plural(planned["cases"], "case")
+    names = f"sweep {last['sweep']}, {plural(last['cases'], 'case')}"
+    return [printable(f"No clear winner by {last['metric']} so far ({names}). {last['next_step']} The plan has {has}.")]
 
 
 def _code(code: PlannedCode, width: int) -> list[str]:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wtb.analysis.cases_needed import margin_documents
+from wtb.analysis.matrix.build import build
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import MOST, Number
-from wtb.core.documents.plan import PlanDocument
+from wtb.core.documents.plan import LastSweepDocument, PlanDocument
 from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings
+from wtb.display.matrix.sentences import next_step
 from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.operations.context import Context
@@ -64,6 +66,8 @@ def plan(
     _check_session(database, session_name(prepared.bound.spec.session), prepared.bound.spec.project)
     runs = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
     planned = document(prepared, runs, margin_documents(prepared, database))
+    if database is not None and (last := _last_sweep(database, prepared)) is not None:
+        planned["last_sweep"] = last
     if pilot is None:
         _warn(planned, prepared, [] if database is None else _last_unknown_costs(database, prepared))
         return Planned(planned)
@@ -75,6 +79,24 @@ def plan(
     planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
     _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id))
     return Planned(planned, ran.ended)
+
+
+def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | None:
+    """Return what the last sweep of this name leaves open by the metric that decides."""
+    spec = prepared.bound.spec
+    last = queries.latest_completed(database, session_name(spec.session), spec.sweep)
+    matrix = None if last is None else build(database, last)
+    if matrix is None or (metric := matrix["primary"]) is None:
+        return None
+    sentence = next_step(matrix, metric).strip()
+    if not sentence:
+        return None
+    return {
+        "sweep": matrix["sweep"]["id"],
+        "metric": metric,
+        "cases": matrix["best"][metric]["cases"],
+        "next_step": sentence,
+    }
 
 
 def _warn(planned: PlanDocument, prepared: Prepared, reasons: list[UnknownCost]) -> None:

@@ -47,6 +47,7 @@ class Leads:
         rates: Which of them are of scores that are 0 and 1.
         units: The cluster of each case; None where each is one of its own.
         are_means: Whether they are compared by the mean of their scores.
+        width: How far apart two scores can be.
     """
 
     table: Floats
@@ -54,6 +55,7 @@ class Leads:
     rates: NDArray[np.bool_]
     units: Units
     are_means: bool
+    width: float = math.inf
 
 
 def next_step(leads: Leads, level: float) -> NextStep:
@@ -98,4 +100,5 @@ def _differ_at_most(leads: Leads) -> float | None:
         return None
     lows, highs = np.minimum(ends[:, 0], 0.0), np.maximum(ends[:, 1], 0.0)
     of_others = [highs[place] - np.delete(lows, place).min() for place in range(count) if count > 1]
-    return float(max(highs.max(), -lows.min(), *of_others))
+    widest = float(max(highs.max(), -lows.min(), *of_others))
+    return min(widest, leads.width, 1.0 if leads.rates.all() else math.inf)
