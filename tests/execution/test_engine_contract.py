@@ -387,7 +387,7 @@ def test_what_is_spent_and_said_is_recorded(subject: Subject, drive: Make) -> No
     result = drive(subject.line(a)).run(on_event=lambda what, said: heard.append(what))
 
     assert (result.record.usd, result.record.tokens_in, result.record.tokens_out) == (0.25, 10, 2)
-    assert heard == ["spent", "event"]
+    assert [what for what in heard if what != "written"] == ["spent", "event"]  # modules may be compiled meanwhile
 
 
 def test_what_was_spent_before_a_failure_counts(subject: Subject, drive: Make) -> None:

@@ -10,6 +10,7 @@ from tests.support.bench import Bench, in_memory
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.execution.engine.imports import imports
+from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb_workers.code.warm import Codes, Refused
@@ -34,7 +35,7 @@ def test_a_worker_whose_database_has_walls_runs_no_nodes_on_its_threads(tmp_path
     bench = threads(tmp_path)
     codes = Codes(bench.workspaces, "a-runner", slots=1, threads=False)
     with pytest.raises(Refused, match=r"'run.pool: thread' runs nodes in the worker itself.*set 'pool: process'"):
-        codes.take(bench.row, apart=False)
+        codes.take(bench.row, WrittenFiles(bench.database, bench.row), apart=False)
     codes.close()
 
 
@@ -44,10 +45,10 @@ def test_older_code_of_a_sweep_that_is_let_go_of_leaves_the_directories_of_newer
     bench = threads(tmp_path)
     codes = Codes(bench.workspaces, "a-runner", slots=1)
     monkeypatch.setattr("wtb_workers.code.warm.bind", lambda spec: bench.prepared.bound)
-    _, older = codes.take(bench.row, apart=False)
+    _, older = codes.take(bench.row, WrittenFiles(bench.database, bench.row), apart=False)
     older.workspaces.open(None).close(keep=False)
     monkeypatch.setattr(imports, "rounds", imports.rounds + 1)  # another sweep's modules were imported
-    _, newer = codes.take(bench.row, apart=False)
+    _, newer = codes.take(bench.row, WrittenFiles(bench.database, bench.row), apart=False)
     assert newer is not older
     attempt = newer.workspaces.open(None)
     codes.give(older)
