@@ -22,7 +22,7 @@ from simulations import (
     sweeps,
     truths,
 )
-from simulations.promises import Count, Promise
+from simulations.promises import Count, Promise, seed_from
 from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
 from wtb.analysis.statistics.effects import fit
@@ -62,10 +62,6 @@ def promises() -> Iterator[Promise]:
     yield from repeats.promises()
 
 
-def _seed(rng: Rng) -> int:
-    return int(rng.integers(1 << 31))
-
-
 def _counted(one: object) -> Count:
     """Count over runs what `one(rng)` says of each: True, False, or None where it does not count."""
 
@@ -90,7 +86,7 @@ def _clear() -> Iterator[Promise]:
 
         def wrong(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = draw(rng, rows, cases)
-            found = compare(scores, Design(seed=_seed(rng)))
+            found = compare(scores, Design(seed=seed_from(rng)))
             best = truth.max()
             return found.clear and (truth == best).sum() > 1
 
@@ -107,7 +103,7 @@ def _clear() -> Iterator[Promise]:
 
         def power(rng: Rng, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = truths.one_better(rng, rows, cases)
-            found = compare(scores, Design(seed=_seed(rng)))
+            found = compare(scores, Design(seed=seed_from(rng)))
             return found.clear and found.best == int(truth.argmax())
 
         yield Promise(
@@ -133,7 +129,7 @@ def _candidates() -> Iterator[Promise]:
 
         def holds(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool:
             scores, truth = draw(rng, rows, cases)
-            return int(truth.argmax()) in compare(scores, Design(seed=_seed(rng))).candidates
+            return int(truth.argmax()) in compare(scores, Design(seed=seed_from(rng))).candidates
 
         yield Promise(
             "the set of the best holds the true best",
@@ -156,7 +152,7 @@ def _winners() -> Iterator[Promise]:
 
         def covers(rng: Rng, draw: truths.Draw = draw, rows: int = rows, cases: int = cases) -> bool | None:
             scores, truth = draw(rng, rows, cases)
-            found = compare(scores, Design(seed=_seed(rng)))
+            found = compare(scores, Design(seed=seed_from(rng)))
             if found.best is None or found.winner is None or found.winner.ci is None:
                 return None
             return bool(found.winner.ci[0] <= truth[found.best] <= found.winner.ci[1])
@@ -177,7 +173,7 @@ def _failures() -> Iterator[Promise]:
         def ahead(rng: Rng, share: float = share) -> bool:
             scores, _ = truths.equal(rng, 6, 50)
             scores[:1] = truths.by_difficulty(rng, scores, share)[:1]
-            found = compare(scores, Design(seed=_seed(rng)))
+            found = compare(scores, Design(seed=seed_from(rng)))
             return found.best == 0 and found.clear
 
         yield Promise(
@@ -192,7 +188,7 @@ def _failures() -> Iterator[Promise]:
     def nearly_all(rng: Rng) -> bool:
         scores, _ = truths.equal(rng, 6, 40)
         scores[0, 1:] = np.nan
-        return compare(scores, Design(seed=_seed(rng))).best == 0
+        return compare(scores, Design(seed=seed_from(rng))).best == 0
 
     yield Promise(
         "a row gets ahead by failing where it is hard",
@@ -214,7 +210,7 @@ def _detectable() -> Iterator[Promise]:
             if math.isnan(factor):
                 return None
             differences[0] += factor
-            return bool(holm(mean_test(differences, _seed(rng)))[0] < WRONG)
+            return bool(holm(mean_test(differences, seed_from(rng)))[0] < WRONG)
 
         yield Promise(
             "a detectable difference is seen",
@@ -286,7 +282,7 @@ def _tests() -> Iterator[Promise]:
         for cases in (10, 20, 50, 200):
 
             def alarm(rng: Rng, runs: int, values: truths.Values = values, cases: int = cases) -> tuple[int, int]:
-                p = mean_test(values.draw(rng, (runs, cases)) - values.mean, _seed(rng))
+                p = mean_test(values.draw(rng, (runs, cases)) - values.mean, seed_from(rng))
                 return int((p < WRONG).sum()), runs
 
             told = "skewed" in name and cases < 50  # said where it shows: these cases are too few for such scores
@@ -302,7 +298,7 @@ def _tests() -> Iterator[Promise]:
 
         def family(rng: Rng, cases: int = cases) -> bool:
             scores, _ = truths.deep_prefixes(rng, 24, cases)
-            found = compare(scores, Design(baseline=0, seed=_seed(rng)))
+            found = compare(scores, Design(baseline=0, seed=seed_from(rng)))
             return any(row.p_adjusted is not None and row.p_adjusted < WRONG for row in found.rows)
 
         yield Promise(
@@ -339,7 +335,7 @@ def _clusters() -> Iterator[Promise]:
             hits = 0
             for _ in range(runs // 20):
                 differences, units = drawn(rng, 20)  # type: ignore[operator]
-                hits += int((mean_test(differences_by_unit(differences, units), _seed(rng)) < WRONG).sum())
+                hits += int((mean_test(differences_by_unit(differences, units), seed_from(rng)) < WRONG).sum())
             return hits, 20 * (runs // 20)
 
         situation = f"1 to 9 cases a cluster, correlation {correlation:g}"
@@ -374,15 +370,15 @@ def _effects() -> Iterator[Promise]:
 
         def told(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, step + truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
-            return fit(scores, levels, _seed(rng)).nodes[0].p_adjusted < WRONG
+            return fit(scores, levels, seed_from(rng)).nodes[0].p_adjusted < WRONG
 
         def falsely(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, truths.deep_prefixes(rng, 27, 50)[0], share)  # type: ignore[operator]
-            return any(one.p_adjusted < WRONG for one in fit(scores, levels, _seed(rng)).nodes)
+            return any(one.p_adjusted < WRONG for one in fit(scores, levels, seed_from(rng)).nodes)
 
         def beyond(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
-            found = fit(scores, levels, _seed(rng))
+            found = fit(scores, levels, seed_from(rng))
             return found.unexplained_p is not None and found.unexplained_p < WRONG
 
         size = "3 x 3 x 3, 50 cases"
@@ -403,7 +399,7 @@ def _effects() -> Iterator[Promise]:
     for cases in (20, 50, 200):
 
         def crossing(rng: Rng, cases: int = cases) -> bool:
-            found = fit(crossed + rng.normal(size=(len(square), cases)), square, _seed(rng))
+            found = fit(crossed + rng.normal(size=(len(square), cases)), square, seed_from(rng))
             return any(one.p_adjusted < WRONG for one in found.nodes)
 
         yield Promise(
@@ -451,7 +447,7 @@ def _looking() -> Iterator[Promise]:
             return np.stack([rng.random(200) < 0.6, rng.random(200) < 0.6 + gain]).astype(float)
 
         def seen_at_once(rng: Rng, gain: float = gain) -> bool:
-            return compare(pair(rng, gain), Design(baseline=0, seed=_seed(rng))).clear
+            return compare(pair(rng, gain), Design(baseline=0, seed=seed_from(rng))).clear
 
         def seen_by_looking(rng: Rng, gain: float = gain) -> bool:
             return [found.clear for found in looks(pair(rng, gain))][-1]
@@ -501,7 +497,7 @@ def _searching() -> Iterator[Promise]:
         """Of each sweep: the gain over the baseline, and whether it claims one."""
         gains = 0.7 * rng.normal(size=(50, 60)) + 0.7 * (rng.normal(size=60) - rng.normal(size=60))
         found = []
-        for before, one in enumerate(paired_tests(gains, seed=_seed(rng))):
+        for before, one in enumerate(paired_tests(gains, seed=seed_from(rng))):
             delta, level = one.delta or 0.0, WRONG * (spendable(before, 1) if ledger else 1)
             found.append((delta, delta > 0 and one.p is not None and one.p < level))
         return found

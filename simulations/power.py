@@ -1,4 +1,4 @@
-"""Whether so many cases show what `detectable`, the next step and the margins of a plan say that they show."""
+"""Promises of power: detectable changes, the next step, and the margins of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulations.promises import Promise
+from simulations.promises import Promise, seed_from
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.margins import cases_for
@@ -47,7 +47,7 @@ def _detectable() -> Iterator[Promise]:
                     scores[1] *= rng.random(cases) < 1 - change / rate
                 else:
                     scores[1] = np.maximum(scores[1], rng.random(cases) < change / (1 - rate))
-                p = compare(scores, Design(baseline=0, seed=_seed(rng))).rows[1].p_adjusted
+                p = compare(scores, Design(baseline=0, seed=seed_from(rng))).rows[1].p_adjusted
                 seen += p is not None and p < 0.05
             return seen, runs
 
@@ -57,8 +57,8 @@ def _detectable() -> Iterator[Promise]:
 
 def _change(rate: float, rows: int, cases: int, falls: bool) -> float | None:
     """Return the change that is detectable among rows whose cases differ half as often as independent ones."""
-    found = detectable(math.sqrt(rate * (1 - rate)), cases, rows, rate)
-    return found[0 if falls else 1]
+    fall, rise = detectable(math.sqrt(rate * (1 - rate)), cases, rows, rate)
+    return fall if falls else rise
 
 
 def _passes(rng: Rng, rate: float, rows: int, cases: int) -> Floats:
@@ -76,7 +76,7 @@ def _settled() -> Iterator[Promise]:
             for _ in range(runs):
                 needed = _needed(_drawn(rng, kind, rows, lead, 100), lead)
                 if needed is not None:
-                    clear += compare(_drawn(rng, kind, rows, lead, needed), Design(seed=_seed(rng))).clear
+                    clear += compare(_drawn(rng, kind, rows, lead, needed), Design(seed=seed_from(rng))).clear
             return clear, runs
 
         yield Promise(SETTLED, f"{kind}, a lead of {lead:g}", f"{rows} rows", count, 0.75, 0.85, 200)
@@ -107,11 +107,7 @@ def _shown() -> Iterator[Promise]:
             shown = 0
             for _ in range(runs):
                 questions = {"m": Question(rng.normal(size=(rows, cases)), margin=margin)}
-                shown += of_sweep(answer(questions, seed=_seed(rng)), questions) in ("not worse", "better")
+                shown += of_sweep(answer(questions, seed=seed_from(rng)), questions) in ("not worse", "better")
             return shown, runs
 
         yield Promise(SHOWN, f"normal, margin {margin:g}", f"{rows} rows", count, 0.75, 0.85, 200)
-
-
-def _seed(rng: Rng) -> int:
-    return int(rng.integers(1 << 31))

@@ -14,6 +14,11 @@ SURE = 0.001  # of hundreds of figures some miss a bound at 95% by chance; one t
 Count = Callable[[np.random.Generator, int], tuple[int, int]]  # runs -> (hits, of how many)
 
 
+def seed_from(rng: np.random.Generator) -> int:
+    """Draw the seed of a comparison."""
+    return int(rng.integers(1 << 31))
+
+
 @dataclass(frozen=True)
 class Promise:
     """One figure of one situation.

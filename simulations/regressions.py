@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from simulations.promises import Count, Promise
+from simulations.promises import Count, Promise, seed_from
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import NOT_WORSE, WORSE
 from wtb.analysis.statistics import Floats
@@ -33,7 +33,7 @@ def _share(verdict: str, draw: Draw, pools: list[list[int]]) -> Count:
         hits = 0
         for _ in range(runs):
             questions = draw(rng)
-            hits += of_sweep(answer(questions, pools, seed=int(rng.integers(1 << 31))), questions) == verdict
+            hits += of_sweep(answer(questions, pools, seed=seed_from(rng)), questions) == verdict
         return hits, runs
 
     return count

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simulations.promises import Promise
+from simulations.promises import Promise, seed_from
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.store.database import Database
 
@@ -57,7 +57,7 @@ def _clear(rng: np.random.Generator, runs: int) -> tuple[int, int]:
             database = Database(f"sqlite:///{Path(folder) / f'{number}.db'}")
             database.upgrade()
             done = Sweep(
-                workflow=_workflow(int(rng.integers(1 << 31))),
+                workflow=_workflow(seed_from(rng)),
                 cases=[{"input": {"x": n}} for n in range(CASES)],
                 vary={"first": "all", "last": "all"},
                 evaluate=[score],

@@ -1,4 +1,4 @@
-"""What the triggers cost that reject a completed execution with unfinished work: T and S with them over without."""
+"""T and S with the triggers that reject a completed execution with unfinished work, over T and S without them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
+from benchmarks.embedded.sleepy import SLEEP_S
 from benchmarks.harness.environment import KINDS, Environment, Kind
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.timing import open_warm, timed
 from benchmarks.workloads.chain import SLOTS, workflow
 from wtb.store.database import Database
 
-SLEEP_S = 0.02
 TRIGGERS = ("execution_completes", "execution_is_born_completed")
 
 

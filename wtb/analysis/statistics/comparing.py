@@ -99,7 +99,7 @@ class Design:
 
     @property
     def width(self) -> float:
-        """How far apart two scores can be."""
+        """The largest difference of two scores."""
         return math.inf if self.ends is None else self.ends[1] - self.ends[0]
 
     def rates(self, scores: Floats) -> NDArray[np.bool_]:

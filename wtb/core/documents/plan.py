@@ -83,7 +83,7 @@ class PlannedCode(TypedDict):
 
 
 class LastSweepDocument(TypedDict):
-    """What the last sweep of the same name leaves open: how many cases would settle it, and what is at stake."""
+    """The question that the last sweep of the same name leaves open, and the next step towards its answer."""
 
     sweep: str
     metric: str

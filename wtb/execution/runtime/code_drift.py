@@ -90,14 +90,17 @@ class WrittenFiles:
     def cover(self, files: Collection[str]) -> bool:
         """Return whether nodes have written all of some files. Waits for what other runners are about to record."""
         until = time.monotonic() + LATE_S
-        while not self._recorded.union(self._covered).issuperset(files):
+        while not self._are_known(files):
             try:
                 self._covered |= leases.written_files(self._database, self._sweep)
             except StoreError as error:
                 log.warning("sweep %s: files that nodes wrote cannot be read: %s", self._sweep.id, error)
-            if self._covered.issuperset(files) or time.monotonic() >= until:
+            if self._are_known(files) or time.monotonic() >= until:
                 break
             time.sleep(LOOK_S)
+        return self._are_known(files)
+
+    def _are_known(self, files: Collection[str]) -> bool:
         return self._recorded.union(self._covered).issuperset(files)
 
 

@@ -65,17 +65,19 @@ def plan(
     database = _existing(context.database)
     _check_session(database, session_name(prepared.bound.spec.session), prepared.bound.spec.project)
     runs = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)
-    planned = document(prepared, runs, margin_documents(prepared, database))
+    ran = None
+    if pilot is not None:
+        context.database.prepare()
+        ran = run(context, pilot_of(prepared, pilot), progress=progress)
+        database = context.database
+    planned = document(prepared, runs, margin_documents(prepared, database, None if ran is None else ran.sweep))
     if database is not None and (last := _last_sweep(database, prepared)) is not None:
         planned["last_sweep"] = last
-    if pilot is None:
+    if ran is None:
         _warn(planned, prepared, [] if database is None else _last_unknown_costs(database, prepared))
         return Planned(planned)
-    context.database.prepare()
-    ran = run(context, pilot_of(prepared, pilot), progress=progress)
     counts = queries.cell_counts(context.database, ran.sweep.id)
     failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
-    planned["margins"] = margin_documents(prepared, context.database, ran.sweep)
     planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
     _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id))
     return Planned(planned, ran.ended)

@@ -1,1 +1,1 @@
-"""How many cases show what, and what to do where they do not."""
+"""The power of tests, and the next step if they settle nothing."""

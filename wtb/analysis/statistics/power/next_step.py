@@ -1,4 +1,4 @@
-"""What to do where no row is clearly the best: how many cases would settle it, and how much is at stake if none do.
+"""The next step if no row is clearly the best: the cases that would settle it, and the most that is at stake.
 
 The numbers of cases are conditional: they hold if the leads that were seen are real, which a sweep that settles nothing
 cannot promise. So the bound on the differences between the candidates stands beside them.
@@ -23,7 +23,7 @@ _FAR = 50  # times the cases that there are: more than anybody will run
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What would settle which of the candidates is the best.
+    """The next step towards the best of the candidates.
 
     Attributes:
         cases: About how many cases in all settle it, 80 times of 100, if every lead of the best is as large as it was

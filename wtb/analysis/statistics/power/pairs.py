@@ -1,4 +1,4 @@
-"""What a number of pairs can show: how large an effect is, the smallest that shows, and how many would show it."""
+"""Power of tests of pairs: the size of an effect, the smallest change that shows, and the pairs that show a change."""
 
 from __future__ import annotations
 
