@@ -12,6 +12,7 @@ import numpy as np
 from simulations import (
     failing,
     judges,
+    looks,
     pairwise,
     power,
     rare,
@@ -23,13 +24,13 @@ from simulations import (
     truths,
 )
 from simulations.promises import Count, Promise, seed_from
-from wtb.analysis.search_history import spendable
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
 from wtb.analysis.statistics.effects import fit
 from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.analysis.statistics.paired import mean_test, paired_tests
 from wtb.analysis.statistics.power.pairs import detectable, larger
 from wtb.analysis.statistics.sequential.running import look
+from wtb.analysis.statistics.sequential.spending import spendable
 from wtb.analysis.statistics.units import by_unit, differences_by_unit
 
 Rng = np.random.Generator
@@ -52,6 +53,7 @@ def promises() -> Iterator[Promise]:
     yield from _effects()
     yield from _looking()
     yield from _searching()
+    yield from looks.promises()
     yield from sweeps.promises()
     yield from failing.promises()
     yield from judges.promises()

@@ -44,6 +44,8 @@ OVERVIEW = (
             "looking after every ten of 200 cases: a false best",
         ),
     ),
+    ("a false gain in all looks at the same cases together", ("all looks together, though nothing differs: a gain",)),
+    ("a false `*` or ★ in all of these", ("all looks together, though nothing differs: any * or ★",)),
     ("intervals of means cover", ("intervals of means cover",)),
     (
         "intervals of figures over all cells of a row cover",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.test_search_history import CASES, workflow, y
 from wtb import Sweep
-from wtb.analysis.search_history import spendable
+from wtb.analysis.statistics.sequential.spending import spendable
 from wtb.core.errors import InputError
 from wtb.core.tree.run_order import is_held_out
 from wtb.operations.handles.sweep import SweepHandle

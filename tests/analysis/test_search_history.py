@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 import pytest
 
 from wtb.analysis.matrix.build import build
-from wtb.analysis.search_history import spendable
+from wtb.analysis.search_history import shared_part
 from wtb.analysis.statistics import Design, compare
+from wtb.analysis.statistics.sequential.spending import LATER, EarlierLook, count_before, spendable
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.core.errors import ConflictError
+from wtb.core.tree.looks import MOST_DIGESTS, CaseSketch
+from wtb.operations.context import Context
+from wtb.operations.control.pools import pool
+from wtb.store.housekeeping.deletion import delete_sweep
+from wtb.store.housekeeping.erasure import erase_rows, find_cases
+from wtb.store.housekeeping.looks import find_look
+from wtb.store.housekeeping.retention import expired_sweeps
+from wtb.store.read.queries import find_sweep
 
 Make = Callable[..., Any]
 CASES = [{"id": str(x), "input": {"x": x}} for x in range(40)]
@@ -92,42 +103,117 @@ def test_exploratory_metrics_ask_for_more_as_well(tried: Any) -> None:
     assert other["p_adjusted"] == primary["p_adjusted"] == pytest.approx(min(1, other["p"] / spendable(2, 1)))
 
 
-def test_one_combination_that_was_tried_before_is_one(tried: Any) -> None:
+def test_a_sweep_that_compares_nothing_claims_nothing(tried: Any) -> None:
     tried("a")
-    alone = " ".join(tried()["warnings"])
-    assert "1 combination besides the baseline was tried over these cases by y, 1 of them in another sweep" in alone
+    found = tried()
+    assert (found["best"]["y"]["tried"], found["best"]["y"]["looks"]) == (0, 1)
+    assert not any("looks at" in one or "tried over" in one for one in found["warnings"])
 
 
-def test_the_same_combination_again_is_not_another_one(tried: Any) -> None:
+def test_the_same_combinations_again_are_another_look(tried: Any) -> None:
     tried("a", "b")
-    assert tried("a", "b")["best"]["y"]["tried"] == 2
-    again = tried("b")
-    assert again["best"]["y"]["tried"] == 2
-    said = " ".join(again["warnings"])
-    assert "1 of them in 2 other sweeps before" in said, "a part of what was tried is no new start"
+    second, third = tried("a", "b"), tried("b")
+    assert [found["best"]["y"]["looks"] for found in (second, third)] == [2, 3]
+    assert [found["best"]["y"]["tried"] for found in (second, third)] == [4, 5]
+    shares = [spendable(2, 2), spendable(4, 1)]
+    assert [found["best"]["y"]["level"] for found in (second, third)] == pytest.approx([0.05 * one for one in shares])
+    said = " ".join(second["warnings"])
+    assert "second look at these rows by y: p, ★ and * allow for it" in said
+    assert "third look at these rows by y: p, ★ and * allow for it" in " ".join(third["warnings"])
+    assert "wtb pool" not in " ".join(third["warnings"]), "those had other rows"
+
+
+def test_a_renamed_variant_is_the_same_row(tried: Any, bench: Make) -> None:
+    tried("a")
+    renamed = bench(workflow(other=ord("a")), CASES, {"guess": ["default", "other"]}, evaluators={"tests:y": y})
+    renamed.run()
+    assert build(renamed.database, renamed.row)["best"]["y"]["looks"] == 2
 
 
 def test_another_code_of_the_same_name_is_another_combination(tried: Any, bench: Make) -> None:
     tried("a")
     made = bench(workflow(a=55), CASES, {"guess": ["default", "a"]}, evaluators={"tests:y": y})
     made.run()
-    assert build(made.database, made.row)["best"]["y"]["tried"] == 2
+    found = build(made.database, made.row)["best"]["y"]
+    assert (found["tried"], found["looks"]) == (2, 1)
+
+
+OTHERS = [{"id": f"other {x}", "input": {"x": x + 100}} for x in range(40)]
 
 
 @pytest.mark.parametrize(
-    ("other", "counts"),
+    ("other", "share"),
     [
-        ({"cases": CASES[:39]}, True),
-        ({"cases": [*CASES[:20], *({"id": str(x), "input": {"x": x + 100}} for x in range(20, 40))]}, True),
-        ({"cases": CASES[:19]}, False),
-        ({"cases": [{"id": str(x), "input": {"x": x + 100}} for x in range(40)]}, False),
-        ({"project": "other"}, False),
-        ({"evaluators": {"tests:z": lambda case, result: 1.0}}, False),
+        pytest.param({"cases": CASES[:39]}, spendable(1, 1), id="nearly all"),
+        pytest.param(
+            {"cases": [{**case, "id": f"renamed {case['id']}"} for case in CASES]}, spendable(1, 1), id="other ids"
+        ),
+        pytest.param({"cases": [*CASES, *OTHERS]}, spendable(1, 1), id="a superset"),
+        pytest.param({"cases": [*CASES[:10], *OTHERS[10:]]}, spendable(1, 1), id="a quarter"),
+        pytest.param({"cases": CASES[:6]}, spendable(0.6, 1), id="six"),
+        pytest.param({"cases": CASES[:4]}, spendable(0.1, 1), id="four"),
+        pytest.param({"cases": [*CASES[:1], *OTHERS]}, spendable(0.1, 1), id="one, and others"),
+        pytest.param({"evaluators": {"tests:z": lambda case, result: 1.0}}, spendable(1, 1), id="another metric"),
+        pytest.param({"cases": OTHERS}, 1, id="other cases"),
+        pytest.param({"project": "other"}, 1, id="another project"),
     ],
 )
-def test_only_what_was_scored_alike_over_most_of_the_cases_counts(tried: Any, other: Any, counts: bool) -> None:
+def test_an_earlier_look_counts_by_the_cases_that_it_had(tried: Any, other: Any, share: float) -> None:
+    """By their contents: ids say nothing. Another primary metric over the same cases is a look at the same question."""
     tried("a", **other)
-    assert tried("b")["best"]["y"]["tried"] == (2 if counts else 1)
+    assert tried("b")["best"]["y"]["level"] == pytest.approx(0.05 * share)
+
+
+def test_fifty_smoke_tests_cost_little() -> None:
+    smoke = [EarlierLook(3 / 300, 3, 1)] * 50
+    assert count_before(smoke, 1) == pytest.approx(0.5)
+    assert spendable(0.5, 1) > 0.55
+    assert count_before([EarlierLook(0.4, 40, 10)], 1) == pytest.approx(4), "screening on 40 of 100 does count"
+    assert count_before([EarlierLook(0.25, 50, 1)], 1) == 1, "most cases are new, and a claim could be made twice"
+
+
+def test_exploratory_metrics_count_what_scored_them(tried: Any) -> None:
+    def pair(case: Any, result: Any) -> dict[str, float]:
+        return {"y": y(case, result), "again": y(case, result)}
+
+    tried("a")
+    found = tried("b", evaluators={"tests:pair": pair})
+    assert [found["best"][metric]["tried"] for metric in ("pair.y", "pair.again")] == [2, 1]
+
+
+def test_a_deleted_sweep_still_counts(tried: Any, bench: Make) -> None:
+    first = tried("a", "b")
+    made = bench(workflow(c=99), CASES, {"guess": ["default", "c"]}, evaluators={"tests:y": y})
+    delete_sweep(made.database, first["sweep"]["id"])
+    assert find_look(made.database, first["sweep"]["id"]).metrics == ["y"]  # type: ignore[union-attr]
+    made.run()
+    found = build(made.database, made.row)
+    assert found["best"]["y"]["tried"] == 3
+    assert first["sweep"]["id"] not in " ".join(found["warnings"])
+
+
+def test_an_erased_case_is_in_no_look(tried: Any, bench: Make) -> None:
+    first = tried("a")
+    database = bench(workflow(), CASES, {"guess": ["default"]}).database
+    sweep_id = first["sweep"]["id"]
+    (case,) = find_cases(database, "7", sweep_id=sweep_id)
+    before = find_look(database, sweep_id)
+    erase_rows(database, case, by="tests", reason=None)
+    after = find_look(database, sweep_id)
+    assert before is not None
+    assert after is not None
+    assert (len(before.sketch), len(after.sketch)) == (40 * 8, 39 * 8)
+
+
+def test_a_claim_may_be_repeated_at_the_full_level(tried: Any) -> None:
+    """If it was wrong it is wrong once, however often it is shown; what was not shown has to show more."""
+    first, second, third = (tried("a", "q") for _ in range(3))
+    shown = [row["metrics"]["y"]["p_adjusted"] for row in first["rows"][1:]]
+    assert max(shown) > 0.05, "one that differs, and one that does not"
+    for again in (second, third):
+        for row, before in zip(again["rows"][1:], first["rows"][1:], strict=True):
+            p, p_before = row["metrics"]["y"]["p_adjusted"], before["metrics"]["y"]["p_adjusted"]
+            assert p == (p_before if p_before < 0.05 else pytest.approx(min(1, p_before / spendable(2, 2)), abs=1e-9))
 
 
 def test_a_lead_that_so_many_tries_explain_is_not_clear() -> None:
@@ -149,6 +235,41 @@ def test_parts_of_the_level_never_add_up_to_more_than_it() -> None:
         for _ in range(10_000):
             spent += spendable(before, each)
             before += each
-        assert spent <= 1
+        assert spent <= LATER
     assert spendable(0, 5) == 1
     assert spendable(9, 0) == spendable(9, 1) > 0
+    assert spendable(0.01, 3) > 0.99
+    assert [spendable(before, 1) for before in (0.999, 1.001)] == pytest.approx([spendable(1, 1)] * 2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "both"), [(300, 300, 150), (10, 9_000, 10), (50_000, 40, 40), (100_000, 100_000, 40_000)]
+)
+def test_digests_tell_the_share_of_cases(mine: int, theirs: int, both: int) -> None:
+    every = np.random.default_rng(5).integers(0, 1 << 63, mine + theirs - both, dtype=np.uint64) * 2
+    kept = []
+    for some in (every[:mine], every[mine - both :]):
+        sketch = CaseSketch()
+        for digest in some.tolist():
+            sketch.add(digest)
+        count, digests = sketch.finish()
+        assert count == len(some)
+        assert len(digests) <= 8 * MOST_DIGESTS
+        kept.append(np.frombuffer(digests, dtype=">u8").astype(np.uint64))
+    assert shared_part(*kept, theirs) == pytest.approx(both / mine, abs=0.03)
+
+
+def test_a_pool_is_one_more_look_and_keeps_its_sweeps(tried: Any, bench: Make, tmp_path: Path) -> None:
+    first, second = (tried("a", "b")["sweep"]["id"] for _ in range(2))
+    database = bench(workflow(), CASES, {"guess": ["default"]}).database
+    made = pool(Context(database, by="ann", files=tmp_path), [first, second], name="both")
+    found = build(database, find_sweep(database, made.id))
+    assert (found["cells"]["total"], found["rows"][1]["metrics"]["y"]["n"]) == (2 * 40 * 3, 40)
+    assert (found["best"]["y"]["looks"], found["best"]["y"]["tried"]) == (3, 6)
+    assert not any("wtb pool" in text for text in found["warnings"])
+    with pytest.raises(ConflictError, match=f"is part of the pool 'both' \\({made.id}\\)"):
+        delete_sweep(database, first)
+    with database.read() as connection:
+        assert set(expired_sweeps(connection, 1e12, 0)) & {first, second, made.id} == {made.id}
+    delete_sweep(database, made.id)
+    delete_sweep(database, first)

@@ -52,7 +52,7 @@ def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project
         "Run": "run start submit resume retry schedule",
         "Steer": "pause cancel break approvals answer rollback fork",
         "Look": "list status watch show log history tree diff files series telemetry costs",
-        "Compare": "matrix report score label judge compare baseline regress",
+        "Compare": "matrix report score label judge compare pool baseline regress",
         "Keep": "pin unpin gc delete erase export import backup restore",
         "Host": "doctor db project session budget policy token user team access audit "
         "up down worker scheduler serve mcp flower",

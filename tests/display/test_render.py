@@ -21,6 +21,7 @@ from rich.cells import cell_len
 
 from tests.support import documents
 from wtb.analysis.matrix.build import best_of
+from wtb.analysis.search_history import Tried
 from wtb.analysis.statistics import Design, compare
 from wtb.core import texts
 from wtb.display import labels, markdown
@@ -72,7 +73,7 @@ def document(
         for row, estimate in zip(rows, found.rows, strict=True):
             row["metrics"][metric] = dataclasses.asdict(estimate)
         if found.best is not None:
-            best[metric] = best_of(found, combinations, len(combinations))
+            best[metric] = best_of(found, combinations, Tried(len(combinations)))
     total = len(rows) * cases
     statuses = ("pending", "running", "waiting", "cancelled", "skipped", "set_aside")
     counts = {"executed": 840, "unshared": 1920, "attempts": 845}

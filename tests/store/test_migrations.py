@@ -210,6 +210,8 @@ def test_a_filled_database_of_the_last_migration_before_the_initial_one_keeps_ev
 
     (made,) = (found := rows(old)).pop("projects")
     assert "'name': 'default'" in made
+    (look,) = found.pop("looks")
+    assert "'cases': 2" in look, "the sweep counts for later ones, and the single execution does not"
     assert found == before
     assert adopted(shape(old)) == adopted(shape(fresh))
     old.prepare()

@@ -47,8 +47,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "at": ("checkpoint",),
     "scoring": ("scoring",),
     "questions": ("approval", "sweep"),
+    "refs": ("sweep", "sweep_name"),
 }
-_SEVERAL = {"questions"}  # arguments that are lists
+_SEVERAL = {"questions", "refs"}  # arguments that are lists
 _ROWS = {("matrix", "baseline")}  # what is the number of a row
 
 # Arguments that name nothing of a project: amounts, words, choices, files of the caller's, and people, who are of none.

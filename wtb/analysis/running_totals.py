@@ -83,10 +83,11 @@ def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
     best, ledger = {}, Ledger(database, sweep, choices)
     for name, measure in scored.measures.items():
         table = scored.planned_table(name)
-        design = scored.design(name, table, ledger.tried(name).share)
+        tried = ledger.tried(name)
+        design = scored.design(name, table, tried.share)
         compared = seen.look(table.scores, table.cases, design, measure.scale).compared
         first = None if compared.best is None else compared.rows[compared.best]
-        best[name] = None if first is None else _leader(best_of(compared, choices, 0), first.n, first.mean)
+        best[name] = None if first is None else _leader(best_of(compared, choices, tried), first.n, first.mean)
     return {"as_of": seen.as_of, "best": best}
 
 

@@ -1,110 +1,279 @@
-"""What was tried over the same cases before: whoever tries long enough finds a combination that seems better by luck.
+"""Looks at the same cases: whoever looks long enough finds a combination that seems better by luck.
 
-Nothing of it is stored: it is what the sweeps say that were submitted before this one. A combination is what it changes
-from its baseline, with the code that it had, so the same one in two sweeps is one, and another code of the same name
-another.
+An earlier sweep of the same project and workflow that shares cases is a look. Each of its combinations counts, also the
+same one again: more cases, fresh noise, a superset of the cases and another primary metric are all further looks at one
+question. A combination is what it changes from its baseline, with the code that it had: renamed it is the same, with
+other code another. Looks are stored, so that they count after their sweeps are deleted.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from wtb.core.tree.run_order import case_order
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.matrix.caveats import listed_names
+from wtb.analysis.statistics.comparing import SIGNIFICANT
+from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, spendable
+from wtb.core.texts import ordinal, plural
+from wtb.core.tree.looks import combination_keys
+from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
-from wtb.store.read import aggregates, outcomes
+from wtb.store.housekeeping import looks
+from wtb.store.housekeeping.looks import Claim, LookRow
+from wtb.store.read import outcomes, queries
 from wtb.store.rows.sweeps import SweepRow
 
-SAME = 0.5  # of a sweep's cases: another one that has as many is over the same
-COMPARED = 200  # cases, drawn at random, by which that is found out
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
 
-Key = frozenset[tuple[str, str]]
+SAME = 0.5  # of a sweep's cases: one that has as many used the cases that were kept for the end
+SEEN = 0.1  # of a sweep's cases: one that has fewer counts, and is not called a look at the same rows
+POOLED = 12  # sweeps that a sentence names
+BEST = "best"  # the direction of a claim that a combination beats every other
+GAIN, LOSS = "+", "-"  # directions of a difference from the baseline, as scores go
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Combinations other than the baseline that were tried over some cases, this sweep's included.
+    """What was tried over the cases of a sweep.
 
-    n: how many. before: those of them that only other sweeps had, so many (`sweeps`). share: the part of the level that
-    what this sweep adds may use. uses: of cases that were kept for the end, how often they were used before.
+    Attributes:
+        n: How many combinations other than the baseline, this sweep's included.
+        before: How many of them other sweeps compared, each as often as it was compared.
+        sweeps: How many other sweeps that were.
+        share: The part of the level that what this sweep adds may use.
+        uses: Of cases that were kept for the end, how often they were used before.
+        looks: Which look at the rows of this sweep it is.
+        pool: Sweeps of exactly these rows and cases, this one included; empty if there is no other.
+        claimed: (row, sign of the difference) that an earlier look has shown already.
+        best: Rows that an earlier look found better than all of these.
     """
 
     n: int
-    before: int = 0
+    before: float = 0.0
     sweeps: int = 0
     share: float = 1.0
     uses: int = 0
+    looks: int = 1
+    pool: tuple[str, ...] = ()
+    claimed: frozenset[tuple[int, int]] = frozenset()
+    best: frozenset[int] = frozenset()
 
 
-def spendable(before: int, new: int) -> float:
-    """The part of 5% that `new` combinations may use after so many others: all of it where they are the first.
+def whole(before: float) -> int:
+    """Return how many combinations count as tried before, as a number for people."""
+    return max(1, round(before)) if before else 0
 
-    Parts that are used one after the other, after the first, come to no more than 1 together, however many follow, so
-    a search that goes on and on is wrong in twice 5%, and half of that in claims that something is better.
-    """
-    if before <= 0:
-        return 1.0
-    return 1 / math.sqrt(before) - 1 / math.sqrt(before + max(new, 1))
+
+@dataclass(frozen=True)
+class _Shared:
+    """An earlier look, and the part of this sweep's cases that it had."""
+
+    look: LookRow
+    share: float
 
 
 class Ledger:
-    """What was tried over the cases of a sweep before it."""
+    """What was looked at over the cases of a sweep before it.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row; looks before `created_at` count.
+        choices: Its combinations.
+    """
 
     def __init__(self, database: Database, sweep: SweepRow, choices: Sequence[Mapping[str, str]]) -> None:
         self._database = database
         self._sweep = sweep
-        self._mine = _keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
+        self._rows = combination_keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
+        self._mine = {key for key in self._rows if key}
 
     def tried(self, metric: str) -> Tried:
-        """What counts for a metric."""
-        tried, finals = self._before
-        scored = outcomes.scored(self._database, tried, metric) if tried else set()
-        uses = [tried[id] for id in scored if id in finals]
-        others: set[Key] = set().union(*(tried[id] for id in scored - finals))
-        mine = self._mine
-        before = len(others - mine) + sum(map(len, uses))
-        part = spendable(before, len(mine) if uses else len(mine - others))
-        sweeps = sum(1 for id in scored if id in finals or tried[id] - mine)
-        return Tried(before + len(mine), before, sweeps, part, len(uses))
+        """Return what counts for a metric."""
+        shared = [one for one in self._shared if one.look.sweep_id in self._scored(metric)]
+        new = len(self._mine)
+        each = [EarlierLook(one.share, one.look.cases, len(one.look.combinations)) for one in shared]
+        before = count_before(each, new)
+        again = [one for one in shared if one.share >= SEEN and self._mine.intersection(one.look.combinations)]
+        return Tried(
+            new + whole(before),
+            before,
+            len(shared),
+            spendable(before, new),
+            self._uses(shared),
+            1 + len(again),
+            self._pool(again),
+            frozenset(self._claimed(metric, shared)),
+            frozenset(self._best(metric, shared)),
+        )
 
     def share_of_one_more(self, metric: str) -> float:
-        """The part of the level that a combination may use which is tried after all of these."""
-        return spendable(self.tried(metric).n, 1)
+        """Return the part of the level that a combination may use which is tried after all of these."""
+        return spendable(self.tried(metric).before + len(self._mine), 1)
+
+    def note(self, matrix: MatrixDocument) -> None:
+        """Record the differences that a matrix of the sweep shows, for later looks."""
+        if self._look is not None:
+            looks.note_claims(self._database, self._look, claims_of(matrix, self._rows))
 
     @cached_property
-    def _before(self) -> tuple[dict[str, set[Key]], set[str]]:
-        """Sweep -> its combinations, of those over the same cases that count.
+    def _look(self) -> LookRow | None:
+        return looks.find_look(self._database, self._sweep.id)
 
-        Also the sweeps that used cases that are to be used once: all that was tried there counts.
-        """
-        if self._sweep.kind != "sweep":
-            return {}, set()
-        rows = [row for row in outcomes.earlier_sweeps(self._database, self._sweep) if row.id != self._sweep.id]
-        keys_by_sweep = {row.id: _keys(row.choices, row.baseline, row.fingerprints) for row in rows}
-        keys_by_sweep = {id: keys for id, keys in keys_by_sweep.items() if keys}
-        finals = {row.id for row in rows if row.final} if self._sweep.spec.get("final") else set()
-        if not finals and not any(keys - self._mine for keys in keys_by_sweep.values()):
-            return {}, set()
-        numbers = aggregates.case_numbers(self._database, self._sweep.id)
-        drawn = [numbers[place] for place in case_order([None] * len(numbers), 0)[:COMPARED]]
-        least = max(1, math.ceil(SAME * len(drawn)))
-        same = outcomes.over_same_cases(self._database, self._sweep.id, keys_by_sweep, drawn, least)
-        return {id: keys_by_sweep[id] for id in same}, finals
+    @cached_property
+    def _shared(self) -> list[_Shared]:
+        """The earlier looks that had any of the cases and compared anything."""
+        if self._look is None or not self._mine:
+            return []
+        mine, shares = _digests(self._look.sketch), dict[bytes, float]()
+        earlier = looks.earlier_looks(self._database, self._look, self._sweep.created_at)
+        shared = []
+        for look in earlier:
+            if look.sketch not in shares:
+                shares[look.sketch] = shared_part(mine, _digests(look.sketch), look.cases)
+            if look.combinations and shares[look.sketch]:
+                shared.append(_Shared(look, shares[look.sketch]))
+        return shared
+
+    @cached_property
+    def _primary(self) -> str | None:
+        return primary_of(self._sweep.spec, [row.name for row in queries.metric_rows(self._database, self._sweep.id)])
+
+    def _scored(self, metric: str) -> set[str]:
+        """Return the earlier looks that count for a metric: for the one that decides, all that scored anything."""
+        by = None if metric == self._primary else metric
+        if by not in self._scored_by:
+            alive = [one.look.sweep_id for one in self._shared if one.look.metrics is None]
+            scored = looks.scored_sweeps(self._database, alive, by) if alive else set()
+            for one in self._shared:
+                if names := one.look.metrics:
+                    scored |= {one.look.sweep_id} if by is None or by in names else set()
+            self._scored_by[by] = scored
+        return self._scored_by[by]
+
+    @cached_property
+    def _scored_by(self) -> dict[str | None, set[str]]:
+        return {}
+
+    def _uses(self, shared: Sequence[_Shared]) -> int:
+        if not self._sweep.spec.get("final"):
+            return 0
+        return sum(one.look.final and one.share >= SAME for one in shared)
+
+    def _claimed(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[int, int]]:
+        """Return the differences that were shown already, from the same baseline."""
+        claims = self._claims(metric, shared)
+        signs = {GAIN: 1, LOSS: -1}
+        return {
+            (row, sign) for row, key in enumerate(self._rows) for name, sign in signs.items() if (name, key) in claims
+        }
+
+    def _best(self, metric: str, shared: Sequence[_Shared]) -> set[int]:
+        wide = [one for one in shared if self._mine <= set(one.look.combinations)]
+        claims = self._claims(metric, wide)
+        return {row for row, key in enumerate(self._rows) if (BEST, key) in claims}
+
+    def _claims(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[str, str]]:
+        same = [one.look for one in shared if self._look and one.look.baseline == self._look.baseline]
+        return {(way, key) for look in same for name, way, key in look.claims if name == metric}
+
+    def _pool(self, again: Sequence[_Shared]) -> tuple[str, ...]:
+        """Return the sweeps that are repeats of each other, this one last; empty if it is the only one."""
+        own = self._look
+        if own is None:
+            return ()
+        same = [
+            one.look.sweep_id
+            for one in again
+            if (one.look.sketch, one.look.cases, one.look.baseline) == (own.sketch, own.cases, own.baseline)
+            and set(one.look.combinations) == set(own.combinations)
+        ]
+        found = outcomes.repeats_of(self._database, self._sweep, same[:POOLED]) if same else []
+        return (*found, self._sweep.id) if found else ()
 
 
-def _keys(
-    choices: Sequence[Mapping[str, str]], baseline: Mapping[str, str] | None, code: Mapping[str, Mapping[str, str]]
-) -> set[Key]:
-    """What each combination changes from the baseline; without the baseline, which changes nothing."""
-    usual = baseline or {}
-    found = (
-        frozenset(
-            (node, code.get(node, {}).get(variant, variant))
-            for node, variant in choice.items()
-            if usual.get(node) != variant
+def shared_part(mine: NDArray[np.uint64], theirs: NDArray[np.uint64], cases: int) -> float:
+    """Return about which part of a sweep's cases another one has.
+
+    Args:
+        mine: The smallest digests of the sweep's cases.
+        theirs: Those of the other one.
+        cases: How many cases that has.
+    """
+    if not len(mine) or not len(theirs):
+        return 0.0
+    if cases > len(theirs):  # beyond its largest digest nothing is known of it
+        mine = mine[mine <= theirs[-1]]
+    return float(np.isin(mine, theirs).mean()) if len(mine) else 0.0
+
+
+def _digests(sketch: bytes) -> NDArray[np.uint64]:
+    return np.frombuffer(sketch, dtype=">u8").astype(np.uint64)
+
+
+def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
+    """Return the differences that a matrix shows.
+
+    Args:
+        matrix: A matrix by its sweep's own settings.
+        keys: Of its rows, those that were added since left out.
+    """
+    claims: list[Claim] = []
+    for key, row in zip(keys, matrix["rows"], strict=False):
+        for name, figures in row["metrics"].items():
+            interval, p, delta = figures["delta_ci"], figures["p_adjusted"], figures["delta"]
+            excludes_zero = interval is not None and not interval[0] <= 0 <= interval[1]
+            shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
+            if key and delta and shown:
+                claims.append((name, GAIN if delta > 0 else LOSS, key))
+    by_choice = {tuple(row["combination"].items()): key for key, row in zip(keys, matrix["rows"], strict=False)}
+    for name, best in matrix["best"].items():
+        if best["clear"] and not best["unranked"] and best["combination"] is not None:
+            claims.append((name, BEST, by_choice[tuple(best["combination"].items())]))
+    return claims
+
+
+def sentences(tried: Mapping[str, Tried]) -> list[str]:
+    """Return what readers of a matrix need to know of earlier looks; nothing if there was none.
+
+    Args:
+        tried: Metric -> what was tried before.
+    """
+    found: dict[tuple[int, int, int, int], list[str]] = {}
+    for metric, one in tried.items():
+        if one.share < 1:
+            found.setdefault((one.n, whole(one.before), one.sweeps, one.looks), []).append(metric)
+    lines = [_used_before(uses)] if (uses := max((one.uses for one in tried.values()), default=0)) else []
+    for (n, others, sweeps, look), metrics in found.items():
+        lines.append(_looked(look, metrics) if look > 1 else _tried(n, others, sweeps, metrics))
+        if look > 1 and others > look - 1:
+            lines[-1] += f", and for the {n:,} combinations that were compared over these cases in all"
+    if pool := max((one.pool for one in tried.values()), key=len, default=()):
+        lines.append(
+            f"{plural(len(pool), 'sweep')} ran these rows over these cases: pool them as repeats with "
+            f"`wtb pool {' '.join(pool)}`, which tells more"
         )
-        for choice in choices
+    return lines
+
+
+def _looked(look: int, metrics: Sequence[str]) -> str:
+    return f"{ordinal(look)} look at these rows by {listed_names(metrics)}: p, ★ and * allow for it"
+
+
+def _tried(n: int, others: int, sweeps: int, metrics: Sequence[str]) -> str:
+    were = "1 combination besides the baseline was" if n == 1 else f"{n:,} combinations besides the baseline were"
+    where = "another sweep" if sweeps == 1 else f"{sweeps:,} other sweeps"
+    return (
+        f"{were} tried over these cases by {listed_names(metrics)}, {others:,} of them in {where} before: p, ★ and * "
+        "allow for that"
     )
-    return {key for key in found if key}
+
+
+def _used_before(uses: int) -> str:
+    times = "once" if uses == 1 else f"{uses:,} times"
+    return f"the cases that were kept for the end were used {times} before: what they show now is no longer new"

@@ -84,6 +84,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "label": Entry("results.label"),
         "judge": Entry("results.judge", "Hold judges against labels of people."),
         "compare": Entry("results.compare"),
+        "pool": Entry("results.pool"),
         "baseline": Entry("results.baselines", "Name the sweeps that later ones are compared with."),
         "regress": Entry("results.compare"),
     },

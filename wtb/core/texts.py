@@ -72,6 +72,17 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def ordinal(number: int) -> str:
+    """`third`, `21st`. number: from 1 on."""
+    if number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number:,}{'th' if number // 10 % 10 == 1 else ends.get(number % 10, 'th')}"
+
+
 def moment(at: float | str | None, *, seconds: bool = False) -> str:
     """A time on this machine's clock, to the minute.
 

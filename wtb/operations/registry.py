@@ -490,6 +490,13 @@ OPERATIONS: Mapping[str, Operation] = {
         ("SweepHandle.compare_rows",),
         long=True,
     ),
+    "pool": Operation(
+        "control.pools:pool",
+        "Make one sweep of several that repeat each other.",
+        ("Bench.pool",),
+        needs=Permission.submit,
+        effect=Effect.changes,
+    ),
     "baseline set": Operation(
         "results.baselines:set_baseline",
         "Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.",

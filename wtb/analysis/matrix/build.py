@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -32,12 +33,14 @@ from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.matrix.slices import slices
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
+from wtb.analysis.search_history import sentences as looks_in_words
 from wtb.analysis.statistics import Comparison, Design, compare
-from wtb.analysis.statistics.comparing import Estimate
+from wtb.analysis.statistics.comparing import SIGNIFICANT, Estimate
 from wtb.analysis.statistics.sequential.anytime import limit_from
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
+from wtb.core.errors import StoreError
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.scoring.unknown_costs import cost_warnings
@@ -106,7 +109,17 @@ def build(
     found = tallies.kept(database, sweep.id) if is_own else None
     if found is not None and _is_current(found) and found["sweep"] == sweep_heading(sweep):
         return found
-    return made(database, sweep, scored or Scores(database, sweep, edited=edited))
+    scored = scored or Scores(database, sweep, edited=edited)
+    matrix = made(database, sweep, scored)
+    if is_own:
+        with suppress(StoreError):  # who may only read sees the same, and whoever looks next notes it
+            _note_claims(database, sweep, scored, matrix)
+    return matrix
+
+
+def _note_claims(database: Database, sweep: SweepRow, scored: Scores, matrix: MatrixDocument) -> None:
+    """Have later looks know what this one shows, also after the sweep is deleted."""
+    Ledger(database, sweep, scored.choices[: scored.planned]).note(matrix)
 
 
 def freeze(database: Database, sweep_id: str) -> bool:
@@ -121,7 +134,10 @@ def freeze(database: Database, sweep_id: str) -> bool:
     counts = queries.cell_counts(database, sweep_id)
     if place is None or sweep.status not in _ENDED or any(status not in FINAL_CELLS for status in counts):
         return False
-    return tallies.keep(database, sweep_id, made(database, sweep, Scores(database, sweep)), place)
+    scored = Scores(database, sweep)
+    matrix = made(database, sweep, scored)
+    _note_claims(database, sweep, scored, matrix)
+    return tallies.keep(database, sweep_id, matrix, place)
 
 
 def _is_current(kept: MatrixDocument) -> bool:
@@ -129,7 +145,7 @@ def _is_current(kept: MatrixDocument) -> bool:
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     scored = [one for name, one in kept.get("metrics", {}).items() if kept["best"][name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
-    is_ranked = all("differ_at_most" in best for best in kept.get("best", {}).values())
+    is_ranked = all(best.keys() >= {"looks", "differ_at_most"} for best in kept.get("best", {}).values())
     has_all = {
         "edited_left_out",
         "failures",
@@ -294,12 +310,12 @@ def _rows(
     best: dict[str, BestDocument] = {}
     metrics: dict[str, MetricDocument] = {}
     skewed: dict[int, list[str]] = {}
-    ledger, tried = Ledger(database, sweep, choices), dict[str, Tried]()
+    ledger, tried, designs = Ledger(database, sweep, choices), dict[str, Tried](), dict[str, Design]()
     units, sliced, noise = None, None, None
     for name in names:
         measure, table = scored.measures[name], scored.planned_table(name)
         tried[name] = ledger.tried(name)
-        design = scored.design(name, table, tried[name].share)
+        design = designs[name] = _design(scored, name, table, tried[name])
         compared, interval = _compared(table, design, interim.bounds(name, measure, sweep.spec), seen)
         if name == primary:
             units = table.count_units()
@@ -310,12 +326,13 @@ def _rows(
         estimates = [*compared.rows, *added.estimates(name)]
         for row, estimate, ends in zip(rows, estimates, [*bounds, *([None] * added.count)], strict=True):
             row["metrics"][name] = _estimate(estimate, ends)
-        best[name] = best_of(compared, choices, added.tried(name) or tried[name].n)
+        best[name] = best_of(compared, choices, replace(tried[name], n=added.tried(name) or tried[name].n))
         metrics[name] = _metric(measure, table, interval, scored.without_expected.get(name, 0))
         add_class_counts(name, table, rows, metrics[name])
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
-    correct_exploratory(rows[: len(choices)], {name: tried[name].share for name in names[1:]})
+    left = {name: tried[name].share for name in names[1:]}
+    correct_exploratory(rows[: len(choices)], left, {name: designs[name].claimed for name in names[1:]})
     for number, shares in added.shares(names[1:]):
         correct_exploratory([rows[number]], shares)
     warnings = [
@@ -325,7 +342,7 @@ def _rows(
     ]
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics, len(choices))
     warnings += few_of_class(metrics.values())
-    warnings += [*_tried_before(tried), *added.sentences()]
+    warnings += [*looks_in_words(tried), *added.sentences()]
     figures: MatrixFigures = {
         "rows": rows,
         "primary": primary,
@@ -398,6 +415,14 @@ def _sliced(
     return {"metric": metric, **by_tag}
 
 
+def _design(scored: Scores, metric: str, table: ScoreTable, tried: Tried) -> Design:
+    """How rows are compared after what was tried before."""
+    design = scored.design(metric, table, tried.share)
+    if scored.chosen_baseline is not None:  # what earlier looks showed was against another one
+        return design
+    return replace(design, claimed=tried.claimed, known_best=tried.best)
+
+
 def _compared(
     table: ScoreTable, design: Design, scale: Scale | None, seen: interim.View | None
 ) -> tuple[Comparison, Method | None]:
@@ -423,28 +448,6 @@ def _looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument], rows: 
     return sentences
 
 
-def _tried_before(tried: Mapping[str, Tried]) -> list[str]:
-    """How many combinations were tried over these cases before; nothing where these are the first."""
-    found: dict[Tried, list[str]] = {}
-    for metric, one in tried.items():
-        if one.before:
-            found.setdefault(one, []).append(metric)
-    sentences = [_used_before(max(one.uses for one in found))] if any(one.uses for one in found) else []
-    for one, names in found.items():
-        others = "another sweep" if one.sweeps == 1 else f"{one.sweeps:,} other sweeps"
-        sentences.append(
-            f"{'1 combination' if one.n == 1 else f'{one.n:,} combinations'} besides the baseline "
-            f"{'was' if one.n == 1 else 'were'} tried over these cases by {listed_names(names)}, {one.before:,} of "
-            f"them in {others} before: p, ★ and * allow for that"
-        )
-    return sentences
-
-
-def _used_before(uses: int) -> str:
-    times = "once" if uses == 1 else f"{uses:,} times"
-    return f"the cases that were kept for the end were used {times} before: what they show now is no longer new"
-
-
 def _clustered(units: int | None) -> list[str]:
     """Warn that few clusters make intervals and tests unreliable; empty if cases are independent."""
     if units is None or units >= FEW:
@@ -454,8 +457,8 @@ def _clustered(units: int | None) -> list[str]:
     return [f"the cases come from {units} clusters, on which intervals and tests rest: fewer than {FEW} are few"]
 
 
-def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: int) -> BestDocument:
-    """An entry of `best` in the JSON contract. tried: how many combinations were, over these cases."""
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: Tried) -> BestDocument:
+    """An entry of `best` in the JSON contract. tried: what was, over these cases."""
     lead, winner = compared.lead, compared.winner
     step = lead.next_step
     return {
@@ -475,7 +478,9 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: i
         "cases_needed": None if step is None or step.cases is None else [step.cases, step.cases_if_half],
         "differ_at_most": None if step is None else step.differ_at_most,
         "because": lead.because,
-        "tried": tried,
+        "tried": tried.n,
+        "looks": tried.looks,
+        "level": SIGNIFICANT * tried.share,
     }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wtb.analysis.scores import Scores
+from wtb.analysis.statistics.comparing import Claimed, is_claimed
 from wtb.analysis.statistics.paired import holm
 from wtb.core.scoring.measure import without_expected
 from wtb.core.tree.combinations import in_words
@@ -17,14 +18,22 @@ if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
 
 
-def correct_exploratory(rows: Sequence[RowDocument], shares: Mapping[str, float]) -> None:
+def correct_exploratory(
+    rows: Sequence[RowDocument], shares: Mapping[str, float], claimed: Mapping[str, Claimed] | None = None
+) -> None:
     """Correct (Holm) the p of metrics that do not decide over all of these and all rows together.
 
     Args:
         rows: The rows of the matrix, which are changed.
         shares: Metric -> the part of 5% that is left, where other combinations were tried over these cases before.
+        claimed: Metric -> the differences of these rows that were shown before, for which all of it is left.
     """
-    estimates = [(row["metrics"][metric], share) for metric, share in shares.items() for row in rows]
+    estimates = [
+        (row["metrics"][metric], 1.0 if is_claimed(number, row["metrics"][metric]["delta"], again) else share)
+        for metric, share in shares.items()
+        for again in [(claimed or {}).get(metric, frozenset())]
+        for number, row in enumerate(rows)
+    ]
     adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates]))
     for (one, _), p in zip(estimates, adjusted.tolist(), strict=True):
         one["p_adjusted"] = None if one["p"] is None else p

@@ -39,6 +39,7 @@ from wtb.analysis.statistics.power.pairs import PAIRS, Change, detectable, large
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
 
 T = TypeVar("T", bound=Any)
+Claimed = frozenset[tuple[int, int]]
 Better = Literal["higher", "lower"]
 SIGNIFICANT = 0.05
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
@@ -56,6 +57,9 @@ class Design:
         seed: of the random signs.
         metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
         share: the part of 5% that is left, where other rows were tried over these cases before.
+        claimed: (row, sign of its difference) shown by an earlier look. To show it again is no new claim: if it was
+            wrong, it is wrong once.
+        known_best: rows that an earlier look found better than all of these.
         figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
         ends: the lowest and the highest score that there can be, which no interval exceeds.
     """
@@ -67,6 +71,8 @@ class Design:
     seed: int = 0
     metrics: int = 1
     share: float = 1.0
+    claimed: Claimed = frozenset()
+    known_best: frozenset[int] = frozenset()
     figure: FigureRows | None = None
     ends: Interval | None = None
 
@@ -79,6 +85,10 @@ class Design:
     def level(self) -> float:
         """How often what is claimed of any row may be wrong."""
         return SIGNIFICANT * self.share / self.metrics
+
+    def level_of_best(self, row: int | None) -> float:
+        """How often it may be wrong that a row is the best."""
+        return SIGNIFICANT / self.metrics if row in self.known_best else self.level
 
     def of_cases(self, kept: NDArray[np.bool_] | Sequence[int]) -> Design:
         """Return the same over some of the cases, with their clusters numbered from 0."""
@@ -214,7 +224,8 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
     scores = cleaned(scores)
     rates, units = design.rates(scores), design.units
     tested = _held_against_baseline(scores, rates, design)
-    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / design.share)
+    shares = [1.0 if is_claimed(i, row.delta, design.claimed) else design.share for i, row in enumerate(tested)]
+    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / shares)
     estimates = means(scores)
     race = _Race(scores, rates, design)
     columns = (
@@ -312,6 +323,11 @@ def _detectable(
     return found
 
 
+def is_claimed(row: int, delta: float | None, claimed: Claimed) -> bool:
+    """Return whether the difference of a row is one that was shown before."""
+    return bool(claimed) and delta is not None and (row, int(np.sign(delta))) in claimed
+
+
 def passes(scores: Floats, better: Better) -> NDArray[np.bool_]:
     """Which rows are pass rates: all of their scores are 0 or 1.
 
@@ -346,7 +362,7 @@ class _Race:
     """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
     def __init__(self, scores: Floats, rates: NDArray[np.bool_], design: Design) -> None:
-        self.level, self.width = design.level, design.width
+        self.width = design.width
         present = np.isfinite(scores)
         self.has_scores = bool(present.any())
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
@@ -363,6 +379,7 @@ class _Race:
         self.rates, self.by, self.seed = rates[self.eligible], design.by, design.seed
         self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
         self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
+        self.level = design.level_of_best(self.best)
 
     @property
     def best(self) -> int | None:

@@ -130,6 +130,8 @@ class BestDocument(TypedDict):
     differ_at_most: NotRequired[float | None]  # two candidates
     because: str | None
     tried: int
+    looks: NotRequired[int]  # which look at these rows this is
+    level: NotRequired[float]  # that is left of 0.05 for what was not shown before
 
 
 class ClassesDocument(TypedDict):

@@ -266,6 +266,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/cases/{case}/erase", "erase"),
     Route("GET", "/cases/{case}/erase", "erase", preview=True),
     Route("GET", "/costs", "costs", left_out=frozenset({"ref"})),
+    Route("POST", "/pools", "pool", asdict, location="/sweeps/{id}"),
     Route("GET", "/baselines", "baseline list", _under("baselines")),
     Route("GET", "/baselines/{name}", "baseline show", version=_of_baseline),
     Route(

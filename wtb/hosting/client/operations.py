@@ -30,6 +30,7 @@ from wtb.operations.control.answers import answer, answer_all, preview_answers
 from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
 from wtb.operations.control.forks import fork
 from wtb.operations.control.pause_cancel import cancel, pause
+from wtb.operations.control.pools import pool
 from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.operations.housekeeping.delete import delete, preview_delete
@@ -126,6 +127,7 @@ class Operations:
     preview_delete = method(preview_delete)
     erase = method(erase)
     preview_erase = method(preview_erase)
+    pool = method(pool)
     set_baseline = method(set_baseline)
     remove_baseline = method(remove_baseline)
     remove_schedule = method(remove_schedule)
@@ -219,6 +221,7 @@ class AsyncOperations:
     preview_delete = async_method(preview_delete)
     erase = async_method(erase)
     preview_erase = async_method(preview_erase)
+    pool = async_method(pool)
     set_baseline = async_method(set_baseline)
     remove_baseline = async_method(remove_baseline)
     remove_schedule = async_method(remove_schedule)

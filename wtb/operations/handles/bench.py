@@ -17,6 +17,7 @@ from wtb.core.documents.plan import PlanDocument
 from wtb.core.errors import InputError
 from wtb.display.views.progress import Watch
 from wtb.operations.context import Context, open_context
+from wtb.operations.control import pools
 from wtb.operations.control.answers import AnsweredMany, Preview, answer_all, preview_answers
 from wtb.operations.control.questions import find_question, find_questions
 from wtb.operations.execution import start
@@ -415,6 +416,15 @@ class Bench(Administration, Published, Schedules):
     ) -> ComparisonDocument:
         """Compare the results of two sweeps, of the same or of different workflows, case by case."""
         return compare(self._context, before, after, margin=margin, looked_into=looked_into)
+
+    @documented_by(pools.pool)
+    def pool(self, refs: Sequence[str], *, name: str | None = None) -> SweepHandle:
+        """Make one read-only sweep of several that ran the same rows over the same cases.
+
+        Returns:
+            The pool.
+        """
+        return self.sweep(pools.pool(self._context, refs, name=name).id)
 
     @documented_by(costs)
     def costs(

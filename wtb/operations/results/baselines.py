@@ -16,6 +16,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.status import FINAL_CELLS
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.control.pools import check_no_pool
 from wtb.operations.running.local import Ran, ShowProgress, run_stored
 from wtb.operations.running.preparing import rebind
 from wtb.store.limits.sessions import find_session
@@ -110,6 +111,7 @@ def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress 
     """Run a sweep again, until it was done so many times or one did not come to its end."""
     if row.kind == "single":
         raise InputError(f"only a sweep can be repeated, and {row.id} is a single execution")
+    check_no_pool(context.database, row, "run again")
     bound = rebind(context, row)
     check_code(context.database, row, bound)
     repeats: list[Ran] = []

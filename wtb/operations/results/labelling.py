@@ -21,6 +21,7 @@ from wtb.core.scoring.judgement import CASES_DRAWN
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.control.pools import check_no_pool
 from wtb.operations.inspection.cells import cell_documents, value_or_plain
 from wtb.operations.results.label_files import GivenLabel, read_labels
 from wtb.store.control.labels import NewLabel, label_rows, write_labels
@@ -160,6 +161,7 @@ def give_label(
         ConflictError: If the sweep is being deleted.
     """
     asking = _Asking(context, ref, rater, metric, field, cases, again)
+    check_no_pool(context.database, asking.sweep, "labelled")
     if label is not None and (problem := problem_of(label, asking.levels, asking.ends)):
         raise InputError(f"label is {describe(label)}; {problem}")
     number = asking.numbers.get(case)
@@ -202,6 +204,7 @@ def import_labels(context: Context, ref: str, *, labels: Path, metric: str | Non
     """
     database = context.database
     sweep = queries.find_sweep(database, ref)
+    check_no_pool(database, sweep, "labelled")
     scores = Scores(database, sweep)
     chosen = scores.chosen_metric(metric)
     numbers = evidence.case_numbers(database, sweep.id)

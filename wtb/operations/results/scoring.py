@@ -33,6 +33,7 @@ from wtb.execution.sandbox.heads import NO_CODE
 from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.control.pools import check_no_pool
 from wtb.operations.payers import check_payer
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import EvaluatorRef, load_spec, read_evaluators, read_limits
@@ -108,6 +109,7 @@ def score(
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
+    check_no_pool(context.database, sweep, "scored anew")
     refs = [*read_evaluators(evaluate), *(load_spec(file).evaluate if file is not None else ())]
     made = evaluators_of(sweep, refs, load)
     if at_once < 1:

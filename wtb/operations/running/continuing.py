@@ -23,6 +23,7 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.pause_cancel import retry as retry_execution
+from wtb.operations.control.pools import check_no_pool
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.payers import check_payer
 from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
@@ -129,6 +130,7 @@ def resume(
     changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
     check_payer(context, _sweep_of(context.database, target))
+    check_no_pool(context.database, _sweep_of(context.database, target), "resumed")
     if target.kind == "execution":
         going = _going(context, target, changed, code or progress)
         changes = checked_changes(going.bound, set or {}, written)
@@ -248,6 +250,7 @@ def retry(
     changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
     check_payer(context, _sweep_of(context.database, target))
+    check_no_pool(context.database, _sweep_of(context.database, target), "retried")
     if target.kind == "execution":
         return _retry_execution(_going(context, target, changed, code or progress), target, failed_only, provider)
     _check_not_cancelled(target.row)

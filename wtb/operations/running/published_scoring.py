@@ -14,6 +14,7 @@ from wtb.core.tree.stored_spec import Limits
 from wtb.display.views import progress
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.control.pools import check_no_pool
 from wtb.operations.payers import check_payer
 from wtb.operations.results.scoring import evaluators_of, limits_of_judging
 from wtb.operations.running.submitting import check_workers
@@ -88,6 +89,7 @@ def score_published(
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
+    check_no_pool(context.database, sweep, "scored anew")
     check_shared(database)
     refs = read_evaluators(evaluate)
     asked = [one.model_dump() for one in refs]

@@ -20,6 +20,7 @@ from wtb.core.values import Json
 from wtb.store.bulk import fetch_records, insert_rows, parts, update_rows
 from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
+from wtb.store.housekeeping.looks import change_keys, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read.lineage import line, marks
 from wtb.store.rows.executions import Mark
@@ -129,6 +130,7 @@ def insert_added_row(database: Database, sweep: SweepRow, new: NewRow) -> Begun:
         for part in parts(_in_order(connection, sweep, _base_cells(connection, sweep, addition.base)), CHUNK):
             _add_cells(connection, sweep, new, part, begun)
         _add_defaults(connection, sweep.id, new.defaults)
+        _change_look(connection, sweep.id, new)
         count = len(begun.pending) + begun.failed
         spec = {**new.spec, KEY: [*sweep.spec.get(KEY, ()), addition.document()]}
         grown = sweeps.update().values(spec=spec, fingerprints=dict(new.fingerprints), cells=sweeps.c.cells + count)
@@ -309,6 +311,12 @@ def _count_node_runs(way: Sequence[Mark], changed: frozenset[str]) -> int:
     steps = [mark.writers for mark in way if mark.writers]
     first = [writer for writer in steps[0] if writer[0] in changed] if steps else []
     return len(first) + sum(map(len, steps[1:]))
+
+
+def _change_look(connection: sa.Connection, sweep_id: str, new: NewRow) -> None:
+    query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep_id)
+    choices = list(connection.scalars(query.order_by(combinations.c.number)))
+    change_keys(connection, sweep_id, look_keys(choices, new.spec, new.fingerprints))
 
 
 def _add_defaults(connection: sa.Connection, sweep_id: str, defaults: Mapping[str, str]) -> None:

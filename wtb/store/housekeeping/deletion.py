@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.store.database import QUERY_CANCELED, Database, gave_way, sqlstate
-from wtb.store.housekeeping.retention import locked_sweep
+from wtb.store.housekeeping.looks import note_scored
+from wtb.store.housekeeping.retention import check_in_no_pool, locked_sweep
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.sessions import check_not_default, locked_session
 from wtb.store.limits.usage import remember_spent
@@ -36,9 +37,11 @@ from wtb.store.tables.schema import (
     executions,
     files,
     is_visible,
+    looks,
     metadata,
     node_runs,
     now,
+    pooled,
     runners,
     scores,
     sessions,
@@ -93,13 +96,14 @@ def delete_sweep(database: Database, sweep_id: str, until: Callable[[], bool] = 
 def begin_deletion(database: Database, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> bool:
     """Have a sweep be gone for all who look for it. Returns False if it is not there, or not of these conditions.
 
-    Raises ConflictError where it is a baseline.
+    Raises ConflictError where it is a baseline, or part of a pool.
     """
     usd = usd_spent(database, sweep_id)  # asked before anything is locked: there may be a million attempts
     with database.write() as connection:
         if locked_sweep(connection, sweep_id, *conditions) is None:  # so that it becomes no baseline meanwhile
             return False
         check_no_baseline(connection, sweep_id)
+        check_in_no_pool(connection, sweep_id)
         remember_spent(connection, sweep_id, usd)
         _hide(connection, sweeps.c.id == sweep_id)
     point("delete.hidden")
@@ -109,6 +113,8 @@ def begin_deletion(database: Database, sweep_id: str, *conditions: sa.ColumnElem
 def _hide(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
     """Have sweeps be gone for all who look for them, and for who still has executions of them."""
     ids = sa.select(sweeps.c.id).where(which)
+    note_scored(connection, looks.c.sweep_id.in_(ids))
+    connection.execute(pooled.delete().where(pooled.c.pool_id.in_(ids)))  # so that its sources can go, too
     connection.execute(releasing().where(executions.c.sweep_id.in_(ids), executions.c.status == "running"))
     connection.execute(sweeps.update().where(which).values(status="deleting", notify=None))
 
@@ -304,6 +310,10 @@ def delete_session(database: Database, session_id: str, *, may_live: MayLive) ->
         noted = connection.scalar(sa.select(count).where(files.c.session_id == session_id)) or 0
         connection.execute(baselines.delete().where(baselines.c.session_id == session_id))
         _hide(connection, mine)
+        for sweep_id in connection.scalars(
+            sa.select(pooled.c.sweep_id).join(sweeps, sweeps.c.id == pooled.c.sweep_id).where(mine)
+        ).all():
+            check_in_no_pool(connection, sweep_id)  # of another session
     for sweep_id in database.scalars(sa.select(sweeps.c.id).where(mine)):
         remove_rows(database, sweep_id)
     for table, order in _OF_SESSION:

@@ -19,6 +19,7 @@ from wtb.store.database import Database, Scope, clock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import files as filing
+from wtb.store.housekeeping.looks import forget_case
 from wtb.store.housekeeping.references import snapshots
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.housekeeping.superseded import spent_from
@@ -143,6 +144,7 @@ def erase_rows(database: Database, found: FoundCase, *, by: str, reason: str | N
         lines = list(connection.scalars(sa.select(checkpoints.c.id).where(checkpoints.c.execution_id.in_(own))))
         named = _named(connection, found, own, lines)
         spent = spent_from(connection, lines)
+        forget_case(connection, found.project, found.sweep_id, found.number)
         gone = connection.scalar(sa.select(sa.func.count()).select_from(cells).where(_of(cells, found))) or 0
         _delete_rows(connection, found, own, lines)
         connection.execute(

@@ -1,4 +1,4 @@
-"""What keeps a sweep from removal: it has not ended, is a baseline, is new, or has a pin on it or on a checkpoint."""
+"""What keeps a sweep from removal: it has not ended, is a baseline or in a pool, is new, or has a pin on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.tables.schema import baselines, checkpoints, executions, sweeps
+from wtb.store.tables.schema import baselines, checkpoints, executions, pooled, sweeps
 
 _FINISHED = ("completed", "failed", "cancelled")
 
@@ -68,7 +68,19 @@ def settled() -> list[sa.ColumnElement[bool]]:
 
 
 def _not_kept() -> tuple[sa.ColumnElement[bool], ...]:
-    return ~sweeps.c.pinned, ~sa.exists().where(baselines.c.sweep_id == sweeps.c.id)
+    named = (table.c.sweep_id == sweeps.c.id for table in (baselines, pooled))
+    return ~sweeps.c.pinned, *(~sa.exists().where(one) for one in named)
+
+
+def check_in_no_pool(connection: sa.Connection, sweep_id: str) -> None:
+    """Raise ConflictError if a sweep that is to be deleted is a source of a pool."""
+    query = sa.select(sweeps.c.id, sweeps.c.name).join(pooled, pooled.c.pool_id == sweeps.c.id)
+    pool = connection.execute(query.where(pooled.c.sweep_id == sweep_id).order_by(sweeps.c.id).limit(1)).first()
+    if pool is not None:
+        raise ConflictError(
+            f"sweep {sweep_id} is part of the pool {pool.name!r} ({pool.id}), which shows its cells: delete the pool "
+            f"first, with `wtb delete {pool.id}`"
+        )
 
 
 def locked_sweep(connection: sa.Connection, sweep_id: str, *conditions: sa.ColumnElement[bool]) -> SweepRow | None:

@@ -90,7 +90,8 @@ def family(
 def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, dict[str, int]]:
     """Execution -> status -> how many cells name it as theirs."""
     columns = (cells.c.execution_id, cells.c.status)
-    query = sa.select(*columns, sa.func.count()).group_by(*columns)
+    query = sa.select(*columns, sa.func.count()).join(executions, executions.c.id == cells.c.execution_id)
+    query = query.where(cells.c.sweep_id == executions.c.sweep_id).group_by(*columns)  # not those of pools
     found: dict[str, dict[str, int]] = {}
     with database.read() as connection:
         for execution, status, count in fetch_among(connection, query, cells.c.execution_id, execution_ids):

@@ -1,40 +1,34 @@
 """What came of each case under each combination of a sweep, repeats taken together: what two sweeps are compared by.
 
-And sweeps before one over the same cases: what had been tried there.
-
 Cells whose state a person edited are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.providers.faults import LOST_TO
-from wtb.store.bulk import fetch_records
+from wtb.core.tree.added_rows import additions
+from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
     cases,
     cells,
-    combinations,
     executions,
     is_kept,
-    is_visible,
+    pooled,
     scores,
     sweeps,
-    workflows,
 )
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]
 FAILED = ("failed", "set_aside")
-MOST = 1_000  # earlier sweeps that are looked at, the newest
 
 
 def case_contents(database: Database, sweep_id: str) -> Rows:
@@ -136,89 +130,16 @@ def ends(database: Database, ids: Iterable[str]) -> dict[str, End]:
     return {id: (head, failure) for id, head, failure in database.tuples(query.where(executions.c.id.in_(set(ids))))}
 
 
-@dataclass(frozen=True)
-class TriedSweep:
-    """What was tried in a sweep.
+def repeats_of(database: Database, sweep: SweepRow, ids: Sequence[str]) -> list[str]:
+    """Return those of some sweeps that can be pooled with another one, which has the same rows and cases, oldest first.
 
-    Attributes:
-        baseline: The combination that it compared others with.
-        final: Whether its cases are to be used once.
-        choices: Its combinations.
+    They are there and completed, with the same code and evaluators, and are no pools.
     """
-
-    id: str
-    fingerprints: Mapping[str, Mapping[str, str]]
-    baseline: Mapping[str, str] | None
-    final: bool | None
-    choices: list[Mapping[str, str]] = field(default_factory=list)
-
-
-def earlier_sweeps(database: Database, sweep: SweepRow) -> list[TriedSweep]:
-    """The sweeps of a workflow that were submitted before one.
-
-    Of its project; of the default one those of its session.
-    """
-    name = sa.select(workflows.c.name).where(workflows.c.id == sweep.workflow_id).scalar_subquery()
-    whose = [sweeps.c.project == sweep.project]
-    if sweep.project == DEFAULT_PROJECT:
-        whose.append(sweeps.c.session_id == sweep.session_id)
-    before = sa.or_(
-        sweeps.c.created_at < sweep.created_at,
-        sa.and_(sweeps.c.created_at == sweep.created_at, sweeps.c.id < sweep.id),
-    )
-    query = (
-        sa.select(
-            sweeps.c.id,
-            sweeps.c.fingerprints,
-            sweeps.c.spec["baseline_row"].label("baseline"),
-            sweeps.c.spec["final"].label("final"),
-        )
-        .join(workflows, workflows.c.id == sweeps.c.workflow_id)
-        .where(workflows.c.name == name, sweeps.c.kind == "sweep", is_visible, before, *whose)
-        .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
-        .limit(MOST)
-    )
-    with database.read() as connection:
-        found = {row.id: row for row in fetch_records(connection, TriedSweep, query)}
-        chosen = sa.select(combinations.c.sweep_id, combinations.c.choices)
-        for id, choices in connection.execute(chosen.where(combinations.c.sweep_id.in_(list(found)))):
-            found[id].choices.append(choices)
-    return list(found.values())
-
-
-def over_same_cases(
-    database: Database, sweep_id: str, others: Collection[str], numbers: Sequence[int], least: int
-) -> list[str]:
-    """Those of other sweeps that have at least so many of some cases of a sweep, with the same content.
-
-    numbers: of these cases.
-    """
-    if not others:
+    pools = set(database.scalars(sa.select(pooled.c.pool_id).where(pooled.c.pool_id.in_([sweep.id, *ids]))))
+    if sweep.id in pools or additions(sweep.spec):
         return []
-    theirs = cases.alias("theirs")
-    same = (
-        theirs.c.id == cases.c.id,
-        theirs.c.erased_at.is_(None),
-        theirs.c.input == cases.c.input,
-        theirs.c.expected.is_not_distinct_from(cases.c.expected),
-        theirs.c.workspace.is_not_distinct_from(cases.c.workspace),
-    )
-    query = (
-        sa.select(theirs.c.sweep_id)
-        .select_from(cases.join(theirs, sa.and_(*same)))
-        .where(
-            cases.c.sweep_id == sweep_id,
-            is_kept,
-            cases.c.number.in_(list(numbers)),
-            theirs.c.sweep_id.in_(list(others)),
-        )
-        .group_by(theirs.c.sweep_id)
-        .having(sa.func.count() >= least)
-    )
-    return database.scalars(query)
-
-
-def scored(database: Database, ids: Collection[str], metric: str) -> set[str]:
-    """Those of some sweeps that have a score by a metric."""
-    any_ = sa.exists().where(scores.c.sweep_id == sweeps.c.id, scores.c.metric == metric, scores.c.value.is_not(None))
-    return set(database.scalars(sa.select(sweeps.c.id).where(sweeps.c.id.in_(list(ids)), any_)))
+    columns = (sweeps.c.id, sweeps.c.fingerprints, sweeps.c.spec["evaluate"])
+    query = sa.select(*columns).where(sweeps.c.id.in_(set(ids) - pools), sweeps.c.status == "completed")
+    query = query.where(*in_scope(database, sweeps)).order_by(sweeps.c.created_at, sweeps.c.id)
+    own = (dict(sweep.fingerprints), sweep.spec.get("evaluate"))
+    return [id for id, *recorded in database.tuples(query) if tuple(recorded) == own]

@@ -268,7 +268,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         sa.select(metrics.c.name.label("metric"), cells.c.combination, value)
         .select_from(cells)
         .join(metrics, metrics.c.sweep_id == sweep_id)
-        .where(is_completed)
+        .where(is_completed, cells.c.sweep_id == sweep_id)  # not those of pools that it is a source of
         .where(~cells.c.edited)
         .cte("ended")
         .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times

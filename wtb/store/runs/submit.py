@@ -16,6 +16,7 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id, short_id
 from wtb.core.tree.added_rows import KEY
+from wtb.core.tree.looks import CaseSketch, case_digest
 from wtb.core.values import Json
 from wtb.store.access.projects import choose_project, project_to_submit_to
 from wtb.store.access.scope import scope_of
@@ -25,6 +26,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
+from wtb.store.housekeeping.looks import insert_look, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
 from wtb.store.rows.executions import ExecutionRow
@@ -55,9 +57,11 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
     """
     owner = _prepare(database, sweep)
     session = owner.id
-    begun = False
+    begun, sketch = False, CaseSketch()
     try:
         for batch, is_last in batches(sweep, session, given):
+            for case in batch.cases:
+                sketch.add(case_digest(case["input"], case["expected"], case["workspace"]))
             with database.write() as connection:
                 if begun:
                     _renew(connection, sweep)
@@ -65,6 +69,7 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
                     _insert_sweep(connection, sweep)
                 _insert_batch(connection, session, batch)
                 if is_last:
+                    _add_look(connection, sweep, owner, sketch)
                     _publish(connection, sweep, session, also)
             begun = True
             if not is_last:
@@ -148,6 +153,16 @@ def _publish(connection: sa.Connection, sweep: NewSweep, session: str, also: Als
     # The last statement before the commit, so that it is the time of the commit.
     _change(connection, sweep, status="pending", created_at=now(), started_at=now())
     point("submit.written")
+
+
+def _add_look(connection: sa.Connection, sweep: NewSweep, session: SessionRow, sketch: CaseSketch) -> None:
+    """Have a sweep count as a look at its cases, also after it is deleted."""
+    if sweep.kind != "sweep":
+        return
+    keys = look_keys(sweep.choices, sweep.spec, sweep.fingerprints)
+    owner = {"sweep_id": sweep.id, "session_id": session.id, "workflow": sweep.graph["name"]}
+    owner["project"] = project_to_submit_to(connection, sweep.project, session.project)
+    insert_look(connection, owner, sweep.spec, keys, sketch)
 
 
 def _change(connection: sa.Connection, sweep: NewSweep, **changed: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.status import CELL
+from wtb.store.tables.access import project_column
 from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, one_of, ref
 
 cells = sa.Table(
@@ -115,4 +116,34 @@ baselines = sa.Table(
     ),
     sa.Column("set_at", Seconds, nullable=False, server_default=now()),
     sa.Column("noise_floor", Json, comment="what repeats of the sweep differ by; null where nobody made any"),
+)
+
+looks = sa.Table(
+    "looks",
+    metadata,
+    sa.Column("sweep_id", Id, primary_key=True, comment="the sweep, which may be deleted since"),
+    project_column(),
+    sa.Column("session_id", Id, nullable=False),
+    sa.Column("workflow", sa.String(200), nullable=False),
+    sa.Column("at", Seconds, nullable=False, server_default=now()),
+    sa.Column("final", sa.Boolean, nullable=False, server_default=sa.false(), comment="over cases kept for the end"),
+    sa.Column("cases", Count, nullable=False, comment="how many different ones"),
+    sa.Column("sketch", sa.LargeBinary, nullable=False, comment="the smallest digests of its cases"),
+    sa.Column("baseline", sa.String(16), nullable=False, comment="key of the code that others are compared with"),
+    sa.Column("combinations", Json, nullable=False, comment="keys of what others change"),
+    sa.Column("metrics", Json, comment="that it scored, once it is deleted; until then its scores show them"),
+    sa.Column("claims", Json, nullable=False, server_default="[]", comment="(metric, direction, key) of differences"),
+    sa.Index("ix_looks_workflow", "workflow", "project", "at"),
+    comment="what was tried over which cases; kept when sweeps are deleted",
+)
+
+pooled = sa.Table(
+    "pooled",
+    metadata,
+    sa.Column("pool_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column(
+        "sweep_id", Id, sa.ForeignKey("sweeps.id"), primary_key=True, index=True, comment="not removed while it is"
+    ),
+    sa.Column("number", sa.Integer, nullable=False, comment="the order of its runs among the pool's repeats"),
+    comment="the sweeps whose cells a pool has",
 )

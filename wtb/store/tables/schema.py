@@ -45,8 +45,10 @@ from wtb.store.tables.publications import publications as publications
 from wtb.store.tables.results import baselines as baselines
 from wtb.store.tables.results import cells as cells
 from wtb.store.tables.results import labels as labels
+from wtb.store.tables.results import looks as looks
 from wtb.store.tables.results import matrices as matrices
 from wtb.store.tables.results import metrics as metrics
+from wtb.store.tables.results import pooled as pooled
 from wtb.store.tables.results import scores as scores
 from wtb.store.tables.results import tallies as tallies
 from wtb.store.tables.schedules import fires as fires
@@ -69,4 +71,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1040"
+REVISION = "1041"

@@ -73,10 +73,11 @@ _OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
 # By table the condition for rows that they are of a transaction's projects.
 POLICIES: Final[Mapping[str, str]] = {
     "projects": _of_project("name"),
-    **{table: _of_project("project") for table in ("access", "sessions", "sweeps", "tokens", "uploads")},
+    **{table: _of_project("project") for table in ("access", "looks", "sessions", "sweeps", "tokens", "uploads")},
     **{table: _of(table, "sweep_id", "sweeps") for table in _OF_SWEEPS},
     **{table: _of(table, "session_id", "sessions") for table in _OF_SESSIONS},
     "baselines": f"{_of('baselines', 'session_id', 'sessions')} AND {_of('baselines', 'sweep_id', 'sweeps')}",
+    "pooled": _of("pooled", "pool_id", "sweeps"),
     "events": (
         f"{_of('events', 'sweep_id', 'sweeps')} OR sweep_id IS NULL AND {_of('events', 'session_id', 'sessions')}"
     ),

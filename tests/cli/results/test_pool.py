@@ -1,0 +1,145 @@
+"""`wtb pool`: the same rows over the same cases, run several times, as one sweep with so many repeats."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.results.test_looks import FLOW, looks, run, sweep
+
+if TYPE_CHECKING:
+    from tests.support.project import Outcome, Project
+
+
+@pytest.fixture
+def answers(empty_project: Project) -> Project:
+    empty_project.write({"answers.py": FLOW})
+    return empty_project
+
+
+def id_of(matrix: dict[str, Any]) -> str:
+    return str(matrix["sweep"]["id"])
+
+
+def pool(project: Project, *refs: str, name: str = "nights") -> str:
+    """Pool sweeps. Returns the id of the pool."""
+    said = project.inside("pool", *refs, "--name", name, check=0).stdout
+    return said.partition("(")[2].partition(")")[0]
+
+
+def test_a_pool_is_a_sweep_whose_repeats_are_the_runs_of_others(answers: Project) -> None:
+    nights = [run(answers, sweep(10, "v1")) for _ in range(3)]
+    answers.write({"sweep.yaml": sweep(10, "v1").replace("cases: [", "repeats: 2\ncases: [")})
+    nights.append(answers.inside("run", "sweep.yaml", "-q", "--format", "json", check=0).json)
+    id = pool(answers, *map(id_of, nights))
+    matrix = answers.inside("matrix", id, "--format", "json", check=0).json
+
+    assert (matrix["sweep"]["name"], matrix["sweep"]["status"], matrix["figures"]) == ("nights", "completed", "final")
+    assert matrix["cells"]["total"] == 2 * 10 * 5
+    for number, row in enumerate(matrix["rows"]):
+        assert row["n"] == row["succeeded"] == 50
+        assert row["metrics"]["right"]["n"] == 10
+        means = [night["rows"][number]["metrics"]["right"]["mean"] for night in nights]
+        assert row["metrics"]["right"]["mean"] == pytest.approx(mean([*means, means[-1]]))
+    assert looks(matrix) == 5, "a pool is one more look"
+    assert not any("wtb pool" in text for text in matrix["warnings"])
+
+    for command in (("show", id), ("status", id), ("report", id, "--format", "html"), ("log", id), ("costs", id)):
+        assert "nights" in answers.inside(*command, check=0).stdout or command[0] in ("log", "costs"), command
+    cells = answers.inside("show", id, "--cells", "--format", "json", check=0).json["cells"]
+    assert sorted({cell["repeat"] for cell in cells}) == [0, 1, 2, 3, 4]
+    answers.inside("history", cells[0]["execution"], check=0)
+    answers.inside("compare", id_of(nights[0]), id, check=0)
+    answers.inside("matrix", id, "--format", "csv", check=0)
+    with_more = pool(answers, id, id_of(run(answers, sweep(10, "v1"))))
+    assert answers.inside("matrix", with_more, "--format", "json", check=0).json["cells"]["total"] == 2 * 10 * 6
+
+
+def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
+    first, second = (id_of(run(answers, sweep(8, "v1"))) for _ in range(2))
+    id = pool(answers, first, second)
+    for what, *command in (
+        ("resumed", "resume", id),
+        ("retried", "retry", id),
+        ("scored anew", "score", id, "--evaluate", "answers:wrong"),
+        ("run again", "baseline", "set", "main", id, "--repeat", "1"),
+    ):
+        refused = answers.inside(*command, check=2 if what == "" else None)
+        assert refused.code != 0
+        said = f"sweep nights ({id}) is a pool, and cannot be {what}: its cells are those of {first}, {second}."
+        assert said in refused.said, refused.stderr
+
+    kept = answers.inside("delete", first, "--yes")
+    assert kept.code != 0
+    assert f"is part of the pool 'nights' ({id}), which shows its cells: delete the pool first" in kept.said
+    before = answers.inside("matrix", id, "--format", "json", check=0).json
+    answers.inside("score", first, "--evaluate", "answers:wrong", check=0)
+    assert answers.inside("matrix", id, "--format", "json", check=0).json["rows"] == before["rows"]
+    answers.inside("delete", id, "--yes", check=0)
+    answers.inside("delete", first, "--yes", check=0)
+
+
+def refused(project: Project, *refs: str) -> Outcome:
+    outcome = project.inside("pool", *refs)
+    assert outcome.code != 0, outcome.stdout
+    assert project.query("SELECT count(*) FROM pooled") == [(0,)]
+    return outcome
+
+
+def test_what_is_no_repeat_is_refused(answers: Project) -> None:
+    first = id_of(run(answers, sweep(8, "v1")))
+    assert "a pool of 1 sweep; expected two or more" in refused(answers, first).said
+    assert "is there twice; expected each once" in refused(answers, first, first[:10]).said
+    assert "there is no sweep 'nobody'" in refused(answers, first, "nobody").said
+
+    others = {
+        "have different cases: c8, c9": sweep(10, "v1"),
+        "have different cases: c0, c1, c2 and 13 more": sweep(8, "v1", first=20),
+        "compare different combinations": sweep(8, "v2"),
+        "have different evaluators": sweep(8, "v1", evaluator="wrong"),
+    }
+    for expected, text in others.items():
+        said = refused(answers, first, id_of(run(answers, text))).said
+        assert expected in said or "have different code of answer" in said, said
+        assert "expected repeats of the same sweep" in said
+    answers.write({"answers.py": FLOW.replace("< skill}", "<= skill}")})
+    changed = id_of(run(answers, sweep(8, "v1")))
+    assert "have different code of answer; expected repeats" in refused(answers, first, changed).said
+    assert f"answers ({first}) and answers ({changed})" in refused(answers, first, changed).said
+
+    answers.write({"answers.py": FLOW})
+    answers.inside("project", "create", "other", check=0)
+    answers.inside("session", "create", "theirs", "--project", "other", check=0)
+    elsewhere = id_of(run(answers, sweep(8, "v1") + "session: theirs\n"))
+    assert "belong to different projects" in refused(answers, first, elsewhere).said
+    answers.write({"input.json": "{}"})
+    answers.inside("start", "answers:wf", "--input", "input.json", check=0)
+    ((single,),) = answers.query("SELECT id FROM sweeps WHERE kind = 'single'")
+    assert "is a single execution; expected a sweep" in refused(answers, first, str(single)).said
+    answers.change("UPDATE sweeps SET status = 'paused' WHERE id = '" + first + "'")
+    again = id_of(run(answers, sweep(8, "v1")))
+    assert (
+        "is paused, with 0 cells without an outcome; expected completed sweeps" in refused(answers, again, first).said
+    )
+
+
+def test_overlapping_pools_are_refused_and_disjoint_ones_are_flattened(answers: Project) -> None:
+    a, b, c, d = (id_of(run(answers, sweep(6, "v1"))) for _ in range(4))
+    one, other, third = pool(answers, a, b, name="one"), pool(answers, b, c, name="other"), pool(answers, c, d)
+    overlapping = answers.inside("pool", one, other)
+    assert overlapping.code != 0
+    assert f"({b}) is there in {one} and in {other}; expected each once" in overlapping.said
+    assert f"({a}) is there in {one} and in {a}; expected each once" in answers.inside("pool", one, a).said
+    both = pool(answers, one, third)
+    rows = answers.query("SELECT sweep_id FROM pooled WHERE pool_id = :id ORDER BY number", id=both)
+    assert rows == [(a,), (b,), (c,), (d,)]
+
+
+def test_a_session_goes_with_its_pools(answers: Project) -> None:
+    answers.inside("session", "create", "mine", check=0)
+    pool(answers, *(id_of(run(answers, sweep(6, "v1") + "session: mine\n")) for _ in range(2)))
+    answers.inside("session", "delete", "mine", "--yes", check=0)
+    assert answers.query("SELECT count(*) FROM pooled") == [(0,)]
+    assert answers.query("SELECT count(*) FROM looks") == [(3,)], "what was seen is not unseen"

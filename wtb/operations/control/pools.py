@@ -1,0 +1,183 @@
+"""Pooling sweeps: the runs of the same rows over the same cases as repeats of one sweep, which tells more than each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.core.arguments.checking import checked
+from wtb.core.errors import ConflictError, InputError
+from wtb.core.status import FINAL_CELLS
+from wtb.core.texts import plural
+from wtb.core.tree.added_rows import additions
+from wtb.core.tree.combinations import in_words
+from wtb.core.tree.looks import case_digest
+from wtb.operations.auditing import audited
+from wtb.operations.context import Context
+from wtb.store.database import Database
+from wtb.store.housekeeping.pools import Source, insert_pool, sources_of
+from wtb.store.read import outcomes, queries
+from wtb.store.rows.sweeps import SweepRow
+
+NAMED = 3  # cases or nodes that an error names
+# What two sweeps must have alike to be repeats of each other, as people call it.
+_SETTINGS = {"evaluate": "evaluators", "on_failure": "on_failure", "failure_kinds": "failure_kinds"}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What `pool` made.
+
+    Attributes:
+        id: The id of the pool, which is a sweep.
+        name: Its name.
+        sweeps: The ids of the sweeps that it is made of, in their order.
+        repeats: How many repeats it has.
+        cells: How many cells.
+    """
+
+    id: str
+    name: str
+    sweeps: tuple[str, ...]
+    repeats: int
+    cells: int
+
+
+@checked
+@audited
+def pool(context: Context, refs: Sequence[str], *, name: str | None = None) -> Pool:
+    """Make one read-only sweep of several that ran the same rows over the same cases; their runs are its repeats.
+
+    A case's score is the mean over them. Nothing runs, and the sweeps stay as they are. What changes in them later,
+    such as scores, does not change the pool; they can be deleted after it. A pool among them stands for its own sweeps.
+
+    Args:
+        context: Where, and who pools them.
+        refs: Two sweeps or more: ids, beginnings of ids, or names.
+        name: What to call it; by default the name of the first with `-pool`.
+
+    Returns:
+        The pool.
+
+    Raises:
+        InputError: If there are fewer than two, one is there twice, or they differ in project, code, cases, evaluators
+            or combinations.
+        ConflictError: If one of them is not completed.
+    """
+    database = context.database
+    rows = _flattened(database, [queries.find_sweep(database, ref) for ref in refs])
+    if len(rows) < 2:
+        raise InputError(f"a pool of {plural(len(rows), 'sweep')}; expected two or more", argument="refs")
+    if name is not None and not 0 < len(name) <= 200:
+        raise InputError("name: expected 1 to 200 characters", argument="name")
+    for row in rows:
+        _check_completed(database, row)
+    contents = [_contents(database, row) for row in rows]
+    sources = [_source(database, rows[0], contents[0], *other) for other in zip(rows, contents, strict=True)]
+    called = name or f"{rows[0].name[:190]}-pool"
+    pool_id = insert_pool(database, called, context.by, sources)
+    repeats = sum(int(row.spec["repeats"]) for row in rows)
+    return Pool(pool_id, called, tuple(row.id for row in rows), repeats, sum(row.cells for row in rows))
+
+
+def check_no_pool(database: Database, sweep: SweepRow, what: str) -> None:
+    """Reject a change of a pool.
+
+    Args:
+        database: Where it is.
+        sweep: A sweep.
+        what: What would be done to it, such as "resumed".
+
+    Raises:
+        ConflictError: If the sweep is a pool.
+    """
+    if sources := sources_of(database, sweep.id):
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}) is a pool, and cannot be {what}: its cells are those of "
+            f"{', '.join(sources)}. Change those, and pool them again"
+        )
+
+
+def _flattened(database: Database, rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """Return sweeps, with the sources of pools in their place."""
+    found: dict[str, SweepRow] = {}
+    via: dict[str, str] = {}
+    for row in rows:
+        sources = sources_of(database, row.id)
+        for one in [queries.find_sweep(database, id) for id in sources] or [row]:
+            if one.id in found:
+                where = f"in {via[one.id]} and in {row.id}" if sources or via[one.id] != one.id else "twice"
+                raise InputError(f"sweep {one.name} ({one.id}) is there {where}; expected each once", argument="refs")
+            found[one.id], via[one.id] = one, row.id
+    return list(found.values())
+
+
+def _check_completed(database: Database, row: SweepRow) -> None:
+    if row.kind == "single":
+        raise InputError(f"{row.id} is a single execution; expected a sweep", argument="refs")
+    counts = queries.cell_counts(database, row.id)
+    left = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
+    if row.status != "completed" or left:
+        raise ConflictError(
+            f"sweep {row.name} ({row.id}) is {row.status}, with {plural(left, 'cell')} without an outcome; expected "
+            "completed sweeps: wait for it, or continue with `wtb resume`"
+        )
+    if additions(row.spec):
+        raise InputError(
+            f"sweep {row.name} ({row.id}) has rows that were added after results were seen, which are no repeats of "
+            "any; expected sweeps as they were submitted",
+            argument="refs",
+        )
+
+
+Contents = Mapping[str, tuple[int, int]]  # id of a case -> its digest, its number
+
+
+def _contents(database: Database, row: SweepRow) -> Contents:
+    return {id: (case_digest(*content), number) for number, id, content in outcomes.case_contents(database, row.id)}
+
+
+def _source(database: Database, first: SweepRow, expected: Contents, row: SweepRow, present: Contents) -> Source:
+    """Match a sweep with the first. Raises InputError if it is no repeat of it."""
+    both = f"{first.name} ({first.id}) and {row.name} ({row.id})"
+
+    def different(what: str) -> InputError:
+        return InputError(f"sweeps {both} {what}; expected repeats of the same sweep", argument="refs")
+
+    if first.project != row.project:
+        raise different("belong to different projects")
+    if first.fingerprints != row.fingerprints:
+        raise different(f"have different code of {_differing(first.fingerprints, row.fingerprints)}")
+    choices = queries.choices(database, first.id)
+    theirs = queries.choices(database, row.id)
+    if sorted(map(_key, choices)) != sorted(map(_key, theirs)) or _baseline(first) != _baseline(row):
+        raise different("compare different combinations")
+    other = sorted({id for id in {*expected, *present} if expected.get(id, ())[:1] != present.get(id, ())[:1]})
+    if other:
+        more = f" and {len(other) - NAMED:,} more" if len(other) > NAMED else ""
+        raise different(f"have different cases: {', '.join(other[:NAMED])}{more}")
+    for key, called in _SETTINGS.items():
+        if first.spec.get(key) != row.spec.get(key):
+            raise different(f"have different {called}")
+    if queries.measures(database, first.id) != queries.measures(database, row.id):
+        raise different("have different metrics, or read them differently")
+    numbers = {_key(choice): number for number, choice in enumerate(choices)}
+    return Source(
+        row,
+        {number: numbers[_key(choice)] for number, choice in enumerate(theirs)},
+        {number: expected[id][1] for id, (_, number) in present.items()},
+    )
+
+
+def _baseline(row: SweepRow) -> Any:
+    return row.spec.get("baseline_row")
+
+
+def _key(choice: Mapping[str, str]) -> str:
+    return in_words(dict(sorted(choice.items())))
+
+
+def _differing(one: Mapping[str, Mapping[str, str]], other: Mapping[str, Mapping[str, str]]) -> str:
+    nodes = sorted(node for node in {*one, *other} if one.get(node) != other.get(node))
+    return ", ".join(nodes[:NAMED]) + (" and others" if len(nodes) > NAMED else "")
