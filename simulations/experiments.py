@@ -13,9 +13,11 @@ from simulations import (
     failing,
     judges,
     looks,
+    missing,
     pairwise,
     power,
     rare,
+    rare_losses,
     regressions,
     repeats,
     row_figures,
@@ -56,6 +58,8 @@ def promises() -> Iterator[Promise]:
     yield from looks.promises()
     yield from sweeps.promises()
     yield from failing.promises()
+    yield from missing.promises()
+    yield from rare_losses.promises()
     yield from judges.promises()
     yield from pairwise.promises()
     yield from row_figures.promises()

@@ -59,7 +59,8 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
     matrix = build(bench.database, bench.row)
     names = [row["combination"] for row in matrix["rows"]]
     assert matrix["best"]["score.sum"]["combination"] == {"first": "more", "second": "more"}
-    assert matrix["best"]["score.sum"]["rival"] == {"first": "more", "second": "default"}
+    assert matrix["best"]["score.sum"]["rival"] == {"first": "broken", "second": "default"}, "it is better"
+    assert (matrix["best"]["score.sum"]["clear"], matrix["best"]["score.sum"]["hangs_on"]) == (False, 2)
     assert [row["first"] for row in matrix["best"]["score.sum"]["unranked"]] == ["broken", "broken"]
     assert matrix["choice"]["combination"] == {"first": "more", "second": "more"}
     assert matrix["choice"]["left_out"] == 2

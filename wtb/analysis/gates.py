@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, cast
 
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.core.errors import InputError
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.core.expressions.language import UnknownValue
+from wtb.core.scoring.missing_words import hangs_on
 from wtb.core.scoring.scales import OnFailure
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.planning.sweep_spec import SweepSpec, baseline_of
@@ -128,8 +129,25 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
 
 
 def _condition(matrix: MatrixDocument, text: str) -> GateVerdict:
-    answer = parse_condition(text).answer(lambda name: _figure(matrix, name))
-    return {"holds": answer.holds, "values": dict(answer.values), "because": answer.because}
+    condition = parse_condition(text)
+    answer = condition.answer(lambda name: _figure(matrix, name))
+    gate: GateVerdict = {"holds": answer.holds, "values": dict(answer.values), "because": answer.because}
+    if not answer.holds or not any("missing" in one for row in matrix["rows"] for one in row["metrics"].values()):
+        return gate
+    from wtb.analysis.matrix.at_worst import count_missing, fails_at_worst, moved
+
+    ends = [partial(_figure, one) for one in (moved(matrix, 0), moved(matrix, 1))]
+    if fails_at_worst(condition, ends):
+        count = count_missing(matrix, condition.names, _row_of(matrix))
+        gate = {**gate, "holds": None, "because": f"it {hangs_on(count)}"}
+    return gate
+
+
+def _row_of(matrix: MatrixDocument) -> RowDocument | None:
+    try:
+        return _chosen(matrix)
+    except UnknownValue:
+        return None
 
 
 def _figure(matrix: MatrixDocument, name: Name) -> float:

@@ -148,7 +148,9 @@ class View:
         ordered[:, place[cases]] = scores[:, : len(cases)]
         expected = np.zeros(len(self.order), dtype=np.bool_)
         expected[place[cases]] = True
-        found = look(ordered, self.finished, replace(design, units=self.units), scale=scale, expected=expected)
+        missing = design.missing and design.missing.at(place[cases], len(self.order))
+        design = replace(design, units=self.units, missing=missing)
+        found = look(ordered, self.finished, design, scale=scale, expected=expected)
         if design.figure is None:
             return found
         return replace(found, compared=replace(found.compared, lead=Lead(because=_AT_THE_END)), interval=None)

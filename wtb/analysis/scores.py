@@ -19,6 +19,7 @@ from wtb.analysis.observations import Numbers, Observations, case_means, observa
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.figures.repeats import over_repeats
 from wtb.analysis.statistics.figures.row_figures import FigureRows
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
@@ -48,6 +49,7 @@ class ScoreTable:
         failed: how many failed cells count.
         failure_score: what each of them counts as; None where they are left out.
         figure: the cells themselves, where the metric is a figure over all cells of a row.
+        missing: the cells that should have a score and have none.
     """
 
     scores: Floats
@@ -57,13 +59,15 @@ class ScoreTable:
     failed: int
     failure_score: float | None
     figure: FigureRows | None = None
+    missing: MissingCells | None = None
 
     def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> ScoreTable:
         """Return the table of some rows, over the cases that are kept."""
         columns = slice(None) if kept is None else kept
         units = None if self.units is None else self.units[columns]
         found = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
-        return ScoreTable(*found, self.failed, self.failure_score, self.figure and self.figure.part(rows, kept))
+        figure, missing = self.figure and self.figure.part(rows, kept), self.missing and self.missing.part(rows, kept)
+        return ScoreTable(*found, self.failed, self.failure_score, figure, missing)
 
     def count_units(self) -> int | None:
         """How many clusters the cases come from, those without one each for itself; None where none has one."""
@@ -188,6 +192,7 @@ class Scores:
             share,
             figure=table.figure,
             ends=_ends(metric, measure),
+            missing=table.missing,
         )
 
     @cached_property
@@ -246,31 +251,31 @@ class Scores:
         return [np.array(column)[known] for column in columns]
 
     @cached_property
-    def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int], Counter[int]]:
+    def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int], NDArray[np.int64]]:
         """(combination, case, repeat) of the failed cells that are results.
 
-        Also how many are missing, by kind, how many cells of each case came to no final state, and how many of each
-        combination were lost to a provider.
+        Also how many are missing, by kind, how many cells of each case came to no final state, and (combination, case,
+        1) of each that was lost to a provider.
         """
         counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
-        lost = Counter[int]()
+        lost: list[list[int]] = []
         has_any = any(group.status in ENDS for group in self.cell_groups)
         found = aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
         for *place, status, kind, type_ in found:
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
             if ended == "provider":
-                lost[place[0]] += 1
+                lost.append([*place[:2], 1])
             if ended in counted:
                 places.append(place)
             else:
                 missing[ended] += 1
-        return np.array(places, dtype=np.int64).reshape(-1, 3), missing, by_case, lost
+        return _triples(places), missing, by_case, _triples(lost)
 
     @property
     def lost_of(self) -> Mapping[int, int]:
         """How many cells of each combination were lost to a provider."""
-        return self._ended[3]
+        return Counter(self._ended[3][:, 0].tolist())
 
     @property
     def failed(self) -> int:
@@ -297,6 +302,28 @@ class Scores:
     def leaves_out(self, measure: Measure) -> bool:
         """Return whether somebody said that a failed cell has no score by a metric."""
         return LEFT_OUT in (measure.on_failure, self._spec.get("on_failure") if measure.on_failure is None else None)
+
+    def _missing(self, metric: str, cases: NDArray[np.int64], behind: NDArray[np.int32]) -> MissingCells | None:
+        """Return the missing cells of a table, by why they are; None where every cell has a score."""
+        left = np.where(self._counts(cases), int(self._sweep.spec["repeats"]) - behind, 0).astype(np.int32)
+        if not left.any():
+            return None
+        reasons = {}
+        errors = _triples([row[:3] for row in self._score_errors(metric)])
+        for reason, places in (("provider", self._ended[3]), ("evaluator", errors)):
+            counts = np.zeros_like(left)
+            kept = places[np.isin(places[:, 1], cases)]
+            np.add.at(counts, (kept[:, 0], np.searchsorted(cases, kept[:, 1])), kept[:, 2])
+            reasons[reason] = np.minimum(counts, left)
+            left = left - reasons[reason]
+        return MissingCells(behind, {**reasons, "failed": left})
+
+    def _counts(self, cases: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which cells of a table count: of a row that was added, not the case that suggested it."""
+        counts = np.ones((len(self.choices), len(cases)), dtype=np.bool_)
+        for one in self.added:
+            counts[one.combination] = ~np.isin(cases, one.left_out)
+        return counts
 
     def check_failure_score(self, who: str) -> None:
         """Refuse what the sweep says that a failure counts as, where no scale has it. Raises InputError."""
@@ -378,9 +405,12 @@ class Scores:
         if metric in self.without_expected:
             excluded.update(aggregates.cases_without_expected(self._database, self._sweep.id, metric))
         failed = [case for case, cells in self._ended[2].items() if cells == each and case not in excluded]
+        return np.array([*failed, *(row[1] for row in self._score_errors(metric))], dtype=float)
+
+    def _score_errors(self, metric: str) -> aggregates.Rows:
+        """Read (combination, case, scores that failed, and those of them that no provider failed)."""
         has_errors = any(name == metric for name, *_ in self.errors)
-        errors = outcomes.failed_scores(self._database, self._sweep.id, metric) if has_errors else []
-        return np.array([*failed, *(row[1] for row in errors)], dtype=float)
+        return outcomes.failed_scores(self._database, self._sweep.id, metric) if has_errors else []
 
     def by_repeat(self, metric: str) -> Floats:
         """(combination, case, repeat, score) wherever there is one."""
@@ -432,7 +462,8 @@ class Scores:
         clusters = self._clusters
         units = numbered([clusters.get(case) for case in cases.tolist()])
         figure = None if observed is None else observed.rows(table.shape, np.arange(len(table)), places(cases))
-        return ScoreTable(table, cases, units, behind, 0 if score is None else len(ended), score, figure)
+        missing = self._missing(metric, cases, behind)
+        return ScoreTable(table, cases, units, behind, 0 if score is None else len(ended), score, figure, missing)
 
 
 def _ends(metric: str, measure: Measure) -> tuple[float, float] | None:
@@ -440,6 +471,10 @@ def _ends(metric: str, measure: Measure) -> tuple[float, float] | None:
     if measure.figure is not None:
         return None
     return measure.scale or ((0.0, math.inf) if metric in MEASURED_NAMES else None)
+
+
+def _triples(rows: Iterable[Sequence[int]]) -> NDArray[np.int64]:
+    return np.array(list(rows), dtype=np.int64).reshape(-1, 3)
 
 
 def places(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -25,11 +25,17 @@ from wtb.analysis.headings import sweep_heading
 from wtb.analysis.interim import why_stopped
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.statistics import Floats, margins
+from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter, pooled
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.missing.unseen_losses import span_of
+from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs
+from wtb.analysis.statistics.units import Units
 from wtb.authoring.evaluation.evaluators import beyond_scale
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.missing_words import hangs_on, unseen
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, baselines, queries
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
         ComparedSizes,
         ComparisonDocument,
         ContrastFigures,
+        MissingPairs,
         NoiseFloorDocument,
         OutcomeFigures,
     )
@@ -81,10 +88,10 @@ def compare_sweeps(
     pairs = match(database, before, after)
     metrics = _metrics(database, before, after)
     failed, changed = read_outcomes(database, before, after, pairs), _changed(database, before, after, pairs, metrics)
-    scored = read_scores(database, before, after, pairs, metrics.common)
+    scored = read_scores(database, before, after, pairs, metrics.common, failed.lost)
     floor = baselines.noise_floor(database, before.id)
     primary = primary_of(after.spec, metrics.common)
-    sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]))
+    sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]), pairs.units)
     answers = sides.answers(int(after.spec.get("seed", 0)), pairs)
     rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
     pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
@@ -205,6 +212,7 @@ class _Sides:
     primary: str | None
     floor: NoiseFloorDocument | None
     pools: Sequence[Pool]
+    units: Units = None
 
     @cached_property
     def questions(self) -> dict[str, Question]:
@@ -213,7 +221,11 @@ class _Sides:
         gains = np.asarray(before - after)
         rates = bool(np.isin(gains[np.isfinite(gains)], (-1, 0, 1)).all())
         counted = any(one.metric == self.primary and one.counts_failures for one in self.scored)
-        questions_by_metric = {CELLS: Question(gains, rates, repeatable=self._is_repeatable(CELLS), only_worse=counted)}
+        both = np.vstack([-before, -after])
+        sides = BeforeAndAfter(TableOfPairs(both, MissingCells.of(both, "provider"), (-1.0, 0.0), units=self.units))
+        questions_by_metric = {
+            CELLS: Question(gains, rates, repeatable=self._is_repeatable(CELLS), only_worse=counted, sides=sides)
+        }
         for one in self.scored:
             questions_by_metric[one.metric] = Question(
                 one.gains,
@@ -224,6 +236,8 @@ class _Sides:
                 repeatable=self._is_repeatable(one.metric),
                 were=one.were,
                 figures=one.figures and one.figures.times(1 if one.measure.better == "higher" else -1),
+                sides=one.sides,
+                span=span_of(one.measure.scale),
             )
         return questions_by_metric
 
@@ -240,7 +254,7 @@ class _Sides:
 
 def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verdict:
     verdict = of_sweep(answers, sides.questions)
-    if max(facts.lost_shares) > MOST_LOST:
+    if max(facts.lost_shares) > MOST_LOST and verdict != WORSE:
         return UNCLEAR
     if facts.stopped and verdict != SAME:
         return CANNOT_TELL
@@ -313,7 +327,7 @@ class _Tables(NamedTuple):
     @classmethod
     def of(cls, scores: Scores, rows: Sequence[int]) -> _Tables:
         both = np.isfinite(scores.differences)
-        was, now = (margins.pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
+        was, now = (pooled(np.where(both, table, np.nan), rows) for table in (scores.before, scores.after))
         return cls(was[np.isfinite(was)], now[np.isfinite(now)])
 
 
@@ -341,7 +355,22 @@ def _figures(sides: _Sides, scores: Scores, finding: Finding, tables: _Tables) -
         "decides": sides.questions[scores.metric].decides,
         "verdict": finding.verdict,
         "because": _because(finding, sides.questions[scores.metric]),
+        **_missing(finding),
     }
+
+
+def _missing(finding: Finding) -> MissingPairs:
+    """How many cells are missing on either side, and on how many the verdict hangs; nothing where none are."""
+    document: MissingPairs = {}
+    if finding.contrast.missing:
+        document["missing"] = finding.contrast.missing
+    if finding.hangs_on:
+        document["hangs_on"] = finding.hangs_on
+    if finding.unseen:
+        document["unseen_one_in"] = finding.unseen
+    if finding.is_uneven:
+        document["uneven"] = True
+    return document
 
 
 def _outcome_figures(sides: _Sides, finding: Finding, rows: Sequence[int]) -> OutcomeFigures:
@@ -378,6 +407,10 @@ def _because(finding: Finding, question: Question) -> str | None:
         return "repeats came to the same in every case, so any fall counts"
     if finding.verdict != UNCLEAR:
         return None
+    if finding.hangs_on:
+        return hangs_on(finding.hangs_on)
+    if finding.unseen:
+        return unseen(finding.unseen, is_gain=(contrast.delta or 0.0) > 0)
     if contrast.differ < margins.FEWEST_DIFFERENT:
         cases = "1 case differs" if contrast.differ == 1 else f"{contrast.differ} cases differ"
         return f"only {cases}, too few for any test"

@@ -67,7 +67,7 @@ def noise_floor(database: Database, sweep: SweepRow, repeats: Sequence[str]) -> 
         pairs = match(database, sweep, again)
         found = read_outcomes(database, sweep, again, pairs)
         failing.append(found.after - found.before)
-        for scores in read_scores(database, sweep, again, pairs, measures):
+        for scores in read_scores(database, sweep, again, pairs, measures, found.lost):
             failing[-1][scores.lost | scores.regained] = 1.0
             scored.setdefault(scores.metric, []).append(scores.differences)
     return {

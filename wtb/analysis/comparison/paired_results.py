@@ -15,6 +15,9 @@ from wtb.analysis.observations import Numbers
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences
 from wtb.analysis.statistics.figures.row_figures import FigureRows
+from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs
 from wtb.analysis.statistics.paired import subtract
 from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.measure import Measure
@@ -96,7 +99,8 @@ class Scores:
     shown: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
     cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way;
     a failure of a provider is neither.
-    counts_failures: whether cells that fail have a score.
+    counts_failures: whether cells that fail have a score. sides: the scores with the cells that are missing, None where
+    none are.
     """
 
     metric: str
@@ -109,6 +113,7 @@ class Scores:
     regained: Booleans
     counts_failures: bool = False
     figures: FigureDifferences | None = None
+    sides: BeforeAndAfter | None = None
 
     @property
     def gains(self) -> Floats:
@@ -141,9 +146,17 @@ class Scores:
 
 
 def read_scores(
-    database: Database, before: SweepRow, after: SweepRow, pairs: Pairs, measures: Mapping[str, Measure]
+    database: Database,
+    before: SweepRow,
+    after: SweepRow,
+    pairs: Pairs,
+    measures: Mapping[str, Measure],
+    lost_cells: tuple[Booleans, Booleans],
 ) -> list[Scores]:
-    """How the cells of two sweeps score by each metric; in both a failure counts as what the later one says."""
+    """How the cells of two sweeps score by each metric; in both a failure counts as what the later one says.
+
+    lost_cells: which were lost to a provider, in each sweep.
+    """
     sides = [scores.Scores(database, sweep, by=after) for sweep in (before, after)]
     read = []
     for metric, measure in measures.items():
@@ -157,21 +170,46 @@ def read_scores(
         errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(failed)]
         lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
         counted = sides[1].failure_score(measure) is not None
-        figures = None if measure.figure is None else _figures(sides, pairs, metric, measure, Numbers(measure.figure))
-        read.append(Scores(metric, measure, was, now, subtract(now, was), shown, lost, regained, counted, figures))
+        rows = None if measure.figure is None else _figure_rows(sides, pairs, metric, measure, Numbers(measure.figure))
+        figures = None if rows is None else _figures(rows, pairs)
+        behind = np.vstack([np.nan_to_num(pairs.table(side, found_rows, 3)) for side, found_rows in enumerate(found)])
+        repeats = np.repeat([int(sweep.spec["repeats"]) for sweep in (before, after)], len(was))
+        missing = _missing_cells(behind, repeats, np.vstack(lost_cells))
+        both = None
+        if missing is not None:
+            seed = int(after.spec.get("seed", 0))
+            table = TableOfPairs(
+                np.vstack([was, now]), missing, measure.scale, measure.compare, pairs.units, rows, seed
+            )
+            both = BeforeAndAfter(table, measure.better == "higher")
+        changed = subtract(now, was)
+        read.append(Scores(metric, measure, was, now, changed, shown, lost, regained, counted, figures, both))
     return read
 
 
-def _figures(
+def _missing_cells(behind: Floats, repeats: NDArray[np.int64], lost: Booleans) -> MissingCells | None:
+    """Return the cells without a score; None where there are none. repeats: of each row. lost: to a provider."""
+    left = np.maximum(repeats[:, None] - behind, 0).astype(np.int32)
+    if not left.any():
+        return None
+    of_provider = np.where(lost, left, 0).astype(np.int32)
+    return MissingCells(behind.astype(np.int32), {"provider": of_provider, "failed": left - of_provider})
+
+
+def _figure_rows(
     sides: Sequence[scores.Scores], pairs: Pairs, metric: str, measure: Measure, numbers: Numbers
-) -> FigureDifferences:
-    """What is known of later rows less earlier ones, by a figure over all of their cells."""
+) -> FigureRows:
+    """Return the cells of the earlier rows and, after them, of the later ones."""
     observed = (side.observed(metric, measure, numbers) for side in sides)
     was, now = (
         one.rows(pairs.shape, pairs.rows[side], pairs.columns[side]) for side, one in enumerate(observed) if one
     )
-    count = len(was.rows)
-    both = FigureRows(numbers.figure, [*was.rows, *now.rows], pairs.shape[1])
+    return FigureRows(numbers.figure, [*was.rows, *now.rows], pairs.shape[1])
+
+
+def _figures(both: FigureRows, pairs: Pairs) -> FigureDifferences:
+    """What is known of later rows less earlier ones, by a figure over all of their cells."""
+    count = len(both.rows) // 2
     found = [differences(both, count + row, [row], pairs.units, one_sided=True) for row in range(count)]
     nothing = [np.empty((0, pairs.shape[1])), np.empty((0, 2)), np.empty((0, 2))]
     return FigureDifferences(*(np.vstack(parts) for parts in zip(nothing, *found, strict=True)))

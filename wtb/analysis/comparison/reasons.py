@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SIGNIFICANT, UNCLEAR, WORSE
+from wtb.core.scoring.missing_words import hangs_on
 from wtb.core.tree.combinations import in_words
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
             yield f"{metric} {phrase} {_count(len(kind), 'combination')}{more}"
-    unclear = [one for one in figures if one["verdict"] == UNCLEAR]
+    yield from _not_claimed(figures, metric, briefly=briefly)
+    unclear = [one for one in figures if one["verdict"] == UNCLEAR and not _is_explained(one)]
     if unclear:
         where = _count(len(unclear), "combination")
         yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
@@ -188,6 +190,24 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
             yield f"{metric} {rose} by {gain} ({chance(one['p_better'])}) over {pool['what']}"
         elif one["verdict"] == NOT_WORSE:
             yield f"{metric} lost less than its margin of {one['margin']:g} (5% error) over {pool['what']}"
+
+
+def _not_claimed(figures: Sequence[ContrastFigures], metric: str, *, briefly: bool) -> Iterator[str]:
+    """What keeps differences of one metric from being claimed, or makes them less sure."""
+    hanging = [one for one in figures if one["verdict"] == UNCLEAR and one.get("hangs_on")]
+    if hanging:
+        count = sum(one.get("hangs_on", 0) for one in hanging)
+        yield f"{metric} in {_count(len(hanging), 'combination')} {hangs_on(count)}: run these again"
+    cancelled = [one for one in figures if one["verdict"] == UNCLEAR and one.get("unseen_one_in")]
+    if cancelled:
+        yield f"{metric} in {_count(len(cancelled), 'combination')}: {cancelled[0]['because']}"
+    uneven = sum(bool(one.get("uneven")) for one in figures)
+    if uneven and not briefly:
+        yield f"few cases make most of the difference of {metric} in {_count(uneven, 'combination')}: p is less sure"
+
+
+def _is_explained(figures: ContrastFigures) -> bool:
+    return bool(figures.get("hangs_on") or figures.get("unseen_one_in"))
 
 
 def _could_show(unclear: Sequence[ContrastFigures]) -> str:

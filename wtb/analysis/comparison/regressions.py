@@ -21,6 +21,8 @@ from wtb.analysis.statistics import margins
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.margins import Contrast, Sides
+from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter, pooled
+from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE, could_cancel, one_in, uneven
 from wtb.analysis.statistics.paired import Compare
 from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units
@@ -43,6 +45,8 @@ class Question:
         only_worse: whether it can make a verdict worse, and where it is unclear does not keep one from being told.
         were: which rows had scores before; None for all. Of others nothing can be told, and nothing is asked.
         figures: of a figure over all cells of a row, what tests and intervals are of instead of the gains.
+        sides: the scores with the cells that are missing; None where none are.
+        span: how far two scores can be apart; None where nothing limits it.
     """
 
     gains: Floats
@@ -54,20 +58,28 @@ class Question:
     only_worse: bool = False
     were: NDArray[np.bool_] | None = None
     figures: FigureDifferences | None = None
+    sides: BeforeAndAfter | None = None
+    span: float | None = None
 
 
 @dataclass(frozen=True)
 class Finding:
     """What came of one row, or pool, by one metric.
 
-    low: from where on the true gain lies, 95 times of 100. cases_needed: how many cases in all show that no row lost as
-    much as the margin, 80 times of 100 where none lost any; None where there is no margin, or no number of cases does.
+    unseen: n where differences rarer than 1 in n cases cannot show, and could cancel what would be claimed. is_uneven:
+    whether few gains are far from the others. hangs_on: missing cells because of which nothing is claimed that would be
+    without them. low: from where on the true gain lies, 95 times of 100. cases_needed: how many cases in all show that
+    no row lost as much as the margin, 80 times of 100 where none lost any; None where there is no margin, or no number
+    of cases does.
     """
 
     contrast: Contrast
     verdict: Verdict
     low: float | None
     cases_needed: int | None = None
+    hangs_on: int | None = None
+    unseen: int | None = None
+    is_uneven: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,16 +108,16 @@ def answer(
     answers: dict[str, Answer] = {}
     for decides in (True, False):
         family = {name: one for name, one in questions.items() if one.decides is decides}
-        sides = [Sides(one.gains, one.rates, one.compare, one.figures) for one in family.values()]
-        for (name, one), (rows, pooled) in zip(
+        sides = [Sides(one.gains, one.rates, one.compare, one.figures, one.sides) for one in family.values()]
+        for (name, one), (rows, of_pools) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
             needed = _cases_needed(one, rows)
             answers[name] = Answer(
                 [_finding(one, contrast, one.gains[row], needed) for row, contrast in enumerate(rows)],
                 [
-                    _finding(one, contrast, margins.pooled(one.gains, pool), needed)
-                    for pool, contrast in zip(pools, pooled, strict=True)
+                    _finding(one, contrast, pooled(one.gains, pool), needed)
+                    for pool, contrast in zip(pools, of_pools, strict=True)
                 ],
             )
     return {name: answers[name] for name in questions}
@@ -129,8 +141,28 @@ def _cases_needed(question: Question, rows: Sequence[Contrast]) -> int | None:
 def _finding(question: Question, contrast: Contrast, gains: Floats, needed: int | None) -> Finding:
     low = _low(contrast, question)
     verdict = _verdict(question, contrast, low, gains)
-    more = max(needed, contrast.n + 1) if needed is not None and verdict == UNCLEAR and contrast.spread else None
-    return Finding(contrast, verdict, low, more)
+    hangs_on = None
+    if verdict == UNCLEAR and contrast.missing:
+        was_within = question.margin is not None and (contrast.low_without or -math.inf) > -question.margin
+        hangs_on = contrast.missing if was_within else contrast.hangs_on
+    unseen = None
+    if verdict in (WORSE, BETTER, NOT_WORSE) and not question.repeatable and _is_cancelled(question, gains, verdict):
+        verdict, unseen = UNCLEAR, one_in(contrast.n)
+    is_claimed = verdict in (WORSE, BETTER) and not question.repeatable
+    is_uneven = is_claimed and not question.rates and question.compare == "mean" and bool(uneven(gains[None]))
+    is_open = verdict == UNCLEAR and not hangs_on and not unseen and contrast.spread
+    more = max(needed, contrast.n + 1) if needed is not None and is_open else None
+    return Finding(contrast, verdict, low, more, hangs_on, unseen, is_uneven)
+
+
+def _is_cancelled(question: Question, gains: Floats, verdict: Verdict) -> bool:
+    """Return whether differences too rare to show in so many cases could make a verdict wrong."""
+    if question.compare == "median" or question.figures is not None:
+        return False
+    if verdict == NOT_WORSE:
+        size = question.span * RULE_OF_THREE / max(1, int(np.isfinite(gains).sum())) if question.span else 0.0
+        return float(np.nanmax(np.abs(gains))) < size and (question.margin or 0.0) < size
+    return could_cancel(gains, question.span, side=1 if verdict == BETTER else -1)
 
 
 def _low(contrast: Contrast, question: Question) -> float | None:

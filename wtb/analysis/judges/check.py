@@ -133,6 +133,11 @@ class JudgeCheck:
     levels: tuple[JudgedLevel, ...]
     rows: tuple[LabelledRow, ...]
 
+    @property
+    def why_not(self) -> str | None:
+        """Why labels say nothing of all cases; None where they do."""
+        return next((row.why_not for row in self.rows if row.why_not), None)
+
 
 @dataclass(frozen=True)
 class Judged:

@@ -43,7 +43,7 @@ def _of_metric(
         found = check(database, sweep, read, metric, labels, "ordinal", base=base)
     except InputError:
         return None
-    return {
+    document: PeopleDocument = {
         "metric": metric,
         "labels": found.labels,
         "raters": len(found.raters),
@@ -60,6 +60,9 @@ def _of_metric(
             for row in found.rows
         ],
     }
+    if found.why_not:
+        document["because"] = found.why_not
+    return document
 
 
 def _interval(found: Figure) -> Interval | None:

@@ -28,6 +28,7 @@ class LabelledRow:
             which both have labels; None of that row itself.
         weight: How far the judge is believed for it, from 0 to 1.
         has_few_labels: Whether there are too few for its intervals to hold what they promise.
+        why_not: Why there is no interval, where the labelled cases were not drawn at random.
         needed: About how many labels the margin takes that was asked for; None where none was, or nobody can tell.
     """
 
@@ -40,6 +41,7 @@ class LabelledRow:
     weight: float
     has_few_labels: bool
     needed: int | None = None
+    why_not: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,18 @@ def labelled_rows(
 
     said, judged = ({number: over_cases(one, number) for number in numbers} for one in (people, judge))
     against = base if base in numbers else numbers[0]
+    of_base = labelled_mean(said[against], judged[against], weight)
     rows = []
     for number in numbers:
         found = labelled_mean(said[number], judged[number], weight)
         known = judged[number][np.isfinite(judged[number])]
         interval = UNKNOWN if counting.has_clusters else found.interval
-        difference, has_few = None, found.has_few_labels
+        difference, has_few, why_not = None, found.has_few_labels, found.why_not
         if number != against:
             more = labelled_mean(said[number] - said[against], judged[number] - judged[against], weight)
             has_few = has_few or more.has_few_labels
-            apart = UNKNOWN if counting.has_clusters else more.interval
+            why_not = why_not or of_base.why_not or more.why_not
+            apart = UNKNOWN if counting.has_clusters or why_not else more.interval
             difference = figure(more.mean, apart, ends_of_differences(counting.ends))
         rows.append(
             LabelledRow(
@@ -108,6 +112,7 @@ def labelled_rows(
                 found.weight,
                 has_few,
                 _needed(found.labels, interval, counting.margin),
+                why_not,
             )
         )
     return rows

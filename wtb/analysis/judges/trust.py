@@ -74,6 +74,8 @@ def why_not(database: Database, sweep: SweepRow, metric: str) -> tuple[bool, str
         )
     except InputError as error:
         return False, str(error)
+    if found.why_not:
+        return False, f"nothing is known of how far {metric} agrees with people: {found.why_not}"
     kappa, labels = found.kappa, f"{plural(found.labels, 'label')} of {held.name}"
     interval = kappa.interval or ((_least(found), 1.0) if kappa.value == 1 else None)
     if kappa.value is None or interval is None:

@@ -28,6 +28,7 @@ from wtb.analysis.matrix.caveats import (
 )
 from wtb.analysis.matrix.class_counts import add_class_counts, few_of_class
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
+from wtb.analysis.matrix.hanging import hanging_choice, hanging_claims, uneven_differences, unseen_claims
 from wtb.analysis.matrix.noise_sources import noise_of
 from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.matrix.slices import slices
@@ -145,7 +146,7 @@ def _is_current(kept: MatrixDocument) -> bool:
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     scored = [one for name, one in kept.get("metrics", {}).items() if kept["best"][name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
-    is_ranked = all(best.keys() >= {"looks", "differ_at_most"} for best in kept.get("best", {}).values())
+    is_ranked = all(best.keys() >= {"looks", "differ_at_most", "hangs_on"} for best in kept.get("best", {}).values())
     has_all = {
         "edited_left_out",
         "failures",
@@ -206,6 +207,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     }
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
+    warned += hanging_choice(matrix["choice"])
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
     about_costs = cost_warnings(scored.unknown_costs, sweep.spec.get("limits", {}).get("usd"), ended=has_ended)
     matrix["warnings"] = [
@@ -311,6 +313,7 @@ def _rows(
     metrics: dict[str, MetricDocument] = {}
     skewed: dict[int, list[str]] = {}
     ledger, tried, designs = Ledger(database, sweep, choices), dict[str, Tried](), dict[str, Design]()
+    unevens: dict[str, Sequence[int]] = {}
     units, sliced, noise = None, None, None
     for name in names:
         measure, table = scored.measures[name], scored.planned_table(name)
@@ -329,6 +332,7 @@ def _rows(
         best[name] = best_of(compared, choices, replace(tried[name], n=added.tried(name) or tried[name].n))
         metrics[name] = _metric(measure, table, interval, scored.without_expected.get(name, 0))
         add_class_counts(name, table, rows, metrics[name])
+        unevens[name] = compared.uneven
         if compared.skewed is not None:
             skewed.setdefault(compared.skewed, []).append(name)
     left = {name: tried[name].share for name in names[1:]}
@@ -343,6 +347,11 @@ def _rows(
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics, len(choices))
     warnings += few_of_class(metrics.values())
     warnings += [*looks_in_words(tried), *added.sentences()]
+    warnings += [
+        *hanging_claims(scored, rows, best),
+        *unseen_claims(rows, metrics),
+        *uneven_differences(rows, unevens, skewed.values()),
+    ]
     figures: MatrixFigures = {
         "rows": rows,
         "primary": primary,
@@ -461,7 +470,7 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: T
     """An entry of `best` in the JSON contract. tried: what was, over these cases."""
     lead, winner = compared.lead, compared.winner
     step = lead.next_step
-    return {
+    document: BestDocument = {
         "combination": None if compared.best is None else dict(choices[compared.best]),
         "clear": compared.clear,
         "candidates": [dict(choices[row]) for row in compared.candidates],
@@ -481,11 +490,15 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: T
         "tried": tried.n,
         "looks": tried.looks,
         "level": SIGNIFICANT * tried.share,
+        "hangs_on": lead.hangs_on,
     }
+    if lead.unseen is not None:
+        document["unseen_one_in"] = lead.unseen
+    return document
 
 
 def _estimate(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
-    return {
+    document: MetricEstimate = {
         "n": found.n,
         "n_pairs": found.n_pairs,
         "mean": found.mean,
@@ -502,6 +515,26 @@ def _estimate(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate
         "common_mean": found.common_mean,
         "bounds": _listed(bounds),
     }
+    _add_missing(document, found)
+    return document
+
+
+def _add_missing(document: MetricEstimate, found: Estimate) -> None:
+    """Add what missing cells, and differences too rare to show, do to an estimate; nothing where there are none."""
+    if found.missing:
+        document["missing"] = found.missing
+    if found.mean_at_worst is not None:
+        document["mean_at_worst"] = [*found.mean_at_worst]
+    if found.delta_at_worst is not None:
+        document["delta_at_worst"] = [*found.delta_at_worst]
+    if found.p_at_worst is not None:
+        document["p_at_worst"] = found.p_at_worst
+    if found.pairs_missing:
+        document["pairs_missing"] = found.pairs_missing
+    if found.hangs_on is not None:
+        document["hangs_on"] = found.hangs_on
+    if found.unseen is not None:
+        document["unseen_one_in"] = found.unseen
 
 
 def _metric(measure: Measure, table: ScoreTable, interval: Method | None, without_expected: int) -> MetricDocument:

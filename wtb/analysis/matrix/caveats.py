@@ -9,7 +9,7 @@ import numpy as np
 
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import Claimed, is_claimed
-from wtb.analysis.statistics.paired import holm
+from wtb.analysis.statistics.missing.claims import corrected
 from wtb.core.scoring.measure import without_expected
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import MEASURED_NAMES
@@ -34,9 +34,14 @@ def correct_exploratory(
         for again in [(claimed or {}).get(metric, frozenset())]
         for number, row in enumerate(rows)
     ]
-    adjusted = holm(np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates]))
-    for (one, _), p in zip(estimates, adjusted.tolist(), strict=True):
-        one["p_adjusted"] = None if one["p"] is None else p
+    p = np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates])
+    at_worst = np.array([one.get("p_at_worst", np.nan) / share for one, share in estimates])
+    adjusted, hanging = corrected(p, at_worst)
+    for (one, _), value, is_hanging in zip(estimates, adjusted.tolist(), hanging.tolist(), strict=True):
+        one["p_adjusted"] = None if one["p"] is None else value
+        one.pop("hangs_on", None)
+        if is_hanging:
+            one["hangs_on"] = one["pairs_missing"]
 
 
 def cases_without_expected(scored: Scores) -> list[str]:

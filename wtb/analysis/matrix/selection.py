@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wtb.analysis.matrix.at_worst import count_missing, moved
 from wtb.analysis.statistics.comparing import ELIGIBLE
 from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
@@ -55,6 +56,34 @@ def choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
     It is the one with the best figure; with `indifferent`, of those that are worse by no more than that the one whose
     successes cost least. Of several alike the one that costs less, then the better one, then the first.
     """
+    choice = _choose(matrix, best)
+    if any("missing" in found for row in matrix["rows"] for found in row["metrics"].values()):
+        count = _count_hanging(matrix, best, choice)
+        if count:
+            choice["hangs_on"] = count
+    return choice
+
+
+def _count_hanging(matrix: MatrixDocument, best: Best, choice: ChoiceDocument) -> int:
+    """How many missing cells could change the choice; 0 where none could.
+
+    The chosen row has its cells at their worst, another one has its at their best.
+    """
+    number = next((n for n, row in enumerate(matrix["rows"]) if row["combination"] == choice["combination"]), None)
+    if number is None or choice["combination"] is None:
+        return 0
+    direction, name = _wanted(matrix, best)
+    ends = moved(matrix, 0), moved(matrix, 1)
+    worst, better = ends if direction == "maximize" else ends[::-1]
+    rows = [worst["rows"][row] if row == number else better["rows"][row] for row in range(len(matrix["rows"]))]
+    other = _choose({**matrix, "rows": rows, "best": worst["best"]}, best)["combination"]
+    if other == choice["combination"]:
+        return 0
+    concerned = [row for row in matrix["rows"] if row["combination"] in (choice["combination"], other)]
+    return sum(count_missing(matrix, [Name((name,))], row) for row in concerned)
+
+
+def _choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
     direction, name = _wanted(matrix, best)
     subject_to, indifferent = best.get("subject_to"), best.get("indifferent")
     condition = parse_condition(subject_to) if subject_to else None

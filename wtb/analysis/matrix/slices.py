@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.comparing import Design
 from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.paired import Tested, cleaned, from_baseline, holm, means, paired_tests
+from wtb.analysis.statistics.missing.claims import Tests, corrected, test_columns, with_worst
+from wtb.analysis.statistics.paired import Tested, cleaned, from_baseline, means, paired_tests
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import TagRow, TagSlices
@@ -47,7 +49,9 @@ def slices(
     scores = cleaned(scores)
     pairs_of_rates = design.pairs_of_rates(design.rates(scores))
     means_by_tag: list[tuple[str, int, Floats, Sequence[Tested]]] = []
-    p: list[list[float]] = []
+    p: list[Floats] = []
+    at_worst: list[Floats] = []
+    counts: list[NDArray[np.int64]] = []
     for tag in largest:
         some = scores[:, shown[tag]]
         tested = paired_tests(
@@ -57,20 +61,32 @@ def slices(
             compare=design.by,
             units=design.of_cases(shown[tag]).units,
         )
-        p.append([np.nan if one.p is None else one.p for one in tested])
+        tests = _tests(tested, some, shown[tag], design)
+        p.append(tests.p)
+        at_worst.append(tests.at_worst)
+        counts.append(tests.missing)
         means_by_tag.append((tag, len(shown[tag]), means(some), tested))
-    adjusted = np.minimum(1.0, holm(np.array(p).ravel()) / design.share).reshape(len(means_by_tag), -1)
+    lasting, is_hanging = corrected(np.concatenate(p), np.concatenate(at_worst), design.share)
+    adjusted = lasting.reshape(len(means_by_tag), -1)
+    hanging = np.where(is_hanging, np.concatenate(counts), 0).reshape(adjusted.shape)
     return {
         "tags": [
-            {"tag": tag, "cases": count, "rows": list(map(_row, middle.tolist(), tested, row.tolist()))}
-            for (tag, count, middle, tested), row in zip(means_by_tag, adjusted, strict=True)
+            {"tag": tag, "cases": count, "rows": list(map(_row, middle.tolist(), tested, row.tolist(), on.tolist()))}
+            for (tag, count, middle, tested), row, on in zip(means_by_tag, adjusted, hanging, strict=True)
         ],
         "left_out": len(columns) - len(largest),
     }
 
 
-def _row(mean: float, found: Tested, p: float) -> TagRow:
-    return {
+def _tests(tested: Sequence[Tested], scores: Floats, columns: Sequence[int], design: Design) -> Tests:
+    """Return the tests of the rows over some of the cases, with missing cells at their worst."""
+    missing = None if design.missing is None else design.missing.part(range(len(scores)), np.array(columns))
+    pairs = replace(design.of_cases(columns), missing=missing).pairs(scores)
+    return with_worst(pairs, design.baseline, *test_columns(tested))
+
+
+def _row(mean: float, found: Tested, p: float, hangs_on: int) -> TagRow:
+    row: TagRow = {
         "mean": None if math.isnan(mean) else mean,
         "n_pairs": found.n,
         "delta": found.delta,
@@ -78,3 +94,6 @@ def _row(mean: float, found: Tested, p: float) -> TagRow:
         "p": found.p,
         "p_adjusted": None if math.isnan(p) else p,
     }
+    if hangs_on:
+        row["hangs_on"] = hangs_on
+    return row

@@ -19,6 +19,11 @@ from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
 from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, row_blocks, skewness, wilson
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT as SIGNIFICANT
+from wtb.analysis.statistics.missing.claims import corrected, count_of, ranges, test_columns, with_worst
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen, span_of, uneven
+from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
 from wtb.analysis.statistics.paired import (
     Compare,
     Tested,
@@ -26,7 +31,6 @@ from wtb.analysis.statistics.paired import (
     cleaned,
     defined,
     from_baseline,
-    holm,
     interval_times,
     means,
     paired_tests,
@@ -37,11 +41,11 @@ from wtb.analysis.statistics.paired import (
 from wtb.analysis.statistics.power.next_step import Leads, NextStep, next_step
 from wtb.analysis.statistics.power.pairs import PAIRS, Change, detectable, larger
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
+from wtb.core.scoring.missing_words import hangs_on, unseen
 
 T = TypeVar("T", bound=Any)
 Claimed = frozenset[tuple[int, int]]
 Better = Literal["higher", "lower"]
-SIGNIFICANT = 0.05
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
 
 
@@ -62,6 +66,7 @@ class Design:
         known_best: rows that an earlier look found better than all of these.
         figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
         ends: the lowest and the highest score that there can be, which no interval exceeds.
+        missing: the cells that should have a score and have none, which a claim has to survive at their worst.
     """
 
     baseline: int | None = None
@@ -75,6 +80,7 @@ class Design:
     known_best: frozenset[int] = frozenset()
     figure: FigureRows | None = None
     ends: Interval | None = None
+    missing: MissingCells | None = None
 
     @property
     def sign(self) -> float:
@@ -95,6 +101,12 @@ class Design:
         if self.units is None:
             return self
         return replace(self, units=np.unique(self.units[kept], return_inverse=True)[1])
+
+    def pairs(self, scores: Floats) -> Pairs | None:
+        """Return a table for claims with missing cells at their worst; None where nothing is missing."""
+        if self.missing is None or not self.missing.total.any() or not np.isfinite(scores).any():
+            return None
+        return Pairs(scores, self.missing, self.ends, self.by, self.units, self.figure, self.seed)
 
     def within(self, interval: Interval | None) -> Interval | None:
         """Return an interval of a mean without what lies beyond the ends."""
@@ -138,7 +150,11 @@ class Estimate:
     combinations. The baseline itself has no pairs and no difference. `detectable_fall` and `detectable_rise` are the
     smallest true ones found with 80% power after the correction, `detectable` is the larger of them. `ranks` are
     the first and the last place that it could have, and `common_mean` its mean over the cases that all ranked rows
-    have; None where it is not ranked.
+    have; None where it is not ranked. `missing` are the missing cells of the row; `mean_at_worst` and `delta_at_worst`
+    are between what the mean and the difference would be with missing cells at either end. `pairs_missing` are the
+    missing cells of the row and of the baseline. `p_at_worst` is p with these at their worst, where p alone is below
+    5%; `p_adjusted` goes by it. `hangs_on` are these where the difference would be significant without them, else None.
+    `unseen` is n where a difference the other way that is rarer than 1 in n cases could cancel it, else None.
     """
 
     n: int
@@ -155,6 +171,13 @@ class Estimate:
     common_mean: float | None = None
     detectable_fall: float | None = None
     detectable_rise: float | None = None
+    missing: int = 0
+    mean_at_worst: Interval | None = None
+    delta_at_worst: Interval | None = None
+    pairs_missing: int = 0
+    p_at_worst: float | None = None
+    hangs_on: int | None = None
+    unseen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +185,9 @@ class Lead:
     """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
 
     `lead` is positive where the best is better. `next_step` is None where it is settled, or nothing can be told. The
-    words in `because` say why it is not settled.
+    words in `because` say why it is not settled. `hangs_on` is how many missing cells would have to be known where the
+    best is ahead of every rival by the scores that there are. `unseen` is n where it is, and losses rarer than 1 in n
+    cases could cancel that.
     """
 
     rival: int | None = None
@@ -172,6 +197,8 @@ class Lead:
     n_pairs: int = 0
     next_step: NextStep | None = None
     because: str | None = None
+    hangs_on: int | None = None
+    unseen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +224,7 @@ class Comparison:
         candidates: the rows that could be the best, the best among them; it alone where it is clear.
         unranked: rows that have a score, in too few of the cases.
         cases: how many cases all ranked rows have; the ranking rests on these.
+        uneven: rows that differ significantly, in which few differences are far from the others, so that p may be off.
         skewed: how many cases the intervals rest on where skewness makes most of them unreliable, else None.
     """
 
@@ -209,6 +237,7 @@ class Comparison:
     lead: Lead
     winner: Winner | None
     skewed: int | None
+    uneven: tuple[int, ...] = ()
 
 
 def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
@@ -224,10 +253,13 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
     scores = cleaned(scores)
     rates, units = design.rates(scores), design.units
     tested = _held_against_baseline(scores, rates, design)
+    pairs, (p, deltas) = design.pairs(scores), test_columns(tested)
+    tests = with_worst(pairs, design.baseline, p, deltas)
     shares = [1.0 if is_claimed(i, row.delta, design.claimed) else design.share for i, row in enumerate(tested)]
-    adjusted = np.minimum(1.0, holm(np.array([np.nan if row.p is None else row.p for row in tested])) / shares)
+    adjusted, hanging = corrected(tests.p, tests.at_worst, np.array(shares))
+    cancelled = _unseen(scores, adjusted, deltas, design)
     estimates = means(scores)
-    race = _Race(scores, rates, design)
+    race = _Race(scores, rates, design, pairs)
     columns = (
         np.isfinite(scores).sum(axis=1).tolist(),
         tested,
@@ -237,6 +269,11 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         race.ranks(),
         race.common_means(),
         _detectable(scores, tested, rates, design),
+        *ranges(pairs, design.baseline, len(scores)),
+        tests.missing.tolist(),
+        defined(tests.at_worst),
+        [int(missing) if is_hanging else None for missing, is_hanging in zip(tests.missing, hanging, strict=True)],
+        cancelled,
     )
     rows = tuple(
         Estimate(
@@ -253,8 +290,9 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
             places,
             common,
             *smallest,
+            *missing,
         )
-        for n, row, mean, ci, p, places, common, smallest in zip(*columns, strict=True)
+        for n, row, mean, ci, p, places, common, smallest, *missing in zip(*columns, strict=True)
     )
     (clear, lead), winner = race.lead(), race.winner()
     return Comparison(
@@ -269,7 +307,35 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         skewed=_skewed(by_unit(scores if not rates.any() else scores[~rates], units))
         if design.by == "mean" and design.figure is None
         else None,
+        uneven=_uneven(scores, adjusted, rates, design),
     )
+
+
+def _unseen(scores: Floats, adjusted: Floats, deltas: Floats, design: Design) -> list[int | None]:
+    """Which significant differences a rare one that no case shows could cancel; their p becomes its chance.
+
+    Returns:
+        For each row n where differences rarer than 1 in n cases cannot show, or None.
+    """
+    found: list[int | None] = [None] * len(scores)
+    span = span_of(design.ends)
+    if design.by != "mean" or design.figure is not None or span is None or design.baseline is None:
+        return found
+    for row in np.flatnonzero(adjusted < SIGNIFICANT).tolist():
+        differences, side = subtract(scores[row], scores[design.baseline]), 1 if deltas[row] > 0 else -1
+        if could_cancel(differences, span, side=side):
+            adjusted[row] = max(adjusted[row], p_of_unseen(differences, span, side=side), SIGNIFICANT)
+            found[row] = one_in(int(np.isfinite(differences).sum()))
+    return found
+
+
+def _uneven(scores: Floats, adjusted: Floats, rates: NDArray[np.bool_], design: Design) -> tuple[int, ...]:
+    """Rows that differ significantly from the baseline, in which few differences are far from the others."""
+    if design.by != "mean" or design.figure is not None or design.baseline is None:
+        return ()
+    some = np.flatnonzero((adjusted < SIGNIFICANT) & ~rates).tolist()
+    differences = by_unit(subtract(scores[some], scores[design.baseline]), design.units)
+    return tuple(some[place] for place in uneven(differences))
 
 
 def _times(found: Comparison, unit: float) -> Comparison:
@@ -282,9 +348,10 @@ def _times(found: Comparison, unit: float) -> Comparison:
 
     step = found.lead.next_step
     figures = ("mean", "delta", "detectable", "common_mean", "detectable_fall", "detectable_rise")
+    ends = ("ci", "delta_ci", "mean_at_worst", "delta_at_worst")
     return replace(
         found,
-        rows=tuple(scaled(row, figures, ("ci", "delta_ci")) for row in found.rows),
+        rows=tuple(scaled(row, figures, ends) for row in found.rows),
         lead=scaled(replace(found.lead, next_step=step and scaled(step, ("differ_at_most",), ())), ("lead",), ("ci",)),
         winner=found.winner and scaled(found.winner, ("mean", "shrunken"), ("ci",)),
     )
@@ -361,9 +428,11 @@ def _skewed(values: Floats) -> int | None:
 class _Race:
     """The rows that are ranked, over the cases that all of them have, turned so that higher is better."""
 
-    def __init__(self, scores: Floats, rates: NDArray[np.bool_], design: Design) -> None:
+    def __init__(self, scores: Floats, rates: NDArray[np.bool_], design: Design, pairs: Pairs | None = None) -> None:
         self.width = design.width
+        self.pairs, self.span = pairs, span_of(design.ends)
         present = np.isfinite(scores)
+        self.has_score = present.any(axis=1)
         self.has_scores = bool(present.any())
         self.eligible = present.any(axis=1) & (present.sum(axis=1) >= ELIGIBLE * scores.shape[1])
         self.common = present[self.eligible].all(axis=0) & self.eligible.any()
@@ -441,6 +510,7 @@ class _Race:
             could = ~(p * max(len(self.rows) - 1, 1) < SIGNIFICANT)
         else:
             could = self._ranking.candidates.copy()
+        could |= self._could_be_best(np.flatnonzero(~could))
         could[self.first] = True
         if lead.rival is not None:
             could[self.rows == lead.rival] = True
@@ -486,6 +556,10 @@ class _Race:
         p = np.array([math.nan if one.p is None else one.p for one in tested])
         ahead = np.array([one.delta or 0.0 for one in tested])
         clear = bool((ahead > 0).all() and (p < self.level).all())
+        if clear and (hanging := self._hanging()):
+            return False, hanging
+        if clear and (unseen := self._unseen(rivals, tested)):
+            return False, unseen
         least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
         closest = int(np.argmin(ahead) if clear else least_sure)
         found, (leads,) = tested[closest], self._leads(rivals[[closest]])
@@ -495,6 +569,60 @@ class _Race:
         candidates = set(self.candidates(False, Lead(*facts)))
         because = _because(found, leads, self.units, self.level)
         return False, Lead(*facts, self._next_step(rivals, tested, both, candidates), because)
+
+    def _p_at_worst(self, rows: Sequence[int]) -> Floats:
+        """One-sided p of the best against other rows of the whole table, with missing cells at their worst."""
+        if self.pairs is None or self.best is None:
+            return np.zeros(len(rows))
+        side: Literal[1, -1] = 1 if self.sign > 0 else -1
+        return self.pairs.p_at_worst([Claim(self.best, row, side) for row in rows])
+
+    def _with_missing(self, rows: Sequence[int]) -> list[int]:
+        """Return those rows of the whole table that lack cells beside the best, or it beside them."""
+        if self.pairs is None or self.best is None:
+            return []
+        return [row for row in rows if self.pairs.count_missing(self.best, row)]
+
+    def _could_be_best(self, excluded: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which ranked rows the best does not beat once missing cells are at their worst."""
+        could = np.zeros(len(self.rows), dtype=np.bool_)
+        some = self._with_missing(self.rows[excluded].tolist())
+        could[np.isin(self.rows, np.array(some)[self._p_at_worst(some) >= SIGNIFICANT])] = len(some) > 0
+        return could
+
+    def _hanging(self) -> Lead | None:
+        """What the best hangs on, where it is ahead of every rival but for missing cells, also of rows not ranked."""
+        if self.pairs is None or self.best is None:
+            return None
+        others = [row for row in np.flatnonzero(self.has_score).tolist() if row != self.best]
+        some = self._with_missing(others)
+        p = self._p_at_worst(some)
+        failing = np.flatnonzero(~(p < self.level)).tolist()
+        if not failing:
+            return None
+        rival = some[max(failing, key=lambda place: p[place])]
+        count = count_of(self.pairs, self.best, [some[place] for place in failing])
+        leads = self.sign * subtract(self.pairs.scores[[self.best]], self.pairs.scores[[rival]])
+        figure = self.pairs.figure
+        figures = None if figure is None else differences(figure, self.best, [rival], self.pairs.units).times(self.sign)
+        rates = self.by == "mean" and bool(np.isin(leads[np.isfinite(leads)], (-1, 0, 1)).all())
+        (found,) = paired_tests(
+            leads, seed=self.seed, rates=rates, compare=self.by, units=self.pairs.units, figures=figures
+        )
+        return Lead(rival, found.delta, found.ci, found.p, found.n, None, f"that {hangs_on(count)}", count)
+
+    def _unseen(self, rivals: NDArray[np.int64], tested: Sequence[Tested]) -> Lead | None:
+        """The rival whose lead a rare loss could cancel that no case shows; None where there is none."""
+        if self.span is None or not self._is_of_means:
+            return None
+        for place, found in zip(rivals.tolist(), tested, strict=True):
+            leads = subtract(self.scores[self.first], self.scores[place])
+            if could_cancel(leads, self.span, side=1):
+                count = one_in(found.n)
+                because = unseen(count, is_gain=True)
+                facts = (int(self.rows[place]), found.delta, found.ci, found.p, found.n)
+                return Lead(*facts, because=because, unseen=count)
+        return None
 
     def _leads(self, rivals: NDArray[np.int64]) -> Floats:
         """By how much the best is ahead of others, case by case."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from wtb.analysis.statistics.intervals import (
     rate_difference,
     t_quantile,
 )
+from wtb.analysis.statistics.missing.before_and_after import AtWorst, BeforeAndAfter, pooled
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import Compare, Tested, cleaned, holm, paired_tests
 from wtb.analysis.statistics.power.pairs import PAIRS, POWER, pairs_needed
 from wtb.analysis.statistics.shift import shifts
@@ -50,6 +53,10 @@ class Contrast:
         spread: standard deviation of the differences.
         units: of evidence: the cases, or the clusters that they come from.
         ci: where the true gain lies, 95 times of 100.
+        hangs_on: missing cells because of which a loss or a gain that is more than chance without them is not claimed;
+            `worse`, `better` and `low` hold with these at their worst.
+        low_without: `low` without missing cells.
+        missing: how many cells are missing on either side.
     """
 
     n: int
@@ -62,6 +69,9 @@ class Contrast:
     spread: float | None
     units: int = 0
     ci: Interval | None = None
+    hangs_on: int | None = None
+    low_without: float | None = None
+    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,13 +79,15 @@ class Sides:
     """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
 
     rates: of scores that are 0 or 1 on both sides. compare: by the mean of the differences, or by their median.
-    figures: of figures over all cells of a row, what tests and intervals are of.
+    figures: of figures over all cells of a row, what tests and intervals are of. sides: the scores themselves with the
+    cells that are missing, None where none are.
     """
 
     gains: Floats
     rates: bool = False
     compare: Compare = "mean"
     figures: FigureDifferences | None = None
+    sides: BeforeAndAfter | None = None
 
 
 Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
@@ -92,6 +104,7 @@ class _Tests:
     better: Floats
     can_show: NDArray[np.bool_]
     units: Sequence[int]
+    at_worst: AtWorst
 
 
 def hold(
@@ -109,9 +122,10 @@ def hold(
         By metric what was found of each row, and of each pool.
     """
     found = [_tests(one, pools, seed, units) for one in metrics]
-    worse, better = (_corrected(found, side) for side in ("worse", "better"))
+    plain = [_corrected(found, [getattr(one, side) for one in found]) for side in ("worse", "better")]
+    lasting = [_corrected(found, [getattr(one.at_worst, side) for one in found]) for side in ("worse", "better")]
     return [
-        _contrasts(one, worse[place], better[place], len(sides.gains))
+        _contrasts(one, [side[place] for side in plain], [side[place] for side in lasting], len(sides.gains))
         for place, (one, sides) in enumerate(zip(found, metrics, strict=True))
     ]
 
@@ -125,14 +139,23 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
     p = np.array([math.nan if one.p is None else one.p for one in tested])
     signs = np.array([one.delta or 0.0 for one in tested])
     each = differences_by_unit(table, units)
+    lows = figures.inner[:, 0] if figures else _lower(table, is_rate, sides.compare, units)
+    worse, better = np.where(signs < 0, p / 2, 1 - p / 2), np.where(signs > 0, p / 2, 1 - p / 2)
+    at_worst = AtWorst(worse, better, lows, np.zeros(len(table), dtype=np.int64))
+    if sides.sides is not None:
+        parts = [*([row] for row in range(len(gains))), *pools]
+        at_worst = sides.sides.at_worst(
+            parts, at_worst, partial(_lower, rates=False, compare=sides.compare, units=units)
+        )
     return _Tests(
         table,
         tested,
-        figures.inner[:, 0] if figures else _lower(table, is_rate, sides.compare, units),
-        np.where(signs < 0, p / 2, 1 - p / 2),
-        np.where(signs > 0, p / 2, 1 - p / 2),
+        lows,
+        worse,
+        better,
         np.count_nonzero(np.nan_to_num(each), axis=1) >= FEWEST_DIFFERENT,
         np.isfinite(each).sum(axis=1).tolist(),
+        at_worst,
     )
 
 
@@ -154,9 +177,9 @@ def _with_pooled(
     return FigureDifferences(_with_pools(figures.swaps, pools), ends, inner)
 
 
-def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
+def _corrected(found: Sequence[_Tests], one_sided: Sequence[Floats]) -> list[Floats]:
     """p of a loss, or of a gain, corrected over all that can show one; what cannot keeps its own."""
-    p = [np.asarray(getattr(one, side)) for one in found]
+    p = [each.copy() for each in one_sided]
     shown = [one.can_show & np.isfinite(each) for one, each in zip(found, p, strict=True)]
     weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in shown] or [np.zeros(0)])
     adjusted = holm(np.concatenate([each[rows] for each, rows in zip(p, shown, strict=True)] or [np.zeros(0)]), weights)
@@ -167,14 +190,18 @@ def _corrected(found: Sequence[_Tests], side: str) -> list[Floats]:
     return p
 
 
-def _contrasts(tests: _Tests, worse: Floats, better: Floats, rows: int) -> Parts:
+def _contrasts(tests: _Tests, plain: Sequence[Floats], lasting: Sequence[Floats], rows: int) -> Parts:
+    (worse, better), missing = lasting, tests.at_worst.missing
+    is_hanging = np.zeros(len(missing), dtype=np.bool_)
+    for before, after in zip(plain, lasting, strict=True):
+        is_hanging |= (before < SIGNIFICANT) & ~(after < SIGNIFICANT) & (missing > 0)
     together = sum(tested.spread is not None for tested in tests.tested[:rows])
     found = [
         Contrast(
             n=tested.n,
             differ=int(np.count_nonzero(np.nan_to_num(tests.table[i]))),
             delta=tested.delta,
-            low=_defined(tests.lows[i]),
+            low=_defined(tests.at_worst.lows[i]),
             worse=_defined(worse[i]),
             better=_defined(better[i]),
             margin=None
@@ -183,18 +210,13 @@ def _contrasts(tests: _Tests, worse: Floats, better: Floats, rows: int) -> Parts
             spread=tested.spread,
             units=tests.units[i],
             ci=tested.ci,
+            hangs_on=int(missing[i]) if is_hanging[i] else None,
+            low_without=_defined(tests.lows[i]),
+            missing=int(missing[i]),
         )
         for i, tested in enumerate(tests.tested)
     ]
     return found[:rows], found[rows:]
-
-
-def pooled(rows: Floats, which: Sequence[int]) -> Floats:
-    """Case by case the mean of these rows, of those that have it; NaN where none has."""
-    rows = rows[list(which)]
-    present = np.isfinite(rows)
-    count = present.sum(axis=0)
-    return np.where(count > 0, np.where(present, rows, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def cases_for(margin: float, spreads: Floats, correlation: Floats | None = None) -> int:
@@ -223,11 +245,11 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def _lower(gains: Floats, rates: NDArray[np.bool_], compare: Compare, units: Units) -> Floats:
+def _lower(gains: Floats, rates: NDArray[np.bool_] | bool, compare: Compare, units: Units) -> Floats:
     """From where on the true gain of each row lies, 95 times of 100; NaN where nothing varies."""
     if compare == "median":
         return np.asarray(shifts(by_unit(gains, units))[1][:, 0])  # of an interval of 95%: at 97.5% rather than 95%
     found = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
-    if units is None:
+    if units is None and np.any(rates):
         found[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
     return np.asarray(found)

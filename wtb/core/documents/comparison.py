@@ -143,7 +143,16 @@ class OutcomeFigures(TypedDict):
     because: str | None
 
 
-class ContrastFigures(TypedDict):
+class MissingPairs(TypedDict):
+    """Cells that are missing on either side of a row or pool; keys are there if cells are missing."""
+
+    missing: NotRequired[int]
+    hangs_on: NotRequired[int]  # missing cells because of which a verdict is unclear
+    unseen_one_in: NotRequired[int]  # what is rarer than 1 in so many cases cannot show, and could cancel `delta`
+    uneven: NotRequired[bool]  # few cases make most of the difference
+
+
+class ContrastFigures(MissingPairs):
     """A row or pool by one metric. Differences are later less earlier, a gain is positive where later is better."""
 
     n_pairs: int

@@ -52,7 +52,19 @@ class Latency(TypedDict):
     p95: float | None
 
 
-class MetricEstimate(TypedDict):
+class MissingFigures(TypedDict):
+    """What missing cells, and differences too rare to show, may do to figures; keys are there if they may."""
+
+    missing: NotRequired[int]  # cells that should have a score and have none
+    pairs_missing: NotRequired[int]  # of the combination and of the baseline, in the cases that one of them has
+    mean_at_worst: NotRequired[Interval]  # between what the mean would be with missing cells at either end
+    delta_at_worst: NotRequired[Interval]
+    p_at_worst: NotRequired[float]  # p with missing cells at their worst, where p is below 0.05
+    hangs_on: NotRequired[int]  # missing cells because of which a significant difference is not claimed
+    unseen_one_in: NotRequired[int]  # what is rarer than 1 in so many cases cannot show, and could cancel `delta`
+
+
+class MetricEstimate(MissingFigures):
     """One combination under one metric. Undefined figures are null."""
 
     n: int
@@ -132,6 +144,8 @@ class BestDocument(TypedDict):
     tried: int
     looks: NotRequired[int]  # which look at these rows this is
     level: NotRequired[float]  # that is left of 0.05 for what was not shown before
+    hangs_on: NotRequired[int | None]  # missing cells because of which the best is not clear
+    unseen_one_in: NotRequired[int]  # losses that are rarer than 1 in so many cases cannot show, and could cancel it
 
 
 class ClassesDocument(TypedDict):
@@ -167,6 +181,7 @@ class MetricDocument(TypedDict):
 class TagRow(TypedDict):
     """One combination over the cases of a tag."""
 
+    hangs_on: NotRequired[int]  # missing cells because of which a significant difference is not claimed
     mean: float | None
     n_pairs: int
     delta: float | None
@@ -234,6 +249,7 @@ class ChoiceDocument(TypedDict):
     combination: Combination | None
     because: str | None
     left_out: int
+    hangs_on: NotRequired[int]  # missing cells that could change the choice
 
 
 class GateVerdict(TypedDict):
@@ -316,6 +332,7 @@ class PeopleDocument(TypedDict):
     metric: str
     labels: int
     raters: int
+    because: NotRequired[str]  # why rows have no interval, if the labelled cases were not drawn at random
     rows: list[PeopleRow]
 
 

@@ -24,9 +24,15 @@ def lines(document: MatrixDocument) -> list[str]:
     for one in found_in(document):
         said.append(f"{printable(one['metric'])} above is the judge's; people would say, {basis(one)}:")
         said += [_row(row) for row in one["rows"]]
-        if any(row["few_labels"] for row in one["rows"]):
-            said.append(FEW)
+        said += notes(one)
     return said
+
+
+def notes(one: PeopleDocument) -> list[str]:
+    """Return what readers have to know of the intervals: that there are none, or that they rest on few labels."""
+    why_not = one.get("because")
+    few = [FEW] if any(row["few_labels"] for row in one["rows"]) else []
+    return [*([f"No interval: {why_not}."] if why_not else []), *few]
 
 
 def basis(one: PeopleDocument) -> str:

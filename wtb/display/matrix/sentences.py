@@ -168,7 +168,7 @@ def _expected_of_winner(document: MatrixDocument, metric: str) -> str:
 def next_step(document: MatrixDocument, metric: str) -> str:
     """Return what would settle which candidate is best, and what is at stake if nothing does, as more sentences."""
     best = document["best"][metric]
-    if best["clear"] or best["p"] is None:
+    if best["clear"] or best["p"] is None or best.get("hangs_on") or best.get("unseen_one_in"):
         return ""
     return f"{_settled(document, metric)}{_at_stake(document, metric)}"
 

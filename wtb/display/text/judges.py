@@ -50,14 +50,21 @@ def check(found: JudgeCheck, width: int, color: bool = False) -> str:
     lines += ["", grid(headers, shown, width, right=set(headers[len(nodes) :]), color=color).rstrip("\n")]
     if compared and base is not None:
         lines.append(f"difference: to {', '.join(f'{node}={chosen}' for node, chosen in base.combination.items())}")
-    if any(row.has_few_labels for row in found.rows):
-        lines.append("* fewer than 100 labels: the interval may be too short")
+    lines += _notes(found)
     for row in found.rows:
         if row.needed is not None:
             named = ", ".join(f"{node}={variant}" for node, variant in row.combination.items())
             work = f"{plural(row.needed, 'label')} for the margin, {row.needed / _AN_HOUR:.1f} h of work"
             lines.append(f"{named or 'The row'} takes about {work}.")
     return "\n".join(lines) + "\n"
+
+
+def _notes(found: JudgeCheck) -> list[str]:
+    """Return what readers have to know of the intervals."""
+    notes = [f"No interval: {found.why_not}."] if found.why_not else []
+    if any(row.has_few_labels for row in found.rows):
+        notes.append("* fewer than 100 labels: the interval may be too short")
+    return notes
 
 
 _AN_HOUR = 60  # labels, of short answers by one key each

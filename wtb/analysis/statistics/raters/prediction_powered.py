@@ -5,18 +5,20 @@ taken as far as they help, and what they are off by is measured where there are 
 Zrnic, "PPI++: efficient prediction-powered inference", 2023). However bad the judge is, the interval covers: a judge
 that is of no use has no weight, and leaves the interval of the labels alone.
 
-The labels have to be those of cases drawn at random. Where some were likelier to be drawn than others, each counts by
-one over its chance (Hajek 1971). For a difference of two rows both arguments are differences by case.
+The labels have to be those of cases drawn at random: `drawn` notices where they are not. Where some were likelier to be
+drawn than others, each counts by one over its chance (Hajek 1971). For a difference of two rows both arguments are
+differences by case.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, t_quantile
+from wtb.analysis.statistics.raters import drawn
 
 FEWEST_LABELS = 100  # with fewer the interval may cover less often than it says: see `make simulate`
 
@@ -32,6 +34,7 @@ class LabelledMean:
         labels: How many cases have a label.
         judged: How many have none, and a judgement.
         counts_as: As many labels of cases drawn alike would say as much (Kish 1965).
+        why_not: Why labels say nothing of all cases, so that there is no interval; None where they do.
     """
 
     mean: float
@@ -40,6 +43,7 @@ class LabelledMean:
     labels: int
     judged: int
     counts_as: float
+    why_not: str | None = None
 
     @property
     def has_few_labels(self) -> bool:
@@ -67,12 +71,23 @@ def labelled_mean(labels: Floats, judgements: Floats, weights: Floats | None = N
     fill = float(judgements[judged].mean()) if judged.any() else 0.0
     beside = np.where(judged, judgements, fill)[labelled]
     if weights is not None:
-        return _of_unequal_chances(truth, beside, judgements[judged], weights[labelled], len(others))
+        found = _of_unequal_chances(truth, beside, judgements[judged], weights[labelled], len(others))
+        both = labelled & judged
+        differ = drawn.chances_differ(judgements[both], weights[both], judgements[judged])
+        return _refused(found, judgements[both], others) if differ and len(others) else found
     weight = _weight(truth, beside, others)
     added = float(others.mean()) if weight else 0.0
     mean = float((truth - weight * beside).mean()) + weight * added
     interval = _interval(mean, truth - weight * beside, weight * others)
-    return LabelledMean(mean, interval, weight, n, len(others), float(n))
+    found = LabelledMean(mean, interval, weight, n, len(others), float(n))
+    known = judgements[labelled & judged]
+    return _refused(found, known, others) if drawn.differ(known, others) else found
+
+
+def _refused(found: LabelledMean, labelled: Floats, others: Floats) -> LabelledMean:
+    """Return the same without an interval, since the labelled cases were not drawn at random."""
+    why = drawn.sentence(float(labelled.mean()), float(others.mean()))
+    return replace(found, interval=(math.nan, math.nan), why_not=why)
 
 
 def _of_unequal_chances(truth: Floats, beside: Floats, judgements: Floats, weights: Floats, rest: int) -> LabelledMean:

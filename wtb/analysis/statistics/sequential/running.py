@@ -8,6 +8,7 @@ those that both have. Intervals hold at all times together (see `anytime`). Ther
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, SIGNIFICANT, Comparison, Design, Estimate, Lead
 from wtb.analysis.statistics.intervals import Floats
+from wtb.analysis.statistics.missing.claims import count_of
+from wtb.analysis.statistics.missing.worst_case import Claim
 from wtb.analysis.statistics.paired import cleaned, defined, from_baseline, means, subtract
 from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded, limit_from
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units
+from wtb.core.scoring.missing_words import hangs_on
 
 Scale = tuple[float, float]
 
@@ -69,16 +73,19 @@ def look(
     """
     done = finished_first(finished, design.units)
     seen = np.where(done, cleaned(scores), np.nan)
+    design = replace(design, missing=design.missing and design.missing.among(done))
     view = _View(seen, design, scale)
     rivals = max(1, len(scores) - 1)
     deltas = from_baseline(seen, design.baseline)
     found, ci = view.middle(seen), view.interval_of_means(seen)
     delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, design.level / rivals)
+    hanging = view.widen(delta_ci, delta, design.baseline, range(len(scores)), design.level / rivals)
+    missing = np.zeros(len(scores), int) if design.missing is None else design.missing.total.sum(axis=1)
     counts, pairs = (np.isfinite(one).sum(axis=1).tolist() for one in (seen, deltas))
-    columns = (counts, pairs, *map(defined, (found, ci, delta, delta_ci)))
+    columns = (counts, pairs, *map(defined, (found, ci, delta, delta_ci)), missing.tolist())
     rows = tuple(
-        Estimate(n, m, mean, mean_ci, gain, gain_ci, None, None)
-        for n, m, mean, mean_ci, gain, gain_ci in zip(*columns, strict=True)
+        Estimate(n, m, mean, mean_ci, gain, gain_ci, None, None, missing=lost, hangs_on=hanging.get(row))
+        for row, (n, m, mean, mean_ci, gain, gain_ci, lost) in enumerate(zip(*columns, strict=True))
     )
     compared, behind = view.race(rows, done, design.level, expected)
     return Look(compared, int(done.all(axis=0).sum()), view.method, behind)
@@ -99,6 +106,7 @@ class _View:
     def __init__(self, seen: Floats, design: Design, scale: Scale | None) -> None:
         self.seen, self.scale = seen, scale
         self.by, self.units, self.sign = design.by, design.units, design.sign
+        self.pairs = design.pairs(seen)
         self.method: Method | None = None if self.by == "median" else "asymptotic" if scale is None else "betting"
 
     def _each(self, values: Floats) -> Floats:
@@ -129,6 +137,44 @@ class _View:
             return asymptotic(self._each(values), alpha, len(self.seen))
         span = self.scale[1] - self.scale[0]
         return self._bounded(values, -span, span, alpha)
+
+    def widen(self, ci: Floats, delta: Floats, other: int | None, rows: Iterable[int], alpha: float) -> dict[int, int]:
+        """Widen intervals without 0 that do not survive missing cells at their worst, so that they hold it.
+
+        Args:
+            ci: Of the differences of rows from another one, which is changed.
+            delta: These differences.
+            other: The other row.
+            rows: Their numbers.
+            alpha: How often an interval may be wrong, on both sides together.
+
+        Returns:
+            Row -> how many missing cells it hangs on.
+        """
+        places = {row: place for place, row in enumerate(rows)}
+        if self.pairs is None or other is None:
+            return {}
+        claims = [
+            Claim(row, other, 1 if delta[place] > 0 else -1)
+            for row, place in places.items()
+            if row != other and self.pairs.count_missing(row, other) and (ci[place, 0] > 0 or ci[place, 1] < 0)
+        ]
+        hanging: dict[int, int] = {}
+        for claim in claims:
+            # A claim has one side, on which it may be wrong as often as the interval on both.
+            lasts, ends = self._at_worst(claim, 2 * alpha)
+            if not lasts:
+                place = places[claim.first]
+                hanging[claim.first] = self.pairs.count_missing(claim.first, other)
+                ci[place] = min(ci[place, 0], ends[0], 0.0), max(ci[place, 1], ends[1], 0.0)
+        return hanging
+
+    def _at_worst(self, claim: Claim, alpha: float) -> tuple[bool, Floats]:
+        """Return whether a claim survives missing cells at their worst, and the interval with these."""
+        assert self.pairs is not None
+        every, excess = self.pairs.fills(claim)
+        ends = self.interval_of_differences(excess.differences[None], alpha)[0]
+        return claim.side * every.estimate > 0 and bool(ends[0] > 0 if claim.side > 0 else ends[1] < 0), ends
 
     def _bounded(self, values: Floats, low: float, high: float, alpha: float) -> Floats:
         each = self._each(values)
@@ -173,8 +219,9 @@ class _View:
         # Twice, since a claim has one side; over all rows, since any of them could have led and be claimed.
         ci = self.interval_of_differences(leads, 2 * level / len(self.seen))
         ahead = self.difference(leads)
+        hanging = self._count_hanging(best, level) if bool((ci[:, 0] > 0).all()) else 0
         is_out = ci[:, 0] > 0
-        clear = bool(is_out.all())
+        clear = bool(is_out.all()) and not hanging
         closest = int(np.argmin(ahead) if clear else np.argmin(np.where(is_out, np.inf, _known_low(ci, ahead))))
         lead = Lead(
             int(rivals[closest]),
@@ -183,9 +230,22 @@ class _View:
             n_pairs=int(np.isfinite(leads[closest]).sum()),
             because=None if clear else self._because(float(ahead[closest]), ci[closest], leads[[closest]]),
         )
+        if hanging:
+            lead = replace(lead, because=f"that {hangs_on(hanging)}", hangs_on=hanging)
         candidates = tuple(sorted([best, *rivals[~is_out].tolist()]))
-        behind = None if np.isnan(ci).any() else max(0.0, -float(ci[:, 0].min()))
+        behind = None if np.isnan(ci).any() or hanging else max(0.0, -float(ci[:, 0].min()))
         return replace(comparison, clear=clear, candidates=candidates, lead=lead), behind
+
+    def _count_hanging(self, best: int, level: float) -> int:
+        """How many missing cells the best hangs on where it beats every ranked row without them."""
+        if self.pairs is None:
+            return 0
+        side: Literal[1, -1] = 1 if self.sign > 0 else -1
+        others = [row for row in np.flatnonzero(np.isfinite(self.seen).any(axis=1)).tolist() if row != best]
+        some = [row for row in others if self.pairs.count_missing(best, row)]
+        alpha = 2 * level / len(self.seen)
+        failing = [row for row in some if not self._at_worst(Claim(best, row, side), alpha)[0]]
+        return count_of(self.pairs, best, failing) if failing else 0
 
     def _because(self, ahead: float, ci: Floats, leads: Floats) -> str:
         if self.by == "median":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wtb.display.matrix import figures
-from wtb.display.matrix.people import FEW, basis
+from wtb.display.matrix.people import basis, notes
 from wtb.display.report.html import layout
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class LabelledMetric:
         basis: What that rests on, in words.
         digits: Decimals of the metric.
         rows: Its rows that have labels, each with its number in the matrix, best first as the judge has them.
-        few: What is said where labels are few; else None.
+        few: What is said where labels are few, or say nothing of all cases; else None.
     """
 
     found: PeopleDocument
@@ -55,7 +55,7 @@ def labelled(document: EvidenceDocument) -> Labelled | None:
                 basis(one),
                 figures.decimals(matrix, one["metric"]),
                 [(number, said[name]) for number, name in ranked if name in said],
-                FEW if any(row["few_labels"] for row in one["rows"]) else None,
+                " ".join(notes(one)) or None,
             )
         )
     return Labelled(made) if made else None

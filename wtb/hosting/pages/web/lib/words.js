@@ -185,6 +185,7 @@ export const words = {
     interval: (/** @type {string} */ low, /** @type {string} */ high) => `${low} to ${high}`,
     noInterval: "no interval",
     few: "* fewer than 100 labels: the interval may be too short.",
+    notDrawn: (/** @type {string} */ why) => `No interval: ${why}.`,
   },
   slices: {
     title: (/** @type {string} */ metric) => `${metric} by tag`,

@@ -28,5 +28,6 @@ export function People({ matrix, metric, order }) {
           <td>${row.ci ? html`<${Interval} estimate=${row} scale=${scale} /> <small>${words.people.interval(figure(row.ci[0]), figure(row.ci[1]))}</small>` : words.people.noInterval}</td>
           <td class="num"><${Difference} estimate=${row} better=${better} /></td></tr>`;
       })}</tbody></table></div>
+    ${found.because ? html`<p class="quiet">${words.people.notDrawn(found.because)}</p>` : null}
     ${found.rows.some((/** @type {any} */ row) => row.few_labels) ? html`<p class="quiet">${words.people.few}</p>` : null}</section>`;
 }

@@ -1,0 +1,1 @@
+"""Cells that should have a score and have none, and what they may do to a claim."""
