@@ -10,9 +10,8 @@ import numpy as np
 
 from simulations.promises import Promise, seed_from
 from wtb.analysis.statistics import Design, Floats, compare
-from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
-from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, by_case, contributions
-from wtb.analysis.statistics.intervals import intervals
+from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
+from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, contributions
 from wtb.analysis.statistics.paired import paired_tests
 from wtb.core.scoring.figures import FIGURES, OF_CLASSES, OF_SCORES, Figure
 
@@ -91,13 +90,13 @@ def _table(rows: FigureRows) -> Floats:
     return np.array([contributions(rows.figure, *row) for row in rows.rows])
 
 
-def _of_cases(rng: Rng, figure: Figure, cases: int, repeats: int, better: float = 0.0) -> list[Floats]:
-    """What each case contributes in two rows. better: the second, by so much."""
+def _repeated(rng: Rng, figure: Figure, cases: int, repeats: int, better: float = 0.0) -> FigureRows:
+    """Two rows. better: the second, by so much."""
     truth, hard = _truth(rng, figure, cases)
     every, its = np.repeat(truth, repeats), np.repeat(hard, repeats)
     numbers = np.repeat(np.arange(cases), repeats)
-    rows = (_found(rng, figure, every, its, by) for by in (0.0, better))
-    return [by_case(contributions(figure, every, row, numbers), numbers)[1] for row in rows]
+    rows = [RowCells(every, _found(rng, figure, every, its, by), numbers) for by in (0.0, better)]
+    return FigureRows(figure, rows, cases)
 
 
 @cache
@@ -117,7 +116,7 @@ def _intervals() -> Iterator[Promise]:
                 rng: Rng, runs: int, figure: Figure = figure, cases: int = cases, repeats: int = repeats
             ) -> tuple[int, int]:
                 true = _true(figure)
-                ends = np.vstack([intervals(_of_cases(rng, figure, cases, repeats)[0][None]) for _ in range(runs)])
+                ends = np.vstack([row_intervals(_repeated(rng, figure, cases, repeats).part([0])) for _ in range(runs)])
                 known = np.isfinite(ends[:, 0])
                 return int(((ends[:, 0] <= true) & (true <= ends[:, 1])).sum()), int(known.sum())
 
@@ -139,8 +138,7 @@ def _differences() -> Iterator[Promise]:
                 true = _true(figure, 0.05) - _true(figure)
                 hits = of = 0
                 for _ in range(runs):
-                    first, second = _of_cases(rng, figure, cases, 1, 0.05)
-                    (low, high), *_ = intervals((second - first)[None]).tolist()
+                    (low, high), *_ = differences(_repeated(rng, figure, cases, 1, 0.05), 1, [0]).ends.tolist()
                     of += np.isfinite(low)
                     hits += low <= true <= high
                 return hits, of
