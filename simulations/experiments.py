@@ -14,6 +14,7 @@ from simulations import (
     judges,
     looks,
     missing,
+    others,
     pairwise,
     power,
     rare,
@@ -62,6 +63,7 @@ def promises() -> Iterator[Promise]:
     yield from rare_losses.promises()
     yield from judges.promises()
     yield from pairwise.promises()
+    yield from others.promises()
     yield from row_figures.promises()
     yield from rare.promises()
     yield from running.promises()

@@ -89,6 +89,7 @@ ON_THE_PAGE = (
     "worse is said where it is so",
     "not worse is said where nothing was changed",
     "a better row is clearly best",
+    "a difference is claimed that is not there",
 )
 BEGIN, END = "<!-- simulated -->", "<!-- end of simulated -->"
 
