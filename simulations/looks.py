@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simulations.promises import Count, Promise
 from wtb.analysis.statistics import Floats, holm
-from wtb.analysis.statistics.comparing import SIGNIFICANT
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import mean_test
 from wtb.analysis.statistics.sequential.spending import LATER, EarlierLook, count_before, spendable
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.matrix.caveats import listed_names
-from wtb.analysis.statistics.comparing import SIGNIFICANT
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, spendable
 from wtb.core.texts import ordinal, plural
 from wtb.core.tree.looks import combination_keys

@@ -20,12 +20,13 @@ from wtb.analysis.comparison.pairing import Pairs, match
 from wtb.analysis.comparison.pools import Pool, pools
 from wtb.analysis.comparison.reasons import Facts, sentences
 from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
-from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
+from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.interim import why_stopped
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.statistics import Floats, margins
 from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter, pooled
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.missing.unseen_losses import span_of
 from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SIGNIFICANT, UNCLEAR, WORSE
+from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, UNCLEAR, WORSE
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.core.scoring.missing_words import hangs_on
 from wtb.core.tree.combinations import in_words
 
@@ -203,7 +204,7 @@ def _not_claimed(figures: Sequence[ContrastFigures], metric: str, *, briefly: bo
         yield f"{metric} in {_count(len(cancelled), 'combination')}: {cancelled[0]['because']}"
     uneven = sum(bool(one.get("uneven")) for one in figures)
     if uneven and not briefly:
-        yield f"few cases make most of the difference of {metric} in {_count(uneven, 'combination')}: p is less sure"
+        yield f"few cases make much of the difference of {metric} in {_count(uneven, 'combination')}: p is less sure"
 
 
 def _is_explained(figures: ContrastFigures) -> bool:

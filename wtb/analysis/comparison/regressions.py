@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SAME, SIGNIFICANT, UNCLEAR, WORSE, overall
+from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
 from wtb.analysis.statistics import margins
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.margins import Contrast, Sides
 from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter, pooled
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE, could_cancel, one_in, uneven
 from wtb.analysis.statistics.paired import Compare
 from wtb.analysis.statistics.power.pairs import PAIRS

@@ -21,7 +21,6 @@ SAME: Final = "same"
 NOT_WORSE: Final = "not worse"
 UNCLEAR: Final = "unclear"
 CANNOT_TELL: Final = "cannot tell"
-SIGNIFICANT = 0.05
 
 
 def overall(found: Iterable[Verdict]) -> Verdict:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.scores import Scores
-from wtb.analysis.statistics.comparing import SIGNIFICANT, passes
+from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.effects import Effects, fit
 from wtb.analysis.statistics.intervals import Floats, is_constant
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import cleaned, holm, means, paired_tests, subtract
 from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units

@@ -36,7 +36,8 @@ from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
 from wtb.analysis.search_history import sentences as looks_in_words
 from wtb.analysis.statistics import Comparison, Design, compare
-from wtb.analysis.statistics.comparing import SIGNIFICANT, Estimate
+from wtb.analysis.statistics.comparing import Estimate
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.anytime import limit_from
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST

@@ -76,7 +76,7 @@ def uneven_differences(
             first = in_words(rows[numbers[0]]["combination"])
             more = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
             sentences.append(
-                f"few cases make most of the difference of {first}{more} by {metric}: its interval and p are less sure "
+                f"few cases make much of the difference of {first}{more} by {metric}: its interval and p are less sure "
                 "than they look; more cases make them sure"
             )
     return sentences

@@ -5,8 +5,9 @@ combination has no score. Import it only where a matrix is made: it needs numpy.
 inside these modules and None outside: never NaN, never a guess.
 """
 
-from wtb.analysis.statistics.comparing import SIGNIFICANT, Better, Comparison, Design, Estimate, Lead, compare
+from wtb.analysis.statistics.comparing import Better, Comparison, Design, Estimate, Lead, compare
 from wtb.analysis.statistics.intervals import RESAMPLES, Floats, Interval, wilson
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import holm, paired_tests
 
 __all__ = [

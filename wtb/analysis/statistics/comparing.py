@@ -19,8 +19,7 @@ from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
 from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, row_blocks, skewness, wilson
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT as SIGNIFICANT
-from wtb.analysis.statistics.missing.claims import corrected, count_of, ranges, test_columns, with_worst
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT, corrected, count_of, ranges, test_columns, with_worst
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen, span_of, uneven
 from wtb.analysis.statistics.missing.worst_case import Claim, Pairs

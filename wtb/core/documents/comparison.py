@@ -149,7 +149,7 @@ class MissingPairs(TypedDict):
     missing: NotRequired[int]
     hangs_on: NotRequired[int]  # missing cells because of which a verdict is unclear
     unseen_one_in: NotRequired[int]  # what is rarer than 1 in so many cases cannot show, and could cancel `delta`
-    uneven: NotRequired[bool]  # few cases make most of the difference
+    uneven: NotRequired[bool]  # few cases make much of the difference
 
 
 class ContrastFigures(MissingPairs):

@@ -245,6 +245,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         sa.select(scores.c.value)
         .where(
             scores.c.sweep_id == sweep_id,
+            cells.c.sweep_id == sweep_id,  # not those of pools; outside, PostgreSQL would read all cells of the sweep
             scores.c.metric == metrics.c.name,
             metrics.c.figure.is_(None),  # which is no sum
             scores.c.case_number == cells.c.case_number,
@@ -268,7 +269,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         sa.select(metrics.c.name.label("metric"), cells.c.combination, value)
         .select_from(cells)
         .join(metrics, metrics.c.sweep_id == sweep_id)
-        .where(is_completed, cells.c.sweep_id == sweep_id)  # not those of pools that it is a source of
+        .where(is_completed)
         .where(~cells.c.edited)
         .cte("ended")
         .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times

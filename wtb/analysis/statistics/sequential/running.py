@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, SIGNIFICANT, Comparison, Design, Estimate, Lead
+from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, Comparison, Design, Estimate, Lead
 from wtb.analysis.statistics.intervals import Floats
-from wtb.analysis.statistics.missing.claims import count_of
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT, count_of
 from wtb.analysis.statistics.missing.worst_case import Claim
 from wtb.analysis.statistics.paired import cleaned, defined, from_baseline, means, subtract
 from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded, limit_from
