@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,11 +14,14 @@ from simulations.promises import Promise, seed_from
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.margins import cases_for
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import paired_tests
 from wtb.analysis.statistics.power.next_step import Leads, next_step
 from wtb.analysis.statistics.power.pairs import detectable
+from wtb.analysis.statistics.sequential.spending import share_of_next
 
 Rng = np.random.Generator
+PILOT = 100  # cases
 DETECTED = "a detectable difference is seen"
 SETTLED = "as many cases as are said settle it, if the leads are real"
 SHOWN = "as many cases as are planned show that no row lost its margin"
@@ -74,9 +78,10 @@ def _settled() -> Iterator[Promise]:
         def count(rng: Rng, runs: int, kind: str = kind, rows: int = rows, lead: float = lead) -> tuple[int, int]:
             clear = 0
             for _ in range(runs):
-                needed = _needed(_drawn(rng, kind, rows, lead, 100), lead)
+                needed = _needed(_drawn(rng, kind, rows, lead, PILOT), lead)
                 if needed is not None:
-                    clear += compare(_drawn(rng, kind, rows, lead, needed), Design(seed=seed_from(rng))).clear
+                    design = Design(seed=seed_from(rng), share=_share(rows, needed))  # it is a further look
+                    clear += compare(_drawn(rng, kind, rows, lead, needed), design).clear
             return clear, runs
 
         yield Promise(SETTLED, f"{kind}, a lead of {lead:g}", f"{rows} rows", count, 0.75, 0.85, 200)
@@ -96,7 +101,17 @@ def _needed(pilot: Floats, lead: float) -> int | None:
     leads = pilot[0] - pilot[1:]
     rates = np.isin(pilot[1:], (0, 1)).all(axis=1)
     tested = [replace(test, delta=lead) for test in paired_tests(leads, rates=rates)]
-    return next_step(Leads(leads, tested, rates, None, True), 0.05).cases
+    level = partial(_level, len(pilot))
+    return next_step(Leads(leads, tested, rates, None, True), level).cases
+
+
+def _share(rows: int, cases: int) -> float:
+    """Return the part of 5% that a sweep of so many cases may use, which has those of the pilot."""
+    return share_of_next((), PILOT, rows - 1, cases)
+
+
+def _level(rows: int, cases: int) -> float:
+    return SIGNIFICANT * _share(rows, cases)
 
 
 def _shown() -> Iterator[Promise]:

@@ -46,6 +46,21 @@ OVERVIEW = (
     ),
     ("a false gain in all looks at the same cases together", ("all looks together, though nothing differs: a gain",)),
     ("a false `*` or ★ in all of these", ("all looks together, though nothing differs: any * or ★",)),
+    (
+        "a false `*` or ★ for a row that lacks its wrong answers",
+        ("cells are missing: a false * for the row that lacks them", "cells are missing: a false star for the best"),
+    ),
+    ("`worse` where nothing got worse, and cells are missing", ("cells are missing: worse, though nothing changed",)),
+    ("a true gain is found, and cells are missing", ("cells are missing: a true gain is found",)),
+    (
+        "a false claim where losses are rare and large",
+        ("rare large losses: a false * or star for small gains", "rare large losses: a false verdict of two nights"),
+    ),
+    ("a wrong interval from labels not drawn at random", ("labels not drawn at random: a wrong interval is shown",)),
+    (
+        "a sequence without bounds misses, at any look",
+        ("looking after every ten cases: a sequence without bounds misses",),
+    ),
     ("intervals of means cover", ("intervals of means cover",)),
     (
         "intervals of figures over all cells of a row cover",
@@ -54,6 +69,15 @@ OVERVIEW = (
             "intervals of differences of figures over all cells of a row cover",
         ),
     ),
+    (
+        "intervals of figures over few cases of a class cover",
+        (
+            "intervals of figures over few cases of a class cover",
+            "intervals of differences of figures over few cases of a class cover",
+        ),
+    ),
+    ("intervals of pass@k and pass^k cover", ("intervals of pass@k and pass^k cover",)),
+    ("false alarms by pass@k", ("a difference is seen between equal rows by pass@k",)),
     (
         "false alarms by figures over all cells of a row",
         (
@@ -77,7 +101,10 @@ OVERVIEW = (
             "intervals of how much more often a judge gives a level cover",
         ),
     ),
-    ("intervals of agreement cover", ("intervals of agreement cover",)),
+    (
+        "intervals of agreement cover",
+        ("intervals of agreement cover", "intervals of agreement cover where one rating is rare"),
+    ),
     ("figures of comparisons of two rows cover", ("figures of comparisons of two rows cover",)),
     (
         "the best row is ruled out while comparing what tells most",

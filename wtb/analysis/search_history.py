@@ -8,9 +8,9 @@ other code another. Looks are stored, so that they count after their sweeps are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.matrix.caveats import listed_names
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
-from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, spendable
+from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, share_of_next, spendable
 from wtb.core.texts import ordinal, plural
 from wtb.core.tree.looks import combination_keys
 from wtb.planning.metric_names import primary_of
@@ -52,6 +52,7 @@ class Tried:
         pool: Sweeps of exactly these rows and cases, this one included; empty if there is no other.
         claimed: (row, sign of the difference) that an earlier look has shown already.
         best: Rows that an earlier look found better than all of these.
+        share_of_next: The same part for a sweep of the same rows over so many cases, these among them.
     """
 
     n: int
@@ -63,6 +64,7 @@ class Tried:
     pool: tuple[str, ...] = ()
     claimed: frozenset[tuple[int, int]] = frozenset()
     best: frozenset[int] = frozenset()
+    share_of_next: Callable[[int], float] | None = None
 
 
 def whole(before: float) -> int:
@@ -110,6 +112,7 @@ class Ledger:
             self._pool(again),
             frozenset(self._claimed(metric, shared)),
             frozenset(self._best(metric, shared)),
+            partial(share_of_next, each, self._look.cases, new) if self._look else None,
         )
 
     def share_of_one_more(self, metric: str) -> float:

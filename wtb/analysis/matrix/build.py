@@ -427,7 +427,7 @@ def _sliced(
 
 def _design(scored: Scores, metric: str, table: ScoreTable, tried: Tried) -> Design:
     """How rows are compared after what was tried before."""
-    design = scored.design(metric, table, tried.share)
+    design = replace(scored.design(metric, table, tried.share), share_of_next=tried.share_of_next)
     if scored.chosen_baseline is not None:  # what earlier looks showed was against another one
         return design
     return replace(design, claimed=tried.claimed, known_best=tried.best)

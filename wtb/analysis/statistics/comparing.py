@@ -7,7 +7,7 @@ gets ahead by failing where it is hard; a row that lacks many cases is not ranke
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -60,6 +60,7 @@ class Design:
         seed: of the random signs.
         metrics: by how many the rows are compared; what is best and the smallest detectable differences allow for it.
         share: the part of 5% that is left, where other rows were tried over these cases before.
+        share_of_next: the same for a sweep of these rows over so many cases in all; by default what is left now.
         claimed: (row, sign of its difference) shown by an earlier look. To show it again is no new claim: if it was
             wrong, it is wrong once.
         known_best: rows that an earlier look found better than all of these.
@@ -75,6 +76,7 @@ class Design:
     seed: int = 0
     metrics: int = 1
     share: float = 1.0
+    share_of_next: Callable[[int], float] | None = None
     claimed: Claimed = frozenset()
     known_best: frozenset[int] = frozenset()
     figure: FigureRows | None = None
@@ -94,6 +96,11 @@ class Design:
     def level_of_best(self, row: int | None) -> float:
         """How often it may be wrong that a row is the best."""
         return SIGNIFICANT / self.metrics if row in self.known_best else self.level
+
+    def level_of_next(self, cases: int) -> float:
+        """How often what a sweep of these rows over so many cases claims of any may be wrong."""
+        share = self.share if self.share_of_next is None else self.share_of_next(cases)
+        return SIGNIFICANT * share / self.metrics
 
     def of_cases(self, kept: NDArray[np.bool_] | Sequence[int]) -> Design:
         """Return the same over some of the cases, with their clusters numbered from 0."""
@@ -447,7 +454,7 @@ class _Race:
         self.rates, self.by, self.seed = rates[self.eligible], design.by, design.seed
         self.means = means(self.scores) if self.scores.shape[1] else np.zeros(0)
         self.first = int(np.argmax(self.means)) if self.means.size else None  # among those that are ranked
-        self.level = design.level_of_best(self.best)
+        self.level, self.level_of_next = design.level_of_best(self.best), design.level_of_next
 
     @property
     def best(self) -> int | None:
@@ -647,7 +654,7 @@ class _Race:
         if not some or any(test.p is None for test in some):
             return None
         leads = Leads(self._leads(rivals[close]), some, rates[close], self.units, self._is_of_means, self.width)
-        return next_step(leads, self.level)
+        return next_step(leads, self.level_of_next)
 
 
 def _because(tested: Tested, leads: Floats, units: Units, level: float) -> str:

@@ -7,7 +7,8 @@ cannot promise. So the bound on the differences between the candidates stands be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +59,13 @@ class Leads:
     width: float = math.inf
 
 
-def next_step(leads: Leads, level: float) -> NextStep:
-    """Plan the next step. level: at which the test of each lead has to reject."""
+def next_step(leads: Leads, level: Callable[[int], float]) -> NextStep:
+    """Plan the next step.
+
+    Args:
+        leads: Those of the sweep that settled nothing.
+        level: At which the test of each lead has to reject in a sweep of so many cases: it is a further look at these.
+    """
     effects = np.array([test.delta or 0.0 for test in leads.tested])
     spreads = np.array([math.nan if test.spread is None else test.spread for test in leads.tested])
     cases = half = None
@@ -68,17 +74,24 @@ def next_step(leads: Leads, level: float) -> NextStep:
     return NextStep(cases, half, _differ_at_most(leads))
 
 
-def _cases(leads: Leads, effects: Floats, spreads: Floats, level: float) -> int | None:
+def _cases(leads: Leads, effects: Floats, spreads: Floats, level: Callable[[int], float]) -> int | None:
     each, cases = differences_by_unit(leads.table, leads.units), leads.table.shape[1]
-    pairs = pairs_needed(
-        effects,
-        spreads,
-        NORMAL.inv_cdf(1 - level / 2),
-        np.atleast_2d(np.corrcoef(each)),
-        rates=leads.rates if leads.units is None else None,
-    )
-    needed = max(math.ceil(pairs * cases / each.shape[1]), cases + 1)
-    return needed if needed <= _FAR * cases else None
+    correlation = np.atleast_2d(np.corrcoef(each))
+    rates = leads.rates if leads.units is None else None
+
+    def quantile(number: int) -> float:
+        return NORMAL.inv_cdf(1 - level(number) / 2)
+
+    # The more cases are new, the less a look at the old ones costs: between its ends the root grows with the quantile.
+    ends = np.array([quantile(_FAR * cases), quantile(cases)])
+    roots = [pairs_needed(effects, spreads, z, correlation, rates=rates) ** 0.5 for z in ends.tolist()]
+
+    def lacks(number: int) -> bool:
+        return bool(number * each.shape[1] / cases < np.interp(quantile(number), ends, roots) ** 2)
+
+    if lacks(_FAR * cases):
+        return None
+    return bisect(range(_FAR * cases), x=False, lo=cases + 1, key=lambda number: not lacks(number))
 
 
 def _differ_at_most(leads: Leads) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wtb.analysis.statistics.power.pairs import PAIRS
@@ -60,3 +60,17 @@ def spendable(before: float, new: int) -> float:
     if before < 1:
         return 1 - max(before, 0.0) * (1 - spendable(1, new))
     return LATER * (1 / math.sqrt(before) - 1 / math.sqrt(before + max(new, 1)))
+
+
+def share_of_next(earlier: Iterable[EarlierLook], now: int, new: int, cases: int) -> float:
+    """Return the part of 5% that a sweep of the same combinations over more cases may use.
+
+    Args:
+        earlier: The looks before a sweep.
+        now: How many cases it has.
+        new: How many combinations it compares.
+        cases: How many cases the next one has, these among them.
+    """
+    part = min(1.0, now / cases)
+    looks = [*(replace(look, share=look.share * part) for look in earlier), EarlierLook(part, now, new)]
+    return spendable(count_before(looks, new), new)
