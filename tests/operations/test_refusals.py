@@ -96,6 +96,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "score --published": {"published": True},
     "score --cancel": {"cancel": "0123456789ab", "scoring": "0123456789ab"},
     "session change": {"usd": 1},
+    "pool": {"refs": ["first"]},
     "cancel": {"ref": "asking", "yes": True},
     "compare": {"after": "first"},
     "compare --row": {"row": 1, "other": 0},

@@ -19,7 +19,7 @@ from wtb.store.database import Database
 from wtb.store.housekeeping import deletion
 from wtb.store.runs.submission import NewCase
 from wtb.store.runs.submit import submit
-from wtb.store.tables.schema import cells, metadata, sweeps
+from wtb.store.tables.schema import cells, looks, metadata, sweeps
 
 CASES, VARIANTS = 60, 20
 REFERRING = ("cells", "executions", "node_runs", "checkpoints", "scores", "events")
@@ -107,6 +107,8 @@ def test_a_sweep_that_would_take_long_to_go_is_tried_again_so_that_no_follower_w
     assert deletion.delete_sweep(database, "large")
     assert database.scalar(sa.text("SELECT last_value FROM tries")) == 3
     assert not database.rows(sa.select(sweeps))
+    with database.write() as connection:  # a look outlives its sweep, whose id nobody has again but this test
+        connection.execute(looks.delete())
     submit(database, new_sweep(), [NewCase("a", {"x": Value.of(1)}, None)])
     assert not deletion.delete_sweep(database, "large"), "what takes too long each time is left for a later round"
     assert not database.rows(sa.select(cells))
@@ -146,5 +148,5 @@ def test_a_part_begins_where_the_one_before_ended_and_what_came_late_goes_too(
     of_cells = [statement for statement in asked if statement.startswith("DELETE FROM cells")]
     assert database.is_sqlite or all(">=" in statement for statement in of_cells[1:8])
     for table in metadata.sorted_tables:
-        if "sweep_id" in table.c or table is sweeps:
+        if ("sweep_id" in table.c or table is sweeps) and table is not looks:
             assert not database.rows(sa.select(table)), table.name

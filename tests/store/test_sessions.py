@@ -34,6 +34,7 @@ from wtb.store.tables.schema import (
     events,
     executions,
     files,
+    looks,
     metadata,
     node_runs,
     now,
@@ -403,6 +404,8 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
     assert everything_of(kept) == before
     assert len(rows(database, values)) == stored  # a collection removes those that nobody reaches
     for each in metadata.sorted_tables:
+        if each is looks:  # which outlive their sweeps
+            continue
         if "session_id" in each.c:
             assert all(row["session_id"] != session for row in rows(database, each)), each.name
         if "sweep_id" in each.c:

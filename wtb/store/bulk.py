@@ -199,7 +199,14 @@ def _quoted(name: str) -> str:
 
 
 def _dumps(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(value, default=_as_text, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _as_text(value: Any) -> str:
+    """Return bytes as PostgreSQL reads them from text."""
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    raise TypeError(f"{type(value).__name__} is no value of a column")
 
 
 def _select(table: sa.Table, names: Sequence[str]) -> str:
