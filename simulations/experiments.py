@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from simulations import (
+    data,
     failing,
     judges,
     looks,
@@ -68,6 +69,7 @@ def promises() -> Iterator[Promise]:
     yield from rare.promises()
     yield from running.promises()
     yield from repeats.promises()
+    yield from data.promises()
 
 
 def _counted(one: object) -> Count:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.bench import make_bench
 from wtb.analysis.comparison.compare import compare_sweeps
+from wtb.analysis.comparison.pairing import match
 from wtb.analysis.matrix.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
@@ -16,6 +17,7 @@ from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
 from wtb.store.database import Database
+from wtb.store.tables import sweeps as tables
 
 State = dict[str, Any]
 
@@ -49,8 +51,8 @@ def cases(clusters: int, *, prefix: str = "doc") -> list[State]:
     ]
 
 
-def ran(database: Database, folder: Path, given: list[State]) -> Any:
-    bench = make_bench(database, folder, workflow(), given, {"step": "all"}, evaluators={"y": y}, baseline={})
+def ran(database: Database, folder: Path, given: list[State], **spec: Any) -> Any:
+    bench = make_bench(database, folder, workflow(), given, {"step": "all"}, evaluators={"y": y}, baseline={}, **spec)
     bench.run()
     return bench.row
 
@@ -58,7 +60,8 @@ def ran(database: Database, folder: Path, given: list[State]) -> Any:
 def test_clusters_count_in_place_of_their_cases(database: Database, tmp_path: Path) -> None:
     alone = [{key: value for key, value in case.items() if key != "cluster"} for case in cases(6)]
     matrix, of_cases = (
-        build(database, ran(database, tmp_path / str(number), given)) for number, given in enumerate((cases(6), alone))
+        build(database, ran(database, tmp_path / str(number), given, equal_inputs="independent"))
+        for number, given in enumerate((cases(6), alone))
     )
     assert (matrix["clusters"], of_cases["clusters"]) == (6, None)
     found, other = (document["rows"][1]["metrics"]["y"] for document in (matrix, of_cases))
@@ -91,3 +94,70 @@ def test_sweeps_are_compared_by_clusters_and_refused_where_these_differ(database
     assert compare_sweeps(database, first, second)["verdict"] == "same"
     with pytest.raises(InputError, match=r"case 'c0' is in cluster 'doc 0' in sweep \w+ and in cluster 'page 0' in"):
         compare_sweeps(database, first, third)
+
+
+def equal(inputs: int, ids: int, **more: Any) -> list[State]:
+    """Cases of several ids for each input; `other` is better in two inputs of three."""
+    return [
+        {"id": f"c{n}-{number}", "input": {"x": n, "favoured": 0 if n % 3 == 0 else 1}, **more}
+        for n in range(inputs)
+        for number in range(ids)
+    ]
+
+
+def test_cases_with_equal_inputs_count_as_one(database: Database, tmp_path: Path) -> None:
+    matrix = build(database, ran(database, tmp_path / "alike", equal(8, 5)))
+    alone = build(database, ran(database, tmp_path / "alone", equal(8, 1)))
+    each = build(database, ran(database, tmp_path / "each", equal(8, 5), equal_inputs="independent"))
+    assert (matrix["clusters"], alone["clusters"], each["clusters"]) == (8, None, None)
+    figures, of_inputs, of_cases = (document["rows"][1]["metrics"]["y"] for document in (matrix, alone, each))
+    assert figures["p"] == of_inputs["p"] == pytest.approx(2 / 2**5)
+    assert of_cases["p"] < 0.001
+    assert matrix["best"]["y"]["clear"] is False
+    (sentence,) = [warning for warning in matrix["warnings"] if "equal inputs" in warning]
+    assert sentence == (
+        "32 of 40 cases repeat the input of another case (such as 'c0-0' and 'c0-1'): cases with equal inputs count as "
+        "one cluster, so figures rest on 8 clusters of cases (`equal_inputs: independent` counts each case)"
+    )
+    assert not [warning for warning in (*alone["warnings"], *each["warnings"]) if "equal inputs" in warning]
+
+
+def test_repeats_are_no_equal_inputs(database: Database, tmp_path: Path) -> None:
+    matrix = build(database, ran(database, tmp_path, equal(8, 1), repeats=3))
+    assert (matrix["clusters"], [warning for warning in matrix["warnings"] if "equal" in warning]) == (None, [])
+
+
+def test_equal_inputs_count_as_one_against_a_baseline_that_does_not_know_it(database: Database, tmp_path: Path) -> None:
+    """As of an earlier version; or it has other cases, so that other cases have equal inputs in it."""
+    before, after, fewer, independent = (
+        ran(database, tmp_path / str(number), given, **spec)
+        for number, (given, spec) in enumerate(
+            (
+                (equal(8, 5), {}),
+                (equal(8, 5), {}),
+                (equal(8, 5)[1:], {}),
+                (equal(8, 5), {"equal_inputs": "independent"}),
+            )
+        )
+    )
+    with database.write() as connection:
+        connection.execute(tables.cases.update().where(tables.cases.c.sweep_id == before.id).values(cluster=None))
+    for first, second in ((before, after), (after, before), (after, fewer), (fewer, after), (independent, after)):
+        units = match(database, first, second).units
+        assert units is not None
+        assert len(set(units.tolist())) == 8
+    assert match(database, after, independent).units is None, "the later sweep says that they are"
+    assert compare_sweeps(database, before, after)["verdict"] == "same"
+
+
+def test_clusters_that_cases_name_win_over_equal_inputs(database: Database, tmp_path: Path) -> None:
+    alike = equal(8, 5)
+    named = [{**case, "cluster": f"part {number % 10}"} for number, case in enumerate(alike)]
+    matrix = build(database, ran(database, tmp_path / "named", named))
+    assert matrix["clusters"] == 10
+    (sentence,) = [warning for warning in matrix["warnings"] if "give them the same" in warning]
+    assert sentence.startswith("40 of 40 cases have an input that a case of another `cluster` has (such as 'c0-0' and")
+    plain, sweep = ran(database, tmp_path / "plain", alike), ran(database, tmp_path / "again", named)
+    units = match(database, plain, sweep).units
+    assert units is not None
+    assert len(set(units.tolist())) == 10

@@ -12,7 +12,8 @@ from wtb.analysis.statistics.sequential.spending import spendable
 from wtb.core.errors import InputError
 from wtb.core.tree.run_order import is_held_out
 from wtb.operations.handles.sweep import SweepHandle
-from wtb.planning.prepare import Only, prepare
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 

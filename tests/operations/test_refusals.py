@@ -24,7 +24,7 @@ from wtb.core.arguments.kinds import Kind, Kinds, Listed, Number, Text
 from wtb.core.errors import InputError, WTBError
 from wtb.operations.registry import OPERATIONS
 from wtb.operations.running.preparing import prepare_file
-from wtb.planning.prepare import Only
+from wtb.planning.data.picking import Only
 from wtb.store.limits.sessions import Quota
 
 ROOT = Path(__file__).parents[2]

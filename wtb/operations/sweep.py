@@ -16,7 +16,8 @@ from wtb.operations.handles.records import ProgressCallback, reporter
 from wtb.operations.handles.sweep import SweepHandle
 from wtb.operations.running.local import run
 from wtb.operations.running.preparing import import_path_of, with_options
-from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,16 +14,14 @@ from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import NOTHING, read_project_redaction
-from wtb.core.arguments.checking import check_fields, checked
+from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
-from wtb.core.errors import InputError, StateError, StoreError, did_you_mean, meant_or_known
+from wtb.core.errors import InputError, StoreError, meant_or_known
 from wtb.core.ids import short_id
-from wtb.core.scoring.measure import without_expected
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, count, expand
-from wtb.core.tree.run_order import is_held_out
-from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.tree.stored_spec import DataFinding, StoredSpec
 from wtb.core.values import Value
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
@@ -38,9 +34,11 @@ from wtb.planning.checks import (
     check_stop,
     notification_targets,
 )
+from wtb.planning.data.checking import check_cases
+from wtb.planning.data.picking import Only, pick_cases
 from wtb.planning.environment import environment
 from wtb.planning.publishing import IMPORTED, Code
-from wtb.planning.redaction import check_redaction, names_problems
+from wtb.planning.redaction import check_redaction
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec, read_variants
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files
@@ -54,23 +52,6 @@ if TYPE_CHECKING:
     from wtb.config.webhooks import Target
 
 MAX_CELLS = 10_000_000
-MAX_PROBLEMS = 10
-
-
-@dataclass(frozen=True)
-class Only:
-    """A part of a sweep: the first `limit` cases, the case `case`, the combinations that choose `choices`.
-
-    final: the cases that `holdout` keeps for the end, else the others.
-    """
-
-    limit: Count | None = None
-    case: str | None = None
-    choices: Mapping[str, str] = field(default_factory=dict)
-    final: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -78,8 +59,8 @@ class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 
     clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
-    it is not the workflow's entry. submitted_by: who submits it, as the sweep records. without_expected: for each
-    evaluator, how many cases have no expected value that it needs. blank_rows: rows of the source that are skipped.
+    it is not the workflow's entry. submitted_by: who submits it, as the sweep records. findings: what the check of its
+    cases found. blank_rows: rows of the source that are skipped.
     """
 
     bound: Bound
@@ -92,13 +73,13 @@ class Prepared:
     notify: Sequence[Target] | None = None
     clusters: Sequence[str | None] = ()
     submitted_by: str | None = None
-    without_expected: Mapping[str, int] = field(default_factory=dict)
+    findings: Sequence[DataFinding] = ()
     blank_rows: int = 0
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about rows that are no cases, and about cases that some evaluators do not score."""
-        notes = [without_expected(metric, count, self.cases) for metric, count in self.without_expected.items()]
+        """Sentences about its cases, and about rows that are none."""
+        notes = [finding["sentence"] for finding in self.findings]
         if self.blank_rows:
             notes.append(f"{plural(self.blank_rows, 'blank row')} of {self.source.name} skipped")
         return notes
@@ -172,6 +153,8 @@ class Prepared:
         stored["code"] = self.bound.code
         if tools := self.tool_versions():
             stored["environment"] = {**stored["environment"], "tools": tools}
+        if self.findings:
+            stored["data"] = list(self.findings)
         if self.submitted_by is not None:
             stored["submitted_by"] = self.submitted_by
         return stored
@@ -191,13 +174,14 @@ class Prepared:
             raise InputError(*(spec.located.problem(("mcp", server), text) for text in error.problems)) from error
 
     def picked(self) -> Iterator[Case]:
-        return _pick_cases(self.bound.spec, self.source, self.only)
+        return pick_cases(self.bound.spec, self.source, self.only)
 
     def encode(self, workspaces: Workspaces) -> Iterator[NewCase]:
         """Yield the cases as they are stored. Their files are added to the store of these workspaces."""
-        return (self._encode(case, workspaces) for case in self.picked())
+        clusters = iter(self.clusters)
+        return (self._encode(case, next(clusters, case.cluster), workspaces) for case in self.picked())
 
-    def _encode(self, case: Case, workspaces: Workspaces) -> NewCase:
+    def _encode(self, case: Case, cluster: str | None, workspaces: Workspaces) -> NewCase:
         """Encode a case as it is stored. Its files are added to the store."""
         values, _ = self.bound.workflow.schema.read_input(case.input)
         redactor = self.bound.spec.redact.redactor
@@ -214,11 +198,21 @@ class Prepared:
             case.tags,
             files.digest,
             files.new,
-            case.cluster,
+            cluster,
         )
 
 
-_RECORDED = ("submitted_by", "baseline_row", "folder", "environment", "code", "final", "added_rows", "fork_variants")
+_RECORDED = (
+    "submitted_by",
+    "baseline_row",
+    "folder",
+    "environment",
+    "code",
+    "final",
+    "added_rows",
+    "fork_variants",
+    "data",
+)
 
 
 def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,7 +275,7 @@ def prepare(
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _pick_choices(chosen, only)
     check_redaction(bound)
-    seen = _check_cases(spec, bound, source, only, whole=starts_at is None)
+    seen = check_cases(spec, bound, source, only, whole=starts_at is None)
     return Prepared(
         bound,
         choices,
@@ -292,7 +286,7 @@ def prepare(
         starts_at,
         notification_targets(spec),
         seen.clusters if any(seen.clusters) else (),
-        without_expected=seen.without_expected,
+        findings=seen.findings,
         blank_rows=blank_rows,
     )
 
@@ -373,71 +367,3 @@ def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> l
     if not found:
         raise InputError("combination: no combination of the sweep chooses these together")
     return found
-
-
-def _pick_cases(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case]:
-    """The cases that `only` leaves, in their order."""
-    cases = iter(source)
-    if (share := spec.holdout) is not None:
-        cases = (case for case in cases if is_held_out(share, spec.seed, case.id, case.cluster) == only.final)
-    if only.case is not None:
-        cases = (case for case in cases if case.id == only.case)
-    return islice(cases, only.limit)
-
-
-def _describe_empty(spec: SweepSpec, only: Only) -> str:
-    """Describe why the holdout leaves no case to run."""
-    part = f"{spec.holdout:g} of the cases are kept for the end"
-    if only.case is not None:
-        return f"{part}, and case {only.case!r} is {'not ' if only.final else ''}one of them"
-    left = "case for it" if only.final else "other"
-    return f"{part}, which leaves no {left}; expected more cases or another share"
-
-
-@dataclass
-class _CheckedCases:
-    """The cluster of each case, and for each evaluator how many cases have no expected value that it needs."""
-
-    clusters: list[str | None] = field(default_factory=list)
-    without_expected: Counter[str] = field(default_factory=Counter)
-
-
-def _check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> _CheckedCases:
-    """Check every case against the schemas.
-
-    whole: it is the workflow's input; else the state at a node further on.
-    """
-    workflow, problems, seen = bound.workflow, [], _CheckedCases()
-    for case in _pick_cases(spec, source, only):
-        seen.clusters.append(case.cluster)
-        values, wrong = workflow.schema.read_input(case.input)
-        if workflow.input is not None and whole:
-            missing = workflow.input.missing(case.input)
-            wrong += workflow.input.read_input(case.input)[1] if workflow.closed_input else []
-            wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
-            if workflow.input.is_model and not missing:
-                wrong += workflow.input.read_input({n: v for n, v in case.input.items() if n in workflow.input.keys})[1]
-        try:
-            encode({"input": values, "expected": case.expected})
-        except StateError as error:
-            wrong.append(str(error))
-        wrong += names_problems(bound.spec.redact.redactor, case)
-        unfit = [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
-        lacking = () if unfit else [one.name for one in bound.evaluators if one.lacks_expected(case.expected)]
-        seen.without_expected.update(lacking)
-        wrong += unfit
-        # Where the state is the input schema too, both say the same.
-        problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys(wrong)]
-        if len(problems) >= MAX_PROBLEMS:
-            break
-    if problems:
-        raise InputError(*problems[:MAX_PROBLEMS])
-    if not seen.clusters:
-        known = only.case is None or any(case.id == only.case for case in source)
-        if spec.holdout is not None and known:
-            raise InputError(spec.located.problem(("holdout",), _describe_empty(spec, only)))
-        if only.case is None:
-            raise InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
-        near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
-        raise InputError(f"there is no case {only.case!r} in {source.name}{near}", argument="case")
-    return seen

@@ -298,6 +298,7 @@ class SweepSpec(Strict):
     params: Params = {}
     cases: _Cases = Field(description=_CASES)
     files_from: Annotated[tuple[Text, ...], BeforeValidator(bounded)] = ()
+    equal_inputs: Literal["cluster", "independent"] = Field(default="cluster", description="cluster or independent")
     vary: dict[Name, _Vary] = Field(min_length=1, description="a mapping from nodes to 'all' or a list of variants")
     exclude: Annotated[tuple[_Rule, ...], BeforeValidator(bounded)] = ()
     combinations: _Combinations = "grid"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError
+from wtb.core.tree.clusters import is_of_equal_inputs, united
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
 from wtb.store.rows.sweeps import SweepRow
@@ -92,21 +93,28 @@ def _units(
     contents: Sequence[Mapping[str, tuple[int, Any]]],
     same: Sequence[str],
 ) -> Units:
-    """The clusters of the cases. Where only one of the sweeps has clusters, they hold for the other."""
-    found = [outcomes.clusters(database, sweep.id) for sweep in sweeps]
-    named = [
-        [clusters.get(number) for number, _ in (side[id] for id in same)]
-        for clusters, side in zip(found, contents, strict=True)
-    ]
-    if all(found):
-        for id, was, now in zip(same, *named, strict=True):
-            if was != now:
-                places = (f"in cluster {one!r}" if one else "in no cluster" for one in (was, now))
-                raise InputError(
-                    f"case {id!r} is {next(places)} in sweep {sweeps[0].id} and {next(places)} in sweep "
-                    f"{sweeps[1].id}; expected the same in both, since the cases of a cluster count together"
-                )
-    return numbered(named[1] if found[1] else named[0])
+    """The clusters of the cases. A case that has none in one of the sweeps is in that of the other.
+
+    Clusters of equal inputs are those of either sweep, because they depend on which cases a sweep has. The clusters
+    that cases name come first, and the later sweep says whether equal inputs are independent.
+    """
+    named, alike = [], []
+    for sweep, side in zip(sweeps, contents, strict=True):
+        clusters = outcomes.clusters(database, sweep.id)
+        names = [clusters.get(number) for number, _ in (side[id] for id in same)]
+        named.append([None if is_of_equal_inputs(name) else name for name in names])
+        alike.append([f"{name} of {sweep.id}" if is_of_equal_inputs(name) else None for name in names])
+    for id, was, now in zip(same, *named, strict=True):
+        if was is not None and now is not None and was != now:
+            raise InputError(
+                f"case {id!r} is in cluster {was!r} in sweep {sweeps[0].id} and in cluster {now!r} in sweep "
+                f"{sweeps[1].id}; expected the same in both, since the cases of a cluster count together"
+            )
+    both = [now or was for was, now in zip(*named, strict=True)]
+    if sweeps[1].spec.get("equal_inputs") == "independent":
+        return numbered(both)
+    unnamed = [[None if name else other for name, other in zip(both, side, strict=True)] for side in alike]
+    return numbered(united(both, *unnamed))
 
 
 def _places(numbers: Mapping[Any, int], common: Sequence[Any]) -> Integers:

@@ -23,6 +23,7 @@ from wtb.analysis.matrix.caveats import (
     bounds_that_matter,
     cases_without_expected,
     correct_exploratory,
+    data_found,
     failures_counted,
     listed_names,
 )
@@ -363,7 +364,7 @@ def _rows(
         "slices": sliced,
         "noise": noise,
     }
-    return figures, [*cases_without_expected(scored), *failures_counted(scored), *warnings]
+    return figures, [*data_found(sweep.spec), *cases_without_expected(scored), *failures_counted(scored), *warnings]
 
 
 def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregates.NodeRunTotals) -> list[RowDocument]:

@@ -16,6 +16,9 @@ from wtb.planning.metric_names import MEASURED_NAMES
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
+    from wtb.core.tree.stored_spec import StoredSpec
+
+_COUNTED = ("without_expected", "rare_class", "no_scale")  # findings that a matrix has figures of
 
 
 def correct_exploratory(
@@ -51,6 +54,14 @@ def cases_without_expected(scored: Scores) -> list[str]:
         for metric in scored.measures
         if metric in scored.without_expected
     ]
+
+
+def data_found(spec: StoredSpec) -> list[str]:
+    """Return sentences about the cases of a sweep, as the check before it ran found them.
+
+    Those that a matrix counts by itself, of the cells that there are, are not among them.
+    """
+    return [finding["sentence"] for finding in spec.get("data", ()) if finding["kind"] not in _COUNTED]
 
 
 def failures_counted(scored: Scores) -> list[str]:

@@ -14,7 +14,8 @@ from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, s
 from wtb.cli.output import in_color
 from wtb.cli.pages import open_page
 from wtb.cli.progress import progress_display
-from wtb.cli.run.sweeps import only, prepare, say_how_it_ended
+from wtb.cli.run.parts import only, prepare
+from wtb.cli.run.sweeps import say_how_it_ended
 from wtb.core.documents.comparison import TELLING, ComparisonDocument
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json

@@ -12,7 +12,7 @@ import typer
 from wtb.cli import options, pages
 from wtb.cli.console import backend_elsewhere, prints_to_stderr, put, say, shared_context
 from wtb.cli.inspect import watch
-from wtb.cli.run.sweeps import only, prepare
+from wtb.cli.run.parts import only, prepare
 from wtb.core.errors import InputError
 from wtb.display.json_text import as_json
 from wtb.operations.running import local, submitting

@@ -15,23 +15,21 @@ from wtb.cli.console import (
     prints_to_stderr,
     put,
     put_json,
-    read_choices,
     render_matrix,
     say,
     width,
 )
 from wtb.cli.progress import progress_display
+from wtb.cli.run.parts import only, prepare
 from wtb.core.stop import INTERRUPTED
 from wtb.execution.runtime import budgets
-from wtb.operations.running import local, preparing
-from wtb.planning import prepare as sweeps
+from wtb.operations.running import local
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Context
     from wtb.operations.running.local import Ran
-    from wtb.planning.prepare import Only, Prepared
 
 
 def plan(
@@ -121,19 +119,6 @@ def run(
         ran = local.run(context, prepared, breakpoints=places, until=until, pdb=pdb, progress=show)
     say_how_it_ended(ran)
     present(context, ran, format, output, strict=strict)
-
-
-def only(limit: int | None, case: str | None, choices: list[str] | None, final: bool = False) -> Only:
-    """Return the part of a sweep that options choose."""
-    return sweeps.Only(limit, case, read_choices(choices), final)
-
-
-def prepare(
-    file: Path, part: Only, max_cells: int | None, session: str | None, concurrency: int | None = None
-) -> Prepared:
-    """Return a sweep file, checked and ready to be submitted. Raises InputError."""
-    with prints_to_stderr():
-        return preparing.prepare_file(file, part, max_cells=max_cells, session=session, concurrency=concurrency)
 
 
 def say_how_it_ended(ran: Ran) -> None:

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Combination, SweepStatus
 from wtb.core.scoring.unknown_costs import UnknownCost
-from wtb.core.tree.stored_spec import Limits
+from wtb.core.tree.stored_spec import DataFinding, Limits
 
 # The least and the most; null where there is no bound.
 Bounds = list[int | None]
@@ -94,7 +94,7 @@ class LastSweepDocument(TypedDict):
 class PlanDocument(TypedDict):
     """What a sweep would run.
 
-    `notes`: sentences about rows that are no cases, and about cases that some evaluators do not score.
+    `data`: what the check of the cases found. `notes`: the same as sentences, and about rows that are no cases.
     """
 
     version: Literal[1]
@@ -111,6 +111,7 @@ class PlanDocument(TypedDict):
     node_runs: PlannedNodeRuns
     margins: list[MarginDocument]
     notes: NotRequired[list[str]]
+    data: NotRequired[list[DataFinding]]
     code: NotRequired[PlannedCode]
     unknown_costs: NotRequired[list[UnknownCost]]  # of the pilot, else of the last sweep of the workflow
     warnings: NotRequired[list[str]]

@@ -64,6 +64,32 @@ class Best(TypedDict, total=False):
     indifferent: float | None
 
 
+DataFindingKind = Literal[
+    "equal_inputs",
+    "equal_inputs_apart",
+    "contradictory_expected",
+    "similar_inputs",
+    "without_expected",
+    "rare_class",
+    "no_scale",
+    "sorted_file",
+    "dominant_cluster",
+]
+
+
+class DataFinding(TypedDict):
+    """What a check of the cases found before anything ran.
+
+    cases: how many cases it is about. sentence: what it does to the figures. key: of the sweep file, the case, the
+    evaluator or the command: what settles it.
+    """
+
+    kind: DataFindingKind
+    cases: int
+    sentence: str
+    key: str
+
+
 class StoredAddition(TypedDict):
     """A row that was added to a sweep, as `Addition` describes it."""
 
@@ -85,7 +111,8 @@ class StoredSpec(TypedDict, total=False):
 
     cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
     its parameters. fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
-    options, of each evaluator. baseline_row: the combination that is the baseline.
+    options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
+    found.
     """
 
     sweep: str
@@ -123,6 +150,8 @@ class StoredSpec(TypedDict, total=False):
     final: bool
     added_rows: list[StoredAddition]
     fork_variants: dict[str, list[dict[str, Json]]]
+    equal_inputs: NotRequired[Literal["cluster", "independent"]]
+    data: NotRequired[list[DataFinding]]
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:

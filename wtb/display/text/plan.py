@@ -58,6 +58,8 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     }
     if prepared.notes:
         planned["notes"] = prepared.notes
+    if prepared.findings:
+        planned["data"] = list(prepared.findings)
     return planned
 
 

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict
 from wtb.core.questions import Kind
 from wtb.core.tree.checkpoints import StoredPosition
 from wtb.core.tree.stored_code import StoredCode
+from wtb.core.tree.stored_spec import DataFinding
 from wtb.store.files.store import Place
 
 # What frames hold where values travel: a value's digest, with its bytes as they are sent and their number as they are
@@ -113,6 +114,7 @@ class PreparedHead(TypedDict):
         baseline: That of the combination that the others are compared with.
         cases: The number of cases.
         clusters: The cluster of each case, if any case has one.
+        findings: What the check of the cases found.
         tools: The version of each tool, by server.
     """
 
@@ -120,6 +122,7 @@ class PreparedHead(TypedDict):
     baseline: dict[str, str] | None
     cases: int
     clusters: list[str | None]
+    findings: list[DataFinding]
     tools: dict[str, dict[str, str]]
 
 

@@ -60,6 +60,7 @@ def _head_of(prepared: Prepared) -> PreparedHead:
         "baseline": None if prepared.baseline is None else dict(prepared.baseline),
         "cases": prepared.cases,
         "clusters": list(prepared.clusters),
+        "findings": list(prepared.findings),
         "tools": prepared.tool_versions(),
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
@@ -14,6 +14,7 @@ from wtb.authoring.code.recipe import Recipe
 from wtb.config.run_options import Rlimits
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import storable
+from wtb.core.tree.stored_spec import DataFinding, DataFindingKind
 from wtb.execution.described_code import (
     DescribedCode,
     bind_described,
@@ -28,7 +29,8 @@ from wtb.execution.sandbox.pool import setup_of
 from wtb.planning.binding import Bound
 from wtb.planning.cases import CaseSource
 from wtb.planning.checks import notification_targets
-from wtb.planning.prepare import Only, Prepared
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.runs.submission import NewCase
@@ -95,6 +97,7 @@ def prepared_apart(spec: SweepSpec, file: Path, workspaces: Workspaces, owner: s
             only=Only(),
             notify=notification_targets(spec),
             clusters=head["clusters"],
+            findings=head["findings"],
             process=process,
         )
     finally:
@@ -110,6 +113,7 @@ def _as_bound(spec: SweepSpec, process: NodeProcess, sent: Any) -> tuple[Bound, 
         "baseline": boundary.optional(lambda choices: _as_choices(bound, choices), head["baseline"]),
         "cases": boundary.count(head["cases"]),
         "clusters": [boundary.optional(boundary.text, cluster) for cluster in head["clusters"]],
+        "findings": [_as_finding(finding) for finding in head["findings"]],
         "tools": {
             boundary.name(server): {boundary.name(tool): boundary.text(version) for tool, version in tools.items()}
             for server, tools in head["tools"].items()
@@ -131,6 +135,17 @@ def _as_choices(bound: Bound, sent: Mapping[str, str]) -> dict[str, str]:
     if unknown:
         raise Malformed(f"a combination that chooses {unknown[0]!r:.100}")
     return dict(sent)
+
+
+def _as_finding(sent: Mapping[str, Any]) -> DataFinding:
+    if sent["kind"] not in get_args(DataFindingKind):
+        raise Malformed(f"a finding of kind {sent['kind']!r:.100}")
+    return {
+        "kind": sent["kind"],
+        "cases": boundary.count(sent["cases"]),
+        "sentence": boundary.text(sent["sentence"]),
+        "key": boundary.text(sent["key"]),
+    }
 
 
 def _as_cases(sent: Sequence[ReadNewCase], blobs: Sequence[bytes]) -> list[NewCase]:

@@ -42,7 +42,8 @@ from wtb.operations.running.planning import plan
 from wtb.operations.running.preparing import prepare_file
 from wtb.operations.running.submitting import Submitted
 from wtb.operations.sweep import Sweep
-from wtb.planning.prepare import Only, Prepared
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import Prepared
 from wtb.store.database import Database, check_shared, database_url
 from wtb.store.read import queries
 from wtb.store.read.references import find_one

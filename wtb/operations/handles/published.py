@@ -13,7 +13,7 @@ from wtb.operations.handles.documentation import documented_by
 from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.running import published as operations
 from wtb.operations.running.submitting import Submitted
-from wtb.planning.prepare import Only
+from wtb.planning.data.picking import Only
 
 
 class Published:

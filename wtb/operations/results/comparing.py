@@ -18,7 +18,8 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.running.local import Ran, ShowProgress, run
 from wtb.planning.checks import margin_problems
-from wtb.planning.prepare import Only, Prepared
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import Prepared
 from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.sweeps import SweepRow

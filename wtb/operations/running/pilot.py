@@ -16,7 +16,8 @@ from typing import Final
 from wtb.analysis.statistics.intervals import t_quantile
 from wtb.core.documents.plan import EstimatedAmount, PilotDocument, PilotEstimate
 from wtb.planning.cases import CaseSource, case_row
-from wtb.planning.prepare import Only, Prepared
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import Prepared
 from wtb.store.database import Database
 from wtb.store.read.costs import case_totals, unknown_costs
 from wtb.store.rows.sweeps import SweepRow
@@ -30,11 +31,20 @@ def pilot_of(prepared: Prepared, count: int) -> Prepared:
     spec = prepared.bound.spec
     chosen = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
     cases = [case for place, case in enumerate(prepared.picked()) if place in chosen]
+    clusters = [cluster for place, cluster in enumerate(prepared.clusters) if place in chosen]
     small = spec.model_copy(update={"sweep": f"{spec.sweep[:_LONGEST]}-pilot", "repeats": 1, "gates": ()})
     source = CaseSource(
         prepared.source.name, spec.folder, lambda: ((f"case {one.id!r}", case_row(one)) for one in cases)
     )
-    return replace(prepared, bound=replace(prepared.bound, spec=small), source=source, cases=len(cases), only=Only())
+    return replace(
+        prepared,
+        bound=replace(prepared.bound, spec=small),
+        source=source,
+        cases=len(cases),
+        only=Only(),
+        clusters=clusters,
+        findings=(),
+    )
 
 
 def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed: int) -> PilotDocument:

@@ -20,7 +20,8 @@ from wtb.operations.control.state_edits import coerce_values
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import CaseSource
 from wtb.planning.checks import check_pool
-from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare, stored_spec
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import MAX_CELLS, Prepared, prepare, stored_spec
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
 from wtb.store.database import Database

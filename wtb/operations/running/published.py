@@ -24,7 +24,8 @@ from wtb.operations.running.preparing import prepare_single, with_options
 from wtb.operations.running.submitting import Submitted, submit
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.planning.cases import case_row, read_cases
-from wtb.planning.prepare import MAX_CELLS, Only, Prepared, prepare
+from wtb.planning.data.picking import Only
+from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
 from wtb.planning.publishing import PublishedCode
 from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
 

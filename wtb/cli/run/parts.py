@@ -1,0 +1,27 @@
+"""The part of a sweep file that options choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wtb.cli.console import prints_to_stderr, read_choices
+from wtb.operations.running import preparing
+from wtb.planning.data.picking import Only
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wtb.planning.prepare import Prepared
+
+
+def only(limit: int | None, case: str | None, choices: list[str] | None, final: bool = False) -> Only:
+    """Return the part of a sweep that options choose."""
+    return Only(limit, case, read_choices(choices), final)
+
+
+def prepare(
+    file: Path, part: Only, max_cells: int | None, session: str | None, concurrency: int | None = None
+) -> Prepared:
+    """Return a sweep file, checked and ready to be submitted. Raises InputError."""
+    with prints_to_stderr():
+        return preparing.prepare_file(file, part, max_cells=max_cells, session=session, concurrency=concurrency)

@@ -1,0 +1,119 @@
+"""The check of the cases of a sweep: whether they fit its code, and what they do to its figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from wtb.core.errors import InputError, StateError, did_you_mean
+from wtb.core.serialization.codec import encode
+from wtb.core.tree.stored_spec import DataFinding
+from wtb.planning.binding import Bound
+from wtb.planning.cases import Case, CaseSource
+from wtb.planning.data import findings
+from wtb.planning.data.equal_inputs import Inputs
+from wtb.planning.data.picking import Only, pick_cases
+from wtb.planning.redaction import names_problems
+from wtb.planning.sweep_spec import SweepSpec
+
+MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True)
+class CheckedCases:
+    """The cases of a sweep.
+
+    Attributes:
+        clusters: The cluster of each.
+        without_expected: For each evaluator, how many have no expected value that it needs.
+        findings: What they do to the figures.
+    """
+
+    clusters: Sequence[str | None]
+    without_expected: Mapping[str, int]
+    findings: Sequence[DataFinding]
+
+
+def check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> CheckedCases:
+    """Check the cases that run.
+
+    Args:
+        spec: The sweep.
+        bound: The same with its code.
+        source: Its cases.
+        only: The part of them.
+        whole: Whether a case is the workflow's input; else it is the state at a node further on.
+
+    Raises:
+        InputError: With each case that does not fit, or if there is none.
+    """
+    problems: list[str] = []
+    ids: list[str] = []
+    clusters: list[str | None] = []
+    lacking, inputs = Counter[str](), Inputs()
+    for case in pick_cases(spec, source, only):
+        ids.append(case.id)
+        clusters.append(case.cluster)
+        encoded, wrong = _encoded(bound, case, whole=whole)
+        unfit = [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
+        # Where the state is the input schema too, both say the same.
+        problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys([*wrong, *unfit])]
+        if len(problems) >= MAX_PROBLEMS:
+            break
+        if not unfit:
+            lacking.update(one.name for one in bound.evaluators if one.lacks_expected(case.expected))
+        if encoded is not None and not problems and spec.equal_inputs == "cluster":
+            inputs.add(encoded, case.files)
+    if problems:
+        raise InputError(*problems[:MAX_PROBLEMS])
+    if not ids:
+        raise _no_cases(spec, source, only)
+    alike = inputs.equal(clusters)
+    return CheckedCases(
+        alike.clusters,
+        lacking,
+        [
+            *findings.equal_inputs(alike, ids),
+            *(findings.lacking_expected(metric, count, len(ids)) for metric, count in lacking.items()),
+        ],
+    )
+
+
+def _encoded(bound: Bound, case: Case, *, whole: bool) -> tuple[bytes | None, list[str]]:
+    """Return the input and expected value of a case as they are stored, and what is wrong with it."""
+    workflow = bound.workflow
+    values, wrong = workflow.schema.read_input(case.input)
+    if workflow.input is not None and whole:
+        missing = workflow.input.missing(case.input)
+        wrong += workflow.input.read_input(case.input)[1] if workflow.closed_input else []
+        wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
+        if workflow.input.is_model and not missing:
+            wrong += workflow.input.read_input({n: v for n, v in case.input.items() if n in workflow.input.keys})[1]
+    encoded = None
+    try:
+        encoded = encode({"input": values, "expected": case.expected})
+    except StateError as error:
+        wrong.append(str(error))
+    return encoded, [*wrong, *names_problems(bound.spec.redact.redactor, case)]
+
+
+def _no_cases(spec: SweepSpec, source: CaseSource, only: Only) -> InputError:
+    """Return what to raise if no case is left to run."""
+    known = only.case is None or any(case.id == only.case for case in source)
+    if spec.holdout is not None and known:
+        return InputError(spec.located.problem(("holdout",), _describe_empty(spec, only)))
+    if only.case is None:
+        return InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
+    near = did_you_mean(only.case, (case.id for case in islice(source, 1000)))
+    return InputError(f"there is no case {only.case!r} in {source.name}{near}", argument="case")
+
+
+def _describe_empty(spec: SweepSpec, only: Only) -> str:
+    """Describe why the holdout leaves no case to run."""
+    part = f"{spec.holdout:g} of the cases are kept for the end"
+    if only.case is not None:
+        return f"{part}, and case {only.case!r} is {'not ' if only.final else ''}one of them"
+    left = "case for it" if only.final else "other"
+    return f"{part}, which leaves no {left}; expected more cases or another share"
