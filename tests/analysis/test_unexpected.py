@@ -89,7 +89,7 @@ SHEET = "id,x,expected\n" + "".join(f"c{n},{n},{'' if n else '0'}\n" for n in ra
 def test_plan_matrix_report_and_cells_count_them(project: Project) -> None:
     sweep = "workflow: flow:wf\ncases: cases.csv\nvary: {A: all}\nevaluate: [{contains: {field: a}}]\n"
     project.write({"cases.csv": SHEET, "flow.py": FLOW, "sweep.yaml": sweep})
-    sentence = "2 of 3 cases have no expected value for contains"
+    sentence = "2 of 3 cases have no expected value for contains: they get no score by it"
     plan = project.inside("plan", "sweep.yaml")
     assert "x 3 cases" in plan.stdout
     assert sentence in " ".join(plan.stdout.split())

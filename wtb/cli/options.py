@@ -60,6 +60,7 @@ ShowMatrix = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to
 Show = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Only the first N cases.")]
+Sample = Annotated[int | None, typer.Option("--sample", help="Only N cases, drawn at random with the sweep's seed.")]
 Case = Annotated[str | None, typer.Option("--case", help="Only the case with this id.")]
 Choices = Annotated[
     list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")

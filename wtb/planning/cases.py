@@ -71,15 +71,19 @@ class CaseSource:
     _within: tuple[Path, ...] | None = None
     state_key: str | None = None
     """Of workflows whose state is a single value: the key that it stands under, which inputs need not name."""
+    _keeps: Callable[[Case], bool] | None = None
+    """Whether a case is one of those that are iterated; None if all are."""
 
     def __iter__(self) -> Iterator[Case]:
         """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
         filled = ((place, row) for place, row in self._rows() if not isinstance(row, BlankRow))
         for position, (place, row) in enumerate(filled, start=1):
             try:
-                yield self._case(row, position)
+                case = self._case(row, position)
             except Wrong as wrong:
                 raise InputError(f"{place}: {wrong}") from None
+            if self._keeps is None or self._keeps(case):
+                yield case
 
     def check(self) -> CaseCount:
         """Read all cases once and count them.

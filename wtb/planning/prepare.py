@@ -35,7 +35,7 @@ from wtb.planning.checks import (
     notification_targets,
 )
 from wtb.planning.data.checking import check_cases
-from wtb.planning.data.picking import Only, pick_cases
+from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.redaction import check_redaction
@@ -60,7 +60,8 @@ class Prepared:
 
     clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
     it is not the workflow's entry. submitted_by: who submits it, as the sweep records. findings: what the check of its
-    cases found. blank_rows: rows of the source that are skipped.
+    cases found. blank_rows: rows of the source that are skipped. sampled_from: the number of cases that
+    `only.sample` was drawn from.
     """
 
     bound: Bound
@@ -75,11 +76,15 @@ class Prepared:
     submitted_by: str | None = None
     findings: Sequence[DataFinding] = ()
     blank_rows: int = 0
+    sampled_from: int | None = None
 
     @property
     def notes(self) -> list[str]:
         """Sentences about its cases, and about rows that are none."""
         notes = [finding["sentence"] for finding in self.findings]
+        if self.sampled_from is not None:
+            seed = self.bound.spec.seed
+            notes.insert(0, f"{self.cases:,} of {plural(self.sampled_from, 'case')}, drawn at random with seed {seed}")
         if self.blank_rows:
             notes.append(f"{plural(self.blank_rows, 'blank row')} of {self.source.name} skipped")
         return notes
@@ -153,6 +158,8 @@ class Prepared:
         stored["code"] = self.bound.code
         if tools := self.tool_versions():
             stored["environment"] = {**stored["environment"], "tools": tools}
+        if self.only.sample is not None:
+            stored["sample"] = self.only.sample
         if self.findings:
             stored["data"] = list(self.findings)
         if self.submitted_by is not None:
@@ -212,6 +219,7 @@ _RECORDED = (
     "added_rows",
     "fork_variants",
     "data",
+    "sample",
 )
 
 
@@ -275,7 +283,8 @@ def prepare(
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _pick_choices(chosen, only)
     check_redaction(bound)
-    seen = check_cases(spec, bound, source, only, whole=starts_at is None)
+    source, sampled_from = (source, None) if only.sample is None else draw_sample(spec, source, only)
+    seen = check_cases(spec, bound, source, only, whole=starts_at is None, total=total)
     return Prepared(
         bound,
         choices,
@@ -288,6 +297,7 @@ def prepare(
         seen.clusters if any(seen.clusters) else (),
         findings=seen.findings,
         blank_rows=blank_rows,
+        sampled_from=sampled_from,
     )
 
 

@@ -105,7 +105,7 @@ def test_regressions_rest_on_clusters_of_equal_inputs(ask: Project) -> None:
     assert found["verdict"] in ("same", "unclear")
     ask.inside("run", "each.yaml", "--quiet", check=0)
     compared = ask.inside("compare", "alike", "each", "--format", "json", check=0).json
-    assert compared["cases"]["common"] == 100
+    assert compared["compared"]["cases"] == 100
 
 
 def test_a_pilot_takes_the_clusters_of_its_cases(ask: Project) -> None:
@@ -118,3 +118,140 @@ def test_python_gives_the_same_document(ask: Project, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(ask.folder)
     with wtb.open("sqlite:///:memory:") as bench:
         assert bench.plan("alike.yaml")["notes"] == [SENTENCE]
+
+
+def ids(ask: Project, name: str) -> list[str]:
+    cells = ask.inside("show", name, "--cells", "--limit", "10000", "--format", "json", check=0).json["cells"]
+    return list(dict.fromkeys(cell["case"] for cell in cells))
+
+
+def different(name: str, **more: Any) -> str:
+    return sweep(name, [{"id": f"c{n}", "input": {"q": f"{n}"}} for n in range(40)], **more)
+
+
+def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) -> None:
+    ask.write({"few.yaml": different("few"), "seeded.yaml": different("seeded", seed=3)})
+    planned = ask.inside("plan", "few.yaml", "--sample", "10", "--format", "json", check=0).json
+    assert (planned["cases"], planned["cells"], planned["sampled_from"]) == (10, 20, 40)
+    assert planned["notes"] == ["10 of 40 cases, drawn at random with seed 0"]
+    drawn = []
+    for file, size in (("few", 10), ("few", 10), ("few", 20), ("seeded", 10)):
+        ran = ask.inside("run", f"{file}.yaml", "--sample", f"{size}", check=0)
+        assert f"{size} of 40 cases, drawn at random with seed {3 if file == 'seeded' else 0}" in ran.said
+        drawn.append(ids(ask, file))
+    first, again, more, seeded = drawn
+    assert first == again != [f"c{n}" for n in range(10)]
+    assert set(first) < set(more)
+    assert set(seeded) != set(first)
+    ask.inside("baseline", "set", "sampled", "few", check=0)
+    found = ask.inside(
+        "regress", "few.yaml", "--baseline", "sampled", "--sample", "10", "--quiet", "--format", "json", check=0
+    ).json
+    assert found["compared"]["cases"] == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            ("--sample", "41"),
+            "a sample of 41 cases, and few.yaml:1 has 40 to draw from; expected at most 40",
+        ),
+        (("--sample", "0"), "sample is 0; expected a whole number of at least 1 (--sample)"),
+        (("--sample", "-1"), "sample is -1; expected a whole number of at least 1 (--sample)"),
+        (("--sample", "3", "--limit", "3"), "both of 'limit' and 'sample'; expected one of them"),
+        (("--sample", "2", "--case", "none"), "there is no case 'none' in"),
+    ],
+)
+def test_a_sample_that_cannot_be_drawn_is_one_line(ask: Project, options: tuple[str, ...], problem: str) -> None:
+    ask.write({"few.yaml": different("few")})
+    for command in ("plan", "run"):
+        outcome = ask.inside(command, "few.yaml", *options, check=2)
+        assert problem in outcome.said
+        assert len(outcome.stderr.strip().splitlines()) <= 2
+
+
+def test_a_sample_leaves_the_cases_for_the_end_alone(ask: Project) -> None:
+    ask.write({"kept.yaml": different("kept", holdout=0.5)})
+    every = ask.inside("plan", "kept.yaml", "--format", "json", check=0).json["cases"]
+    outcome = ask.inside("plan", "kept.yaml", "--sample", f"{every + 1}", check=2)
+    assert f"has {every} to draw from" in outcome.said
+    ask.inside("run", "kept.yaml", "--sample", f"{every}", "--quiet", check=0)
+    ask.inside("run", "kept.yaml", "--final", "--quiet", check=0)
+
+
+def kinds(ask: Project, name: str, *options: str) -> dict[str, Any]:
+    planned = ask.inside("plan", name, *options, "--format", "json", check=0).json
+    return {finding["kind"]: finding for finding in planned.get("data", ())}
+
+
+def test_the_first_cases_of_a_sorted_file_are_told(ask: Project) -> None:
+    listed = [{"id": f"c{n}", "input": {"q": f"{n:03}"}, "tags": ["easy" if n < 100 else "hard"]} for n in range(200)]
+    ask.write({"sorted.yaml": sweep("sorted", listed)})
+    finding = kinds(ask, "sorted.yaml", "--limit", "20")["sorted_file"]
+    assert (finding["cases"], finding["key"]) == (20, "sample")
+    sentence = (
+        "the first 20 of 200 cases are no random sample, because the file is sorted by tag ('easy': 100% of the first, "
+        "50% of all), so figures are not those of all cases: `--sample 20` draws cases at random"
+    )
+    ran = ask.inside("run", "sorted.yaml", "--limit", "20", check=0)
+    assert finding["sentence"] == sentence
+    assert ran.said.count(sentence) == words(ran.stdout).count(sentence) == 1
+    assert "sorted_file" not in kinds(ask, "sorted.yaml", "--sample", "20")
+    assert "sorted_file" not in kinds(ask, "sorted.yaml")
+
+
+def test_rare_classes_and_scales_and_clusters_are_told_before_anything_runs(ask: Project) -> None:
+    listed = [
+        {
+            "id": f"c{n}",
+            "input": {"q": f"{n}"},
+            "expected": {"right": n % 10 == 0} if n else None,
+            "cluster": f"doc {max(0, n - 20)}",
+        }
+        for n in range(40)
+    ]
+    evaluate = [
+        {"class_recall": {"field": "right", "positive": True}},
+        {"class_precision": {"field": "right", "positive": True}},
+        {"macro_f1": {"field": "right"}},
+        {"cohen_kappa": {"field": "right"}},
+        {"auc": {"field": "right"}},
+        "ask:right",
+        "ask:length",
+        "ask:scaled",
+    ]
+    more = FLOW + "\n\ndef length(case, result):\n    return 1.0\n\n\nfrom wtb import evaluator\n\n\n"
+    more += "@evaluator(scale=(0, 9))\ndef scaled(case, result):\n    return 1.0\n"
+    ask.write({"asked.py": more.replace('"ask"', '"asked"')})
+    text = sweep("rare", listed, evaluate=evaluate).replace("ask:", "asked:")
+    ask.write({"rare.yaml": text, "failing.yaml": text.replace('"rare"', '"failing", "on_failure": 0')})
+    planned = ask.inside("plan", "rare.yaml", "--format", "json", check=0).json
+    found: dict[str, list[str]] = {}
+    for finding in planned["data"]:
+        found.setdefault(finding["kind"], []).append(finding["sentence"])
+    assert found["rare_class"] == [
+        "class_recall rests on 2 clusters of the class: there are no intervals below 15",
+        "macro_f1 rests on 2 clusters of 1, its rarest class: there are no intervals below 15",
+        "cohen_kappa rests on 2 clusters that are not of its most common class: there are no intervals below 15",
+        "auc rests on 2 clusters of positive, its rarest class: there are no intervals below 15",
+    ]
+    (scale,) = found["no_scale"]
+    assert scale.startswith("cells that fail are left out by length, so a combination that fails where it is hard")
+    (dominant,) = found["dominant_cluster"]
+    assert dominant.startswith(
+        "21 of 40 cases have the cluster 'doc 0', so figures rest mostly on it, as if there were"
+    )
+    assert len(found["without_expected"]) == 5
+    assert found["without_expected"][0] == (
+        "1 of 40 cases has no expected value for class_recall: they get no score by it"
+    )
+    assert "no_scale" not in kinds(ask, "failing.yaml")
+
+
+def test_equal_inputs_that_expect_different_values_are_told(ask: Project) -> None:
+    listed = [{"id": f"c{n}", "input": {"q": f"{n // 2}"}, "expected": f"{n % 3}"} for n in range(20)]
+    ask.write({"torn.yaml": sweep("torn", listed)})
+    finding = kinds(ask, "torn.yaml")["contradictory_expected"]
+    assert finding["sentence"].startswith("20 of 20 cases have an input of which another case expects another value")
+    assert finding["key"] == "expected"

@@ -27,7 +27,7 @@ class TestASubmission:
     def test_prints_the_id_alone_and_runs_to_its_end(self, crew: Cluster) -> None:
         done = crew.wtb("submit", write_sweep(crew.project, "plain"), check=0)
         assert sweeps_named(crew, "plain") == [done.stdout.strip()]
-        assert done.said == f"sweep plain ({done.stdout.strip()}): 4 cells; 1 worker to run it"
+        assert done.stderr.splitlines()[0] == f"sweep plain ({done.stdout.strip()}): 4 cells; 1 worker to run it"
         crew.wait_completed(done.stdout.strip())
         assert crew.cells(done.stdout.strip()) == {"succeeded": 4}
 

@@ -50,7 +50,7 @@ def correct_exploratory(
 def cases_without_expected(scored: Scores) -> list[str]:
     """Return sentences about cases that metrics do not score because they have no expected value."""
     return [
-        f"{without_expected(metric, scored.without_expected[metric], scored.cases)}: they get no score by it"
+        without_expected(metric, scored.without_expected[metric], scored.cases)
         for metric in scored.measures
         if metric in scored.without_expected
     ]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wtb.analysis.scores import ScoreTable
-from wtb.analysis.statistics.figures.class_intervals import FEWEST_OF_CLASS, ClassCount, counted
+from wtb.analysis.statistics.figures.class_intervals import ClassCount, counted
 from wtb.analysis.statistics.figures.row_figures import FigureRows
+from wtb.core.scoring.figures import OfClass, class_sentence
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import ClassesDocument, MetricDocument, RowDocument
@@ -54,18 +55,5 @@ def _units(count: ClassCount) -> int:
 
 def _sentence(metric: str, rows: FigureRows, known: Sequence[ClassCount], unit: str) -> str:
     least, most = min(known, key=_units), max(known, key=_units)
-    many = f"{least.units:,}" if least.units == most.units else f"{least.units:,} to {most.units:,}"
-    unit = unit.removesuffix("s") if least.units == most.units == 1 else unit
-    if rows.figure.startswith("class_"):
-        which = "in which a row finds the class" if least.is_found else "of the class"
-    elif least.label is None:
-        which = "that are not of its most common class"
-    else:
-        which = f"of {rows.names.get(least.label, str(least.label))}, its rarest class"
-    if least.is_enough:
-        consequence = ""
-    elif most.is_enough:
-        consequence = f", and rows with less than {FEWEST_OF_CLASS} have no interval"
-    else:
-        consequence = f": there are no intervals below {FEWEST_OF_CLASS}"
-    return f"{metric} rests on {many} {unit} {which}{consequence}"
+    name = None if least.label is None else rows.names.get(least.label, str(least.label))
+    return class_sentence(metric, rows.figure, OfClass(least.units, most.units, name, least.is_found, unit))

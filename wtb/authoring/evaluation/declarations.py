@@ -91,6 +91,7 @@ def make_evaluator(
         _reads(options) if is_built_in or name in BY_PATH or fn is not written else (),
         partial(fn.wtb_lacks_expected, options) if hasattr(fn, "wtb_lacks_expected") else None,
         passes,
+        partial(fn.wtb_class_of, options) if hasattr(fn, "wtb_class_of") else None,
     )
     made.check_failure_scores()
     made.check_passes()

@@ -20,7 +20,7 @@ from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.providers.faults import lost_to
 from wtb.core.providers.retrying import call_again
-from wtb.core.scoring.figures import Figure, Observed, write_observed
+from wtb.core.scoring.figures import Figure, Label, Observed, write_observed
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
 from wtb.core.scoring.passes import Passes
 from wtb.core.scoring.scales import (
@@ -208,7 +208,8 @@ class Evaluator:
     dict. threshold: of scores that pass, where a score is nothing but pass or fail by it. figure: over all cells of a
     row, for which it returns what it observed of a cell. reads: keys of the final state that its options name.
     lacks: whether a case has no expected value, of an evaluator that needs one. passes: the figure over the repeats of
-    a case that combinations are compared by.
+    a case that combinations are compared by. class_of: reads the class of a case from its expected value, of a figure
+    over all cells of a row.
     """
 
     name: str
@@ -225,6 +226,7 @@ class Evaluator:
     reads: Collection[str] = ()
     lacks: Callable[[Any], bool] | None = None
     passes: Passes | None = None
+    class_of: Callable[[Any], Label] | None = None
 
     @property
     def may_ask_judges(self) -> bool:

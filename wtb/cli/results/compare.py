@@ -120,6 +120,7 @@ def regress(
     ] = False,
     looked_into: Cells = 20,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     case: options.Case = None,
     choices: options.Choices = None,
     max_cells: options.MaxCells = None,
@@ -139,7 +140,7 @@ def regress(
     Examples: wtb regress sweep.yaml --baseline main  |  wtb regress sweep.yaml --baseline main --update
     """
     parsed = read_margin(margin)
-    prepared = prepare(file, only(limit, case, choices), max_cells, session)
+    prepared = prepare(file, only(limit, case, choices, sample=sample), max_cells, session)
     context = open_context(db, create=True)
     with prints_to_stderr(), progress_display(quiet) as show:
         done = comparing.regress(

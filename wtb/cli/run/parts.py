@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from wtb.planning.prepare import Prepared
 
 
-def only(limit: int | None, case: str | None, choices: list[str] | None, final: bool = False) -> Only:
+def only(
+    limit: int | None, case: str | None, choices: list[str] | None, *, final: bool = False, sample: int | None = None
+) -> Only:
     """Return the part of a sweep that options choose."""
-    return Only(limit, case, read_choices(choices), final)
+    return Only(limit, case, read_choices(choices), final, sample)
 
 
 def prepare(

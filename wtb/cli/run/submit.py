@@ -38,6 +38,7 @@ def submit(
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also where no worker is there to run it.")] = False,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     case: options.Case = None,
     choices: options.Choices = None,
     max_cells: options.MaxCells = None,
@@ -65,7 +66,7 @@ def submit(
     Examples: wtb submit sweep.yaml  |  wtb submit sweep.yaml --wait --format json -o matrix.json
     """
     check_format(format, wait)
-    part = only(limit, case, choices, final)
+    part = only(limit, case, choices, final=final, sample=sample)
     if (backend := backend_elsewhere(published, db, broker, wait=wait)) is not None:
         from wtb.operations.running import published as elsewhere
 

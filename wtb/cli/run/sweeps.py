@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 def plan(
     file: options.SweepFile,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     case: options.Case = None,
     choices: options.Choices = None,
     max_cells: options.MaxCells = None,
@@ -56,13 +57,13 @@ def plan(
 
     --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
 
-    Example: wtb plan sweep.yaml --limit 10
+    Examples: wtb plan sweep.yaml --limit 10  |  wtb plan sweep.yaml --sample 200
     """
     from wtb.display.text import plan as text
     from wtb.operations.running import planning
     from wtb.operations.running import published as elsewhere
 
-    part = only(limit, case, choices, final)
+    part = only(limit, case, choices, final=final, sample=sample)
     if (backend := backend_elsewhere(published, db, pilot=pilot)) is not None:
         keys = elsewhere.sweep_to_send(file)
         document = backend.call(elsewhere.plan_published, keys, part=part, max_cells=max_cells, session=session)
@@ -84,6 +85,7 @@ def run(
     file: options.SweepFile,
     db: options.Db = None,
     limit: options.Limit = None,
+    sample: options.Sample = None,
     case: options.Case = None,
     choices: options.Choices = None,
     max_cells: options.MaxCells = None,
@@ -109,9 +111,9 @@ def run(
 
     See also: `wtb submit` gives a sweep to workers; `wtb start` runs one input, without a sweep.
 
-    Examples: wtb run sweep.yaml --limit 3  |  wtb run sweep.yaml --format json -o matrix.json
+    Examples: wtb run sweep.yaml --sample 30  |  wtb run sweep.yaml --format json -o matrix.json
     """
-    prepared = prepare(file, only(limit, case, choices, final), max_cells, session, concurrency)
+    prepared = prepare(file, only(limit, case, choices, final=final, sample=sample), max_cells, session, concurrency)
     places = tuple(breakpoints or ())
     local.check_options(prepared, breakpoints=places, until=until, pdb=pdb)  # before there is a database
     context = open_context(db, create=True)

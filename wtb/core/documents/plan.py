@@ -112,6 +112,7 @@ class PlanDocument(TypedDict):
     margins: list[MarginDocument]
     notes: NotRequired[list[str]]
     data: NotRequired[list[DataFinding]]
+    sampled_from: NotRequired[int]  # cases, of which `cases` were drawn at random
     code: NotRequired[PlannedCode]
     unknown_costs: NotRequired[list[UnknownCost]]  # of the pilot, else of the last sweep of the workflow
     warnings: NotRequired[list[str]]

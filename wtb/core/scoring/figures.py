@@ -22,6 +22,7 @@ OF_SCORES: Final[frozenset[Figure]] = frozenset({"auc", "calibration_error"})  #
 LABEL = 200  # characters of the name of a class
 OBSERVED = 6 * 2 * LABEL + 10  # characters of what is kept of a cell
 Label = str | int | None
+FEWEST_OF_CLASS = 15  # cases of the class that counts; there is no interval for fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +49,40 @@ def read_observed(text: str) -> tuple[Label, Label]:
     if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, Label) for one in found):
         raise ValueError(f"{text!r:.50} is nothing that a cell tells of a figure")
     return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class OfClass:
+    """The cases of a class that a figure over all cells of a row rests on.
+
+    Attributes:
+        least, most: The numbers of the cases, of the rows with the fewest and the most.
+        name: The name of the class; None for all classes but the most common one.
+        is_found: Whether they are the cases in which a row finds the class, instead of those expected to be of it.
+        unit: What is counted, `cases` or `clusters`.
+    """
+
+    least: int
+    most: int
+    name: str | None
+    is_found: bool = False
+    unit: str = "cases"
+
+
+def class_sentence(metric: str, figure: Figure, of: OfClass) -> str:
+    """Return the words for how many cases of a class a metric rests on, and what follows if they are few."""
+    many = f"{of.least:,}" if of.least == of.most else f"{of.least:,} to {of.most:,}"
+    unit = of.unit.removesuffix("s") if of.least == of.most == 1 else of.unit
+    if figure.startswith("class_"):
+        which = "in which a row finds the class" if of.is_found else "of the class"
+    elif of.name is None:
+        which = "that are not of its most common class"
+    else:
+        which = f"of {of.name}, its rarest class"
+    if of.least >= FEWEST_OF_CLASS:
+        consequence = ""
+    elif of.most >= FEWEST_OF_CLASS:
+        consequence = f", and rows with less than {FEWEST_OF_CLASS} have no interval"
+    else:
+        consequence = f": there are no intervals below {FEWEST_OF_CLASS}"
+    return f"{metric} rests on {many} {unit} {which}{consequence}"

@@ -93,4 +93,4 @@ def spent_of(scores: Iterable[Score]) -> float | None:
 def without_expected(metric: str, count: int, cases: int) -> str:
     """Return the words for cases that a metric does not score because they have no expected value."""
     verb = "has" if count == 1 else "have"
-    return f"{count:,} of {cases:,} cases {verb} no expected value for {metric}"
+    return f"{count:,} of {cases:,} cases {verb} no expected value for {metric}: they get no score by it"

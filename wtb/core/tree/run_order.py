@@ -46,4 +46,16 @@ def is_held_out(share: float, seed: int, case: str, cluster: str | None) -> bool
     It rests on the seed and the case's name alone, so that it stays so when others are added.
     """
     place = (seed, "cluster", cluster) if cluster else (seed, "case", case)
-    return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:8]) < share * 2**64
+    return _drawn(place) < share * 2**64
+
+
+def place_of(seed: int, case: str) -> int:
+    """Return the place of a case in a random order of all cases, from 0 to 2**64: the first are a random sample.
+
+    It rests on the seed and the case's name alone.
+    """
+    return _drawn((seed, "sample", case))
+
+
+def _drawn(place: tuple[object, ...]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:8])

@@ -112,7 +112,7 @@ class StoredSpec(TypedDict, total=False):
     cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
     its parameters. fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
     options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
-    found.
+    found. sample: how many of its cases were drawn at random.
     """
 
     sweep: str
@@ -152,6 +152,7 @@ class StoredSpec(TypedDict, total=False):
     fork_variants: dict[str, list[dict[str, Json]]]
     equal_inputs: NotRequired[Literal["cluster", "independent"]]
     data: NotRequired[list[DataFinding]]
+    sample: NotRequired[int]
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:

@@ -58,6 +58,8 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     }
     if prepared.notes:
         planned["notes"] = prepared.notes
+    if prepared.sampled_from is not None:
+        planned["sampled_from"] = prepared.sampled_from
     if prepared.findings:
         planned["data"] = list(prepared.findings)
     return planned

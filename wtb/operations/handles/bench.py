@@ -91,6 +91,7 @@ class Bench(Administration, Published, Schedules):
         sweep: Sweep | str | Path,
         *,
         limit: int | None = None,
+        sample: int | None = None,
         case: str | None = None,
         choices: Mapping[str, str] | None = None,
         final: bool = False,
@@ -103,6 +104,7 @@ class Bench(Administration, Published, Schedules):
         Args:
             sweep: A Sweep, or the path of a sweep file.
             limit: Only the first so many cases.
+            sample: Only so many cases, drawn at random with the sweep's seed.
             case: Only the case of this id.
             choices: Only combinations that choose these variants by node.
             final: The cases that `holdout` keeps for the end, in place of the others.
@@ -111,7 +113,7 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The document, as `wtb plan --format json` prints it.
         """
-        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final), max_cells)
+        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells)
         return plan(self._context, prepared, pilot=pilot, progress=reporter(progress)).document
 
     @documented_by(run)
@@ -120,6 +122,7 @@ class Bench(Administration, Published, Schedules):
         sweep: Sweep | str | Path,
         *,
         limit: int | None = None,
+        sample: int | None = None,
         case: str | None = None,
         choices: Mapping[str, str] | None = None,
         final: bool = False,
@@ -134,6 +137,7 @@ class Bench(Administration, Published, Schedules):
         Args:
             sweep: A Sweep, or the path of a sweep file.
             limit: Only the first so many cases.
+            sample: Only so many cases, drawn at random with the sweep's seed.
             case: Only the case of this id.
             choices: Only combinations that choose these variants by node.
             final: The cases that `holdout` keeps for the end, in place of the others.
@@ -143,7 +147,7 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The sweep with its results, also one that was paused or interrupted.
         """
-        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final), max_cells, concurrency)
+        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells, concurrency)
         ran = run(self._context, prepared, breakpoints=breakpoints, until=until, progress=reporter(progress))
         return SweepHandle(self._context, ran.sweep.id)
 
@@ -186,6 +190,7 @@ class Bench(Administration, Published, Schedules):
         sweep: Sweep | str | Path,
         *,
         limit: int | None = None,
+        sample: int | None = None,
         case: str | None = None,
         choices: Mapping[str, str] | None = None,
         final: bool = False,
@@ -200,6 +205,7 @@ class Bench(Administration, Published, Schedules):
         Args:
             sweep: A Sweep of an importable workflow, or the path of a sweep file.
             limit: Only the first so many cases.
+            sample: Only so many cases, drawn at random with the sweep's seed.
             case: Only the case of this id.
             choices: Only combinations that choose these variants by node.
             final: The cases that `holdout` keeps for the end, in place of the others.
@@ -208,7 +214,7 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The sweep. If workers could not be notified, that is logged; they find it later.
         """
-        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final), max_cells)
+        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells)
         return self._handle(
             submitting.submit(
                 self._context, prepared, priority=priority, anyway=anyway, breakpoints=breakpoints, until=until
@@ -231,6 +237,7 @@ class Bench(Administration, Published, Schedules):
         strict: bool = False,
         looked_into: int = LOOKED_INTO,
         limit: int | None = None,
+        sample: int | None = None,
         case: str | None = None,
         choices: Mapping[str, str] | None = None,
         max_cells: int | None = None,
@@ -241,11 +248,12 @@ class Bench(Administration, Published, Schedules):
         Args:
             sweep: A Sweep, or the path of a sweep file.
             limit: Only the first so many cases.
+            sample: Only so many cases, drawn at random with the sweep's seed.
             case: Only the case of this id.
             choices: Only combinations that choose these variants by node.
             max_cells: How many cells it may have, in place of the cap.
         """
-        prepared = self._prepared(sweep, Only(limit, case, choices or {}), max_cells)
+        prepared = self._prepared(sweep, Only(limit, case, choices or {}, sample=sample), max_cells)
         return regress(
             self._context,
             prepared,

@@ -116,16 +116,19 @@ def check_options(
     return stops(prepared.bound.workflow, breakpoints, until)
 
 
-def announcement(prepared: Prepared, sweep_id: str) -> str:
-    """Return the line that says what was submitted, and one for each note about its cases."""
+def announcement(prepared: Prepared, sweep_id: str, workers: str = "") -> str:
+    """Return the line that says what was submitted, and one for each note about its cases.
+
+    workers: the end of that line, if workers run it.
+    """
     spec = prepared.bound.spec
     if isinstance(spec, SingleSpec):
-        return f"execution {sweep_id} of {prepared.bound.workflow.name}"
+        return f"execution {sweep_id} of {prepared.bound.workflow.name}{workers}"
     part = ""
     if spec.holdout is not None:
         final = prepared.only.final
         part = ", of the cases kept for the end" if final else "; the cases kept for the end are not among them"
-    return "\n".join([f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells{part}", *prepared.notes])
+    return "\n".join([f"sweep {spec.sweep} ({sweep_id}): {prepared.cells:,} cells{part}{workers}", *prepared.notes])
 
 
 @checked

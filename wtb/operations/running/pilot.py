@@ -44,6 +44,7 @@ def pilot_of(prepared: Prepared, count: int) -> Prepared:
         only=Only(),
         clusters=clusters,
         findings=(),
+        sampled_from=None,
     )
 
 

@@ -87,7 +87,7 @@ def submit(
     mine = replace(prepared, submitted_by=context.by)
     sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places)
     note(sweep=sweep_id)
-    context.report(f"{announcement(prepared, sweep_id)}; {plural(workers, 'worker')} to run it")
+    context.report(announcement(prepared, sweep_id, f"; {plural(workers, 'worker')} to run it"))
     return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
 
 

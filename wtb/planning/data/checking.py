@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.core.errors import InputError, StateError, did_you_mean
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.stored_spec import DataFinding
 from wtb.planning.binding import Bound
 from wtb.planning.cases import Case, CaseSource
 from wtb.planning.data import findings
+from wtb.planning.data.classes import ClassCounts
 from wtb.planning.data.equal_inputs import Inputs
+from wtb.planning.data.ordering import Ordering
 from wtb.planning.data.picking import Only, pick_cases
+from wtb.planning.data.similar_inputs import Texts
+from wtb.planning.metric_names import MEASURED_NAMES
 from wtb.planning.redaction import names_problems
-from wtb.planning.sweep_spec import SweepSpec
+from wtb.planning.sweep_spec import SingleSpec, SweepSpec
 
 MAX_PROBLEMS = 10
 
@@ -27,16 +32,16 @@ class CheckedCases:
 
     Attributes:
         clusters: The cluster of each.
-        without_expected: For each evaluator, how many have no expected value that it needs.
         findings: What they do to the figures.
     """
 
     clusters: Sequence[str | None]
-    without_expected: Mapping[str, int]
     findings: Sequence[DataFinding]
 
 
-def check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool) -> CheckedCases:
+def check_cases(
+    spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *, whole: bool, total: int
+) -> CheckedCases:
     """Check the cases that run.
 
     Args:
@@ -45,6 +50,7 @@ def check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *
         source: Its cases.
         only: The part of them.
         whole: Whether a case is the workflow's input; else it is the state at a node further on.
+        total: How many cases there are at most.
 
     Raises:
         InputError: With each case that does not fit, or if there is none.
@@ -52,8 +58,14 @@ def check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *
     problems: list[str] = []
     ids: list[str] = []
     clusters: list[str | None] = []
-    lacking, inputs = Counter[str](), Inputs()
-    for case in pick_cases(spec, source, only):
+    lacking, inputs, classes = Counter[str](), Inputs(), ClassCounts(bound.evaluators)
+    texts = Texts(min(total, only.limit or total, only.sample or total), spec.seed)
+    order = _order(spec, only)
+    for number, case in enumerate(pick_cases(spec, source, only if order is None else replace(only, limit=None))):
+        if order is not None:
+            order.add(case)
+            if number >= (only.limit or 0):
+                continue
         ids.append(case.id)
         clusters.append(case.cluster)
         encoded, wrong = _encoded(bound, case, whole=whole)
@@ -64,21 +76,39 @@ def check_cases(spec: SweepSpec, bound: Bound, source: CaseSource, only: Only, *
             break
         if not unfit:
             lacking.update(one.name for one in bound.evaluators if one.lacks_expected(case.expected))
+            classes.add(number, case.expected)
         if encoded is not None and not problems and spec.equal_inputs == "cluster":
             inputs.add(encoded, case.files)
+            texts.add(number, case.id, case.input)
     if problems:
         raise InputError(*problems[:MAX_PROBLEMS])
     if not ids:
         raise _no_cases(spec, source, only)
     alike = inputs.equal(clusters)
-    return CheckedCases(
-        alike.clusters,
-        lacking,
-        [
-            *findings.equal_inputs(alike, ids),
-            *(findings.lacking_expected(metric, count, len(ids)) for metric, count in lacking.items()),
-        ],
-    )
+    is_sweep = not isinstance(spec, SingleSpec)
+    found = [
+        *findings.equal_inputs(alike, ids),
+        *findings.similar_inputs(texts.groups(), clusters, alike.clusters, ids),
+        *findings.dominant_cluster(alike.clusters, ids),
+        *(findings.lacking_expected(metric, count, len(ids)) for metric, count in lacking.items()),
+        *classes.findings(alike.clusters, spec.redact.redactor),
+        *findings.no_scale([one.name for one in bound.evaluators if _leaves_out_failures(spec, one)]),
+        *(() if order is None else order.findings()),
+    ]
+    return CheckedCases(alike.clusters, found if is_sweep else ())
+
+
+def _order(spec: SweepSpec, only: Only) -> Ordering | None:
+    """Return what looks at the order of all cases, if only the first ones run."""
+    if only.limit is None or only.case is not None:
+        return None
+    return Ordering(only.limit, names_labels=not spec.redact.redactor)
+
+
+def _leaves_out_failures(spec: SweepSpec, one: Evaluator) -> bool:
+    """Return whether a metric leaves out failed cells although nobody says so."""
+    declared = spec.on_failure is not None or one.on_failure is not None or one.scale is not None
+    return not declared and one.figure is None and one.name not in MEASURED_NAMES
 
 
 def _encoded(bound: Bound, case: Case, *, whole: bool) -> tuple[bytes | None, list[str]]:

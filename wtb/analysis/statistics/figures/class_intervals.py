@@ -30,9 +30,8 @@ from wtb.analysis.statistics.figures.row_figures import (
 )
 from wtb.analysis.statistics.intervals import ONE_SIDED, Floats, Interval, Z, intervals, t_quantile, wilson
 from wtb.analysis.statistics.units import Units
-from wtb.core.scoring.figures import Figure
+from wtb.core.scoring.figures import FEWEST_OF_CLASS, Figure
 
-FEWEST_OF_CLASS = 15
 _MOST_UNEVEN = 0.1  # what uneven bins add to the variance of a calibration error, beside its square
 _MEANS: dict[Figure, Figure] = {"macro_f1": "class_f1", "balanced_accuracy": "class_recall"}  # over classes, of what
 _LINEAR: frozenset[Figure] = frozenset({"auc", "calibration_error"})  # differences of which are as good as normal

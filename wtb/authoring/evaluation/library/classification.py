@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import field_of, filled_value, needs_expected
 from wtb.core.errors import InputError, describe
-from wtb.core.scoring.figures import LABEL, Figure, Label, Observed
+from wtb.core.scoring.figures import LABEL, OF_CLASSES, Figure, Label, Observed
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import PASS_OR_FAIL
 from wtb.core.serialization.plain_json import storable
@@ -17,11 +17,22 @@ from wtb.core.serialization.plain_json import storable
 Observing = Callable[..., Observed]
 
 
+def _expected_class(options: Mapping[str, Any], expected: Any) -> Label:
+    """The class that a case is expected to be of. Raises InputError."""
+    return _label(filled_value(expected, options["field"]), f"'expected' of {options['field']!r}")
+
+
+def _expected_side(options: Mapping[str, Any], expected: Any) -> int:
+    """1 where a case is expected to be of the class that is positive, else 0. Raises InputError."""
+    return _is_positive(expected, options["field"], options.get("positive"))
+
+
 def _over_row(figure: Figure, better: Better = "higher") -> Callable[[Observing], Observing]:
     """Declare that a function observes cells for a figure over all cells of a row."""
 
     def declare(fn: Observing) -> Observing:
         setattr(fn, "wtb_figure", figure)  # noqa: B010 (a function has no such attribute by its type)
+        setattr(fn, "wtb_class_of", _expected_class if figure in OF_CLASSES else _expected_side)  # noqa: B010
         return needs_expected()(evaluator(better=better, scale=PASS_OR_FAIL)(fn))
 
     return declare
@@ -59,28 +70,28 @@ def class_recall(case: ScoredCase, result: CellResult, *, field: str, positive: 
 
 @_over_row("auc")
 def auc(case: ScoredCase, result: CellResult, *, field: str, positive: Label = None) -> Observed:
-    return Observed(_number(result, field), _is_positive(case, field, positive))
+    return Observed(_number(result, field), _is_positive(case.expected, field, positive))
 
 
 @_over_row("calibration_error", better="lower")
 def calibration_error(case: ScoredCase, result: CellResult, *, field: str, positive: Label = None) -> Observed:
-    return Observed(_probability(result, field), _is_positive(case, field, positive))
+    return Observed(_probability(result, field), _is_positive(case.expected, field, positive))
 
 
 @needs_expected()
 @evaluator(better="lower", scale=PASS_OR_FAIL)
 def brier(case: ScoredCase, result: CellResult, *, field: str, positive: Label = None) -> float:
-    return (_probability(result, field) - _is_positive(case, field, positive)) ** 2
+    return (_probability(result, field) - _is_positive(case.expected, field, positive)) ** 2
 
 
 def _classes(case: ScoredCase, result: CellResult, field: str) -> Observed:
-    expected, found = _label(filled_value(case.expected, field), f"'expected' of {field!r}"), _found(result, field)
+    expected, found = _expected_class({"field": field}, case.expected), _found(result, field)
     assert expected is not None, "a case without an expected value is not scored"
     return Observed(float(found == expected), expected, found)
 
 
 def _one_class(case: ScoredCase, result: CellResult, field: str, positive: Label) -> Observed:
-    expected, found = _is_positive(case, field, positive), int(_found(result, field) == positive)
+    expected, found = _is_positive(case.expected, field, positive), int(_found(result, field) == positive)
     return Observed(float(found == expected), expected, found)
 
 
@@ -101,9 +112,8 @@ def _label(value: Any, what: str) -> Label:
     return storable(value, LABEL)
 
 
-def _is_positive(case: ScoredCase, field: str, positive: Label) -> int:
-    """1 where a case is expected to be of the class that is positive, else 0. Raises InputError."""
-    expected = _label(filled_value(case.expected, field), f"'expected' of {field!r}")
+def _is_positive(value: Any, field: str, positive: Label) -> int:
+    expected = _expected_class({"field": field}, value)
     if positive is not None:
         return int(expected == _label(positive, "'positive'"))
     if expected not in (0, 1):
