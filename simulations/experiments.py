@@ -24,6 +24,7 @@ from simulations import (
     repeats,
     row_figures,
     running,
+    series,
     sweeps,
     truths,
 )
@@ -50,6 +51,7 @@ def promises() -> Iterator[Promise]:
     yield from _detectable()
     yield from power.promises()
     yield from regressions.promises()
+    yield from series.promises()
     yield from _intervals()
     yield from _differences()
     yield from _tests()

@@ -18,7 +18,7 @@ from wtb.analysis.comparison.first_difference import partings
 from wtb.analysis.comparison.paired_results import Outcomes, Scores, failing, read_outcomes, read_scores
 from wtb.analysis.comparison.pairing import Pairs, match
 from wtb.analysis.comparison.pools import Pool, pools
-from wtb.analysis.comparison.reasons import Facts, sentences
+from wtb.analysis.comparison.reasons import Facts, chance, sentences
 from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
 from wtb.analysis.headings import sweep_heading
@@ -71,6 +71,7 @@ def compare_sweeps(
     margin: Mapping[str, float] | None = None,
     *,
     looked_into: int = LOOKED_INTO,
+    level: float = SIGNIFICANT,
 ) -> ComparisonDocument:
     """What is different between two sweeps.
 
@@ -80,6 +81,7 @@ def compare_sweeps(
         after: The row of the later one.
         margin: Metric -> the loss that would matter, in place of the later sweep's own.
         looked_into: How many cells, the worst first, have the node at which they part.
+        level: Below which corrected p a loss is worse; smaller if the later sweep is one of many nights.
 
     Raises:
         InputError: A case is of two clusters.
@@ -93,7 +95,7 @@ def compare_sweeps(
     floor = baselines.noise_floor(database, before.id)
     primary = primary_of(after.spec, metrics.common)
     sides = _Sides(failed, scored, {**own, **given}, primary, floor, pools(pairs.choices, changed["code"]), pairs.units)
-    answers = sides.answers(int(after.spec.get("seed", 0)), pairs)
+    answers = sides.answers(int(after.spec.get("seed", 0)), pairs, level)
     rows = [_row(sides, answers, number, choice) for number, choice in enumerate(pairs.choices)]
     pooled = [_pool(sides, answers, number, pairs) for number in range(len(sides.pools))]
     sizes = _sizes(pairs)
@@ -249,8 +251,8 @@ class _Sides:
         found = self.floor["cells"] if metric == CELLS else self.floor["metrics"].get(metric)
         return found is not None and found["deterministic"]
 
-    def answers(self, seed: int, pairs: Pairs) -> dict[str, Answer]:
-        return answer(self.questions, [pool.rows for pool in self.pools], seed=seed, units=pairs.units)
+    def answers(self, seed: int, pairs: Pairs, level: float) -> dict[str, Answer]:
+        return answer(self.questions, [pool.rows for pool in self.pools], seed=seed, units=pairs.units, level=level)
 
 
 def _verdict(sides: _Sides, answers: Mapping[str, Answer], facts: Facts) -> Verdict:
@@ -417,6 +419,8 @@ def _because(finding: Finding, question: Question) -> str | None:
         return f"only {cases}, too few for any test"
     if contrast.worse is None:
         return f"{contrast.units} clusters are too few for any test"
+    if contrast.worse < SIGNIFICANT:
+        return f"{chance(contrast.worse)} is not enough for one of many nights"
     return "could be chance"
 
 

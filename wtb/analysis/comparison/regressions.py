@@ -96,7 +96,12 @@ class Answer:
 
 
 def answer(
-    questions: Mapping[str, Question], pools: Sequence[Sequence[int]] = (), *, seed: int = 0, units: Units = None
+    questions: Mapping[str, Question],
+    pools: Sequence[Sequence[int]] = (),
+    *,
+    seed: int = 0,
+    units: Units = None,
+    level: float = SIGNIFICANT,
 ) -> dict[str, Answer]:
     """Hold rows, and pools of them, against what they were.
 
@@ -105,6 +110,7 @@ def answer(
         pools: the numbers of the rows of each.
         seed: of the random signs.
         units: the cluster of each case, None where each is one of its own.
+        level: below which corrected p a loss is worse; smaller where the sweep is one of many nights.
     """
     answers: dict[str, Answer] = {}
     for decides in (True, False):
@@ -115,9 +121,9 @@ def answer(
         ):
             needed = _cases_needed(one, rows)
             answers[name] = Answer(
-                [_finding(one, contrast, one.gains[row], needed) for row, contrast in enumerate(rows)],
+                [_finding(one, contrast, one.gains[row], needed, level) for row, contrast in enumerate(rows)],
                 [
-                    _finding(one, contrast, pooled(one.gains, pool), needed)
+                    _finding(one, contrast, pooled(one.gains, pool), needed, level)
                     for pool, contrast in zip(pools, of_pools, strict=True)
                 ],
             )
@@ -139,9 +145,9 @@ def _cases_needed(question: Question, rows: Sequence[Contrast]) -> int | None:
     return math.ceil(margins.cases_for(question.margin, spreads, correlation) * per_unit)
 
 
-def _finding(question: Question, contrast: Contrast, gains: Floats, needed: int | None) -> Finding:
+def _finding(question: Question, contrast: Contrast, gains: Floats, needed: int | None, level: float) -> Finding:
     low = _low(contrast, question)
-    verdict = _verdict(question, contrast, low, gains)
+    verdict = _verdict(question, contrast, low, gains, level)
     hangs_on = None
     if verdict == UNCLEAR and contrast.missing:
         was_within = question.margin is not None and (contrast.low_without or -math.inf) > -question.margin
@@ -173,7 +179,7 @@ def _low(contrast: Contrast, question: Question) -> float | None:
     return max(contrast.low, -1.0) if contrast.low is not None and question.rates else contrast.low
 
 
-def _verdict(question: Question, contrast: Contrast, low: float | None, gains: Floats) -> Verdict:
+def _verdict(question: Question, contrast: Contrast, low: float | None, gains: Floats, level: float) -> Verdict:
     if not contrast.n:
         return CANNOT_TELL
     if not contrast.differ:
@@ -183,7 +189,7 @@ def _verdict(question: Question, contrast: Contrast, low: float | None, gains: F
         return BETTER if rose else NOT_WORSE
     if question.repeatable:
         return WORSE if (np.nan_to_num(gains) < 0).any() else BETTER
-    if contrast.worse is not None and contrast.worse < SIGNIFICANT:
+    if contrast.worse is not None and contrast.worse < level:
         return WORSE
     return BETTER if rose else UNCLEAR
 

@@ -231,7 +231,63 @@ class ComparisonDocument(TypedDict):
     because: list[str]
 
 
-class RegressionDocument(ComparisonDocument):
+class NightTestDocument(TypedDict):
+    """A test of tonight, or of the last nights together, against the fixed reference.
+
+    `combination` is null for all together. `p` is one-sided and not corrected: it is a `fall` below `level`.
+    """
+
+    metric: str
+    combination: Combination | None
+    nights: int
+    before: float
+    after: float
+    p: float
+    level: float
+    fall: bool
+
+
+class NightPoint(TypedDict):
+    """A sweep of a series: whether it counts to the reference, is the baseline now, and was worse."""
+
+    sweep: str
+    at: str | None
+    mean: float | None
+    ci: Interval | None
+    reference: bool
+    baseline: bool
+    alarm: bool
+
+
+class SeriesDocument(TypedDict):
+    """Tonight as one night of many, compared with a reference that does not move.
+
+    `night` is the number of tonight, `repeats` how many sweeps the reference is the mean of. `level` is below which p
+    a fall against the baseline counts. `nights` are of `metric` and one combination or all, the oldest first.
+    """
+
+    night: int
+    reference: SweepHeading
+    repeats: int
+    new_code: bool
+    level: float
+    alarm: bool
+    because: list[str]
+    tests: list[NightTestDocument]
+    metric: str | None
+    nights: list[NightPoint]
+
+
+class NightDocument(ComparisonDocument):
+    """A sweep beside its baseline, as one night of a series.
+
+    `series` is missing where a sweep was named, or only a part of a sweep ran.
+    """
+
+    series: NotRequired[SeriesDocument]
+
+
+class RegressionDocument(NightDocument):
     """A sweep that has just run beside its baseline (null where a sweep was named), with its gates."""
 
     baseline: str | None
@@ -297,13 +353,18 @@ class BaselineSweep(TypedDict):
 
 
 class BaselineDocument(TypedDict):
-    """A name for a sweep that later ones are compared with."""
+    """A name for a sweep that later ones are compared with.
+
+    `reference` is the id of the sweep that was set by hand, and `nights` how many were compared since.
+    """
 
     name: str
     session: str
     set_at: str
     noise_floor: NoiseFloorDocument | None
     sweep: BaselineSweep
+    reference: NotRequired[str]
+    nights: NotRequired[int]
 
 
 class BaselinesDocument(TypedDict):

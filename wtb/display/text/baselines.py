@@ -41,9 +41,16 @@ def one(document: BaselineMatrixDocument, width: int, color: bool = False) -> st
         ("finished", texts.moment(sweep["finished_at"])),
         ("set", texts.moment(document["set_at"])),
         ("noise", floor_in_words(document["noise_floor"]) if document["noise_floor"] else ""),
+        ("reference", _reference(document)),
         *(("" if number else "answer", answer) for number, answer in enumerate(answers)),
     ]
     return facts(pairs, width) + f"more: wtb matrix {sweep['id']}\n"
+
+
+def _reference(document: BaselineMatrixDocument) -> str:
+    """The sweep that does not move, of a baseline that some nights were compared with."""
+    nights = document.get("nights", 0)
+    return f"sweep {document.get('reference')}, {texts.plural(nights, 'night')} since" if nights else ""
 
 
 def _noise(floor: NoiseFloorDocument | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rich.cells import cell_len
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ComparedRow,
         ComparisonDocument,
         ContrastFigures,
+        NightDocument,
         RegressionDocument,
     )
 
@@ -56,7 +57,8 @@ _TAKEN = {*_FIGURES, "case", "metric", "verdict"}  # headers, which a node may b
 def comparison(document: ComparisonDocument, width: int, color: bool = False, cells: int = 20) -> str:
     """All that a comparison says; of the cells that differ the first `cells`."""
     parts = [_headline(document, width, color), _bullets(document["because"], width)]
-    parts.append(facts([*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)], width))
+    changes = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
+    parts.append(facts([*changes, *series_facts(document)], width))
     headers, rows, which = _rows(document)
     if rows:
         parts.append(_grid(headers, rows[:ROWS], which[:ROWS], width, color))
@@ -105,6 +107,7 @@ def as_markdown(document: ComparisonDocument, cells: int = 20) -> str:
     parts = [f"### {_verdict(document)}: {markdown.escape(names)}", markdown.gate_list(gates.found_in(document))]
     parts.append(markdown.bullets(document["because"]))
     changes = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
+    changes += series_facts(document)
     parts.append(markdown.bullets(f"{name}: {text}" for name, text in changes if text))
     headers, rows, _ = _rows(document)
     parts.append(_table(headers, rows[:ROWS]))
@@ -112,6 +115,15 @@ def as_markdown(document: ComparisonDocument, cells: int = 20) -> str:
     if rows:
         parts += [f"{_of(document, cells)}, the worst first:", _table(headers, rows)]
     return markdown.joined(parts)
+
+
+def series_facts(document: ComparisonDocument) -> Iterator[tuple[str, str]]:
+    """Which night of a series it is, and what the fixed reference is; nothing of a comparison of its own."""
+    series = cast("NightDocument", document).get("series")
+    if series is not None:
+        reference = series["reference"]
+        repeats = f", with {texts.plural(series['repeats'] - 1, 'repeat')}" if series["repeats"] > 1 else ""
+        yield "night", f"{series['night']:,} since sweep {reference['id']}{repeats}, the fixed reference"
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

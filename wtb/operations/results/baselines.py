@@ -80,6 +80,8 @@ def set_baseline(
 ) -> BaselineSet:
     """Give a finished sweep a name in its session. The sweep is kept while it has one.
 
+    It is the fixed reference of the nights that follow, too, which `regress` with `update` leaves where it is.
+
     Args:
         context: Where it is.
         name: The baseline's name; another sweep that has it loses it.
@@ -197,4 +199,6 @@ def _document(row: ListedBaseline) -> BaselineDocument:
             "status": row.status,
             "finished_at": iso(row.finished_at),
         },
+        "reference": row.reference_id or row.sweep_id,
+        "nights": row.nights["count"] if row.nights else 0,
     }

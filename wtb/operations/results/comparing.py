@@ -9,6 +9,8 @@ from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_s
 from wtb.analysis.comparison.row_pairs import compare_two_rows
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.analysis.gates import judged
+from wtb.analysis.nightly.gathering import line_of_baseline
+from wtb.analysis.nightly.series import compare_night
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AtLeastZero, Count, FromZero
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RegressionDocument, RowComparisonDocument
@@ -20,7 +22,7 @@ from wtb.operations.running.local import Ran, ShowProgress, run
 from wtb.planning.checks import margin_problems
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
-from wtb.store.read.baselines import find_baseline, named_baseline, set_baseline
+from wtb.store.read.baselines import Night, add_night, find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.sweeps import SweepRow
 
@@ -169,7 +171,7 @@ def regress(
         prepared: The sweep.
         baseline: A baseline, or a sweep's id, the beginning of it, or its name.
         margin: By metric a loss that would matter, in the metric's unit; before the sweep's own.
-        update: Make it the baseline if everything was compared and it passes.
+        update: Make it the baseline if everything was compared and it passes. The reference of the nights stays.
         strict: It does not pass where the comparison is unclear, either.
         looked_into: As for `compare`.
         progress: Called several times a second with how far it is.
@@ -186,17 +188,23 @@ def regress(
     prepared = with_margin(prepared, margin or {})
     reference = _find_reference(context, baseline, prepared.bound.spec.session, update)
     ran = run(context, prepared, progress=progress)
+    line = None
+    if reference.baseline is not None and prepared.only == Only() and ran.sweep.status == "completed":
+        line = line_of_baseline(context.database, reference.baseline, ran.sweep)
     found: RegressionDocument = {
-        **compare_sweeps(context.database, reference.sweep, ran.sweep, looked_into=looked_into),
+        **compare_night(context.database, reference.sweep, ran.sweep, line, looked_into=looked_into),
         "baseline": reference.baseline,
         "gates": judged(context.database, ran.sweep)["gates"],
     }
-    if not update or not passes_regression(found, strict=strict):
-        return Regression(ran, reference, found)
-    left_out = _left_out(found)
-    if not left_out:
+    passes_now = update and passes_regression(found, strict=strict)
+    left_out = _left_out(found) if passes_now else ""
+    updated = passes_now and not left_out
+    if line is not None:
+        night = Night(ran.sweep.id, is_worse=found["verdict"] == WORSE, was_accepted=updated)
+        add_night(context.database, reference.sweep.session_id, baseline, night)
+    elif updated:
         set_baseline(context.database, baseline, ran.sweep.id)
-    return Regression(ran, reference, found, updated=not left_out, left_out=left_out)
+    return Regression(ran, reference, found, updated=updated, left_out=left_out)
 
 
 def _left_out(found: ComparisonDocument) -> str:

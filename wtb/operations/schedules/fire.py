@@ -17,10 +17,11 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE, passes
 from wtb.analysis.gates import check_gates, judged
 from wtb.analysis.matrix.build import freeze
+from wtb.analysis.nightly.gathering import line_of_fire
+from wtb.analysis.nightly.series import compare_night
 from wtb.config.webhooks import NotificationError, send
 from wtb.core.cron import BAD
 from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
@@ -231,6 +232,7 @@ def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
         why = ["it has no baseline" if fire.baseline is None else "no fire before it ended well, to compare it with"]
         return Judgement("failed", wrong) if wrong else Judgement("cannot tell", why)
     compared = _compared(database, fire, before, sweep)
+    _note_night(database, fire, before, sweep, compared["verdict"])
     verdict = "failed" if wrong and compared["verdict"] != WORSE else compared["verdict"]
     return Judgement(verdict, [*wrong, *compared["because"]], before.id)
 
@@ -246,7 +248,15 @@ def _baseline(database: Database, fire: Fire) -> SweepRow | None:
 
 
 def _compared(database: Database, fire: Fire, before: SweepRow, sweep: SweepRow) -> ComparisonDocument:
-    return compare_sweeps(database, before, sweep, fire.margin)
+    line = line_of_fire(database, fire, before, sweep)
+    return compare_night(database, before, sweep, line, fire.margin)
+
+
+def _note_night(database: Database, fire: Fire, before: SweepRow, sweep: SweepRow, verdict: str) -> None:
+    """Note a fire as a night of the baseline that its schedule names; those of `last` are the fires themselves."""
+    if fire.baseline not in (None, baselines.LAST):
+        night = baselines.Night(sweep.id, is_worse=verdict == WORSE, was_accepted=False)
+        baselines.add_night(database, before.session_id, str(fire.baseline), night)
 
 
 # Notifying

@@ -68,8 +68,8 @@ def settled() -> list[sa.ColumnElement[bool]]:
 
 
 def _not_kept() -> tuple[sa.ColumnElement[bool], ...]:
-    named = (table.c.sweep_id == sweeps.c.id for table in (baselines, pooled))
-    return ~sweeps.c.pinned, *(~sa.exists().where(one) for one in named)
+    columns = baselines.c.sweep_id, baselines.c.reference_id, pooled.c.sweep_id
+    return ~sweeps.c.pinned, *(~sa.exists().where(column == sweeps.c.id) for column in columns)
 
 
 def check_in_no_pool(connection: sa.Connection, sweep_id: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.store.access.scope import in_scope
+from wtb.store.bulk import fetch_row
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.comparison import NoiseFloorDocument
 
 
+KEPT_FIRST, KEPT_LAST = 8, 60  # nights: the first may count as repeats of the reference, the last are tested
 LAST = "last"  # of a schedule: its last fire that ended well, and so the name of no baseline
 
 
@@ -51,6 +55,91 @@ def named_baseline(database: Database, session: str, name: str) -> SweepRow:
     raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}")
 
 
+@dataclass(frozen=True)
+class Night:
+    """A sweep that was compared with a baseline.
+
+    Attributes:
+        sweep_id: Its id.
+        is_worse: Whether it was called worse.
+        was_accepted: Whether it became the baseline, or is a fire of a schedule that ended well.
+    """
+
+    sweep_id: str
+    is_worse: bool
+    was_accepted: bool
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The nights of a baseline since its reference was set.
+
+    Attributes:
+        reference_id: The sweep that was set by hand, which does not move.
+        baseline_id: The sweep that is the baseline now.
+        repeats: Ids of repeats of the reference.
+        nights: Those after it, the oldest first.
+        count: How many nights there were in all, of which the oldest may have been left out.
+    """
+
+    reference_id: str
+    baseline_id: str
+    repeats: Sequence[str]
+    nights: Sequence[Night]
+    count: int
+
+
+class _StoredNights(TypedDict):
+    repeats: list[str]
+    nights: list[tuple[str, bool, bool]]
+    count: int
+
+
+def read_nights(database: Database, session: str, name: str) -> Nights | None:
+    """Return the nights of a baseline of a session (by its name); None if there is no such baseline."""
+    columns = baselines.c.sweep_id, baselines.c.reference_id, baselines.c.noise_floor, baselines.c.nights
+    query = _rows(sa.select(*columns)).where(sessions.c.name == session, baselines.c.name == name)
+    row = database.row(query.where(*in_scope(database, baselines)))
+    if row is None:
+        return None
+    stored = _stored(row["nights"], row["noise_floor"])
+    return Nights(
+        row["reference_id"] or row["sweep_id"],
+        row["sweep_id"],
+        stored["repeats"],
+        [Night(*night) for night in stored["nights"]],
+        stored["count"],
+    )
+
+
+def _stored(nights: _StoredNights | None, floor: NoiseFloorDocument | None) -> _StoredNights:
+    """Return the nights of a row; of a new one with the repeats that its noise was measured by."""
+    return nights or {"repeats": list(floor["sweeps"]) if floor else [], "nights": [], "count": 0}
+
+
+def add_night(database: Database, session_id: str, name: str, night: Night) -> None:
+    """Note that a sweep was compared with a baseline, and make it the baseline if it was accepted.
+
+    The reference stays. A sweep counts once, however often it is compared. Only the last nights are kept.
+    """
+    with database.write() as connection:
+        sweep = locked_sweep(connection, night.sweep_id)
+        query = sa.select(baselines).where(*_named(session_id, name)).with_for_update()
+        row = fetch_row(connection, query)
+        if row is None or sweep is None:
+            return
+        stored = _stored(row["nights"], row["noise_floor"])
+        others = [one for one in stored["nights"] if one[0] != night.sweep_id]
+        stored["count"] += len(others) == len(stored["nights"])
+        stored["nights"] = [*others[:KEPT_FIRST], *others[KEPT_FIRST:][-KEPT_LAST:], astuple(night)]
+        values: dict[str, Any] = {"nights": stored}
+        if night.was_accepted and row["sweep_id"] != night.sweep_id:
+            reference = row["reference_id"] or row["sweep_id"]
+            values |= {"sweep_id": night.sweep_id, "set_at": now(), "noise_floor": None, "reference_id": reference}
+            add_event(connection, of_sweep(sweep), "baseline.set", {"name": name})
+        connection.execute(baselines.update().where(*_named(session_id, name)).values(values))
+
+
 def noise_floor(database: Database, sweep_id: str) -> NoiseFloorDocument | None:
     """What repeats of a sweep differ by, as it was measured for a baseline; None where nobody did."""
     query = sa.select(baselines.c.noise_floor).where(baselines.c.sweep_id == sweep_id)
@@ -70,6 +159,8 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Listed
             baselines.c.set_at,
             baselines.c.sweep_id,
             baselines.c.noise_floor,
+            baselines.c.reference_id,
+            baselines.c.nights,
             sweeps.c.name.label("sweep"),
             sweeps.c.status,
             sweeps.c.finished_at,
@@ -84,7 +175,7 @@ def baseline_rows(database: Database, session: str | None = None) -> list[Listed
 def set_baseline(
     database: Database, name: str, sweep_id: str, noise_floor: NoiseFloorDocument | None = None
 ) -> str | None:
-    """Make a sweep the baseline of this name in its session.
+    """Make a sweep the baseline of this name in its session, and the reference of the nights after it.
 
     Args:
         database: The database.
@@ -108,8 +199,9 @@ def set_baseline(
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
         dialect = sqlite if database.is_sqlite else postgresql
         insert = dialect.insert(baselines).values(session_id=sweep.session_id, name=name, sweep_id=sweep_id)
-        insert = insert.values(set_at=now(), noise_floor=noise_floor)
-        changed = ["sweep_id", "set_at", *(["noise_floor"] if noise_floor is not None or before != sweep_id else [])]
+        insert = insert.values(set_at=now(), noise_floor=noise_floor, reference_id=None, nights=None)
+        changed = ["sweep_id", "set_at", "reference_id", "nights"]
+        changed += ["noise_floor"] if noise_floor is not None or before != sweep_id else []
         changes = {column: insert.excluded[column] for column in changed}
         connection.execute(insert.on_conflict_do_update(index_elements=["session_id", "name"], set_=changes))
         if before != sweep_id:
@@ -135,9 +227,12 @@ def check_no_baseline(connection: sa.Connection, sweep_id: str) -> None:
     names = list(
         connection.scalars(sa.select(baselines.c.name).where(baselines.c.sweep_id == sweep_id).order_by("name"))
     )
+    of_references = sa.select(baselines.c.name).where(baselines.c.reference_id == sweep_id).order_by("name")
+    what = "baseline" if names else "reference of baseline"
+    names = names or list(connection.scalars(of_references))
     if names:
         raise ConflictError(
-            f"sweep {sweep_id} is the baseline {', '.join(map(repr, names))}: set that to another sweep, or let go of "
+            f"sweep {sweep_id} is the {what} {', '.join(map(repr, names))}: set that to another sweep, or let go of "
             f"it with `wtb baseline remove {names[0]}`"
         )
 

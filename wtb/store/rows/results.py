@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from wtb.core.documents.common import CellStatus, SweepStatus
 from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.failures import StoredFailure
@@ -102,6 +105,8 @@ class ListedBaseline(Record):
     set_at: float
     sweep_id: str
     noise_floor: NoiseFloorDocument | None
+    reference_id: str | None
+    nights: Mapping[str, Any] | None
     sweep: str
     status: SweepStatus
     finished_at: float | None

@@ -116,6 +116,8 @@ baselines = sa.Table(
     ),
     sa.Column("set_at", Seconds, nullable=False, server_default=now()),
     sa.Column("noise_floor", Json, comment="what repeats of the sweep differ by; null where nobody made any"),
+    sa.Column("reference_id", Id, index=True, comment="the sweep that was set by hand; null where it is still it"),
+    sa.Column("nights", Json, comment="sweeps that were compared with it since, the oldest first"),
 )
 
 looks = sa.Table(

@@ -1,0 +1,148 @@
+"""`wtb regress` night after night: a slide that `--update` follows, nights without a change, new references."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.project import Outcome, Project
+
+# Passes by chance: what a model does that its provider changes, without any change of code here.
+FLOW = """
+import os
+import random
+
+from wtb import END, Workflow
+
+wf = Workflow("nightly")
+
+
+@wf.node
+def ask(state, *, bonus: float = 0.0):
+    drawn = random.Random(f"{os.environ['NIGHT']} {state['x']} {bonus}").random()
+    return {"right": float(drawn < float(os.environ["RATE"]) + bonus)}
+
+
+wf.entry(ask)
+wf.edge(ask, END)
+
+
+def right(case, result):
+    return result.state["right"]
+"""
+SWEEP = """
+sweep: nightly
+workflow: nightly:wf
+cases: cases.jsonl
+vary: {ask: all}
+evaluate: ["nightly:right"]
+run: {pool: thread}
+"""
+NIGHTS = 14
+REGRESS = ("regress", "sweep.yaml", "--baseline", "main", "-q")
+
+
+def _write_cases(project: Project, first: int = 0) -> None:
+    project.write(
+        {"cases.jsonl": "".join(f'{{"id": "c{x}", "input": {{"x": {x}}}}}\n' for x in range(first, first + 100))}
+    )
+
+
+@pytest.fixture
+def nightly(empty_project: Project) -> Project:
+    """A folder with a sweep of 100 cases that pass 90 times of 100, which is the baseline `main`."""
+    empty_project.write({"nightly.py": FLOW, "sweep.yaml": SWEEP})
+    _write_cases(empty_project)
+    empty_project.inside("run", "sweep.yaml", "-q", check=0, env=_env(0, 0.9))
+    empty_project.inside("baseline", "set", "main", "nightly", check=0)
+    return empty_project
+
+
+def _env(night: int, rate: float) -> dict[str, str]:
+    return {"NIGHT": str(night), "RATE": str(rate)}
+
+
+def _baseline(project: Project) -> Any:
+    return project.inside("baseline", "show", "main", "--format", "json", check=0).json
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.deadline(120)
+def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: Project) -> None:
+    reference = _baseline(nightly)["sweep"]["id"]
+    done: Outcome | None = None
+    for night in range(1, NIGHTS + 1):
+        rate = 0.9 - 0.25 * night / NIGHTS
+        done = nightly.inside(*REGRESS, "--update", "--format", "json", env=_env(night, rate))
+        if done.code == 1:
+            break
+        assert f"baseline main is now sweep {done.json['after']['id']}" in done.said
+        assert _baseline(nightly)["reference"] == reference
+    assert done is not None
+    assert done.code == 1, "no night was alarmed"
+    found = done.json
+    series = found["series"]
+    assert (found["verdict"], series["alarm"], series["reference"]["id"]) == ("worse", True, reference)
+    assert found["before"]["id"] != reference
+    sentence = found["because"][0]
+    assert sentence.startswith("right: night ")
+    assert " since 20" in sentence
+    assert "(fixed reference), p " in sentence
+    assert any(test["fall"] for test in series["tests"])
+    assert [point["reference"] for point in series["nights"]][:6] == [True] * 5 + [False]
+    assert series["nights"][-1]["alarm"]
+    rate = 0.9 - 0.25 * (series["night"] + 1) / NIGHTS
+    for form in ("table", "md", "junit"):
+        again = nightly.inside(*REGRESS, "--format", form, check=1, env=_env(100, rate - 0.05))
+        assert "right: night " in words(again.stdout)
+        assert "(fixed reference)" in words(again.stdout)
+    shown = nightly.inside("baseline", "show", "main", check=0).stdout
+    assert f"sweep {reference}, {series['night'] + 3} nights since" in words(shown)
+    refused = nightly.inside("delete", reference, "--yes", check=2).said
+    assert "is the reference of baseline 'main'" in refused
+
+
+@pytest.mark.deadline(120)
+def test_nights_without_a_change_are_not_alarmed_and_a_fall_of_one_night_alone_is_told(nightly: Project) -> None:
+    for night in range(1, 7):
+        found = nightly.inside(*REGRESS, "--format", "json", check=0, env=_env(night, 0.9)).json
+        assert (found["series"]["night"], found["series"]["alarm"], found["series"]["new_code"]) == (
+            night,
+            False,
+            False,
+        )
+    assert found["series"]["repeats"] == 5
+    before = found["series"]["level"]
+    assert before < 0.001
+    down = nightly.inside(*REGRESS, "--format", "json", check=1, env=_env(7, 0.65)).json
+    assert down["because"][0].startswith("right: fell tonight: 0.")
+    # New code is a question of its own, at 5%, as in a pull request.
+    nightly.write({"nightly.py": FLOW.replace('return {"right"', 'changed = True\n    return {"right"')})
+    found = nightly.inside(*REGRESS, "--format", "json", env=_env(8, 0.9)).json
+    assert (found["series"]["new_code"], found["series"]["level"]) == (True, 0.05)
+    found = nightly.inside(*REGRESS, "--format", "json", env=_env(9, 0.9)).json
+    assert (found["series"]["new_code"], found["series"]["level"]) == (False, before)
+
+
+@pytest.mark.deadline(120)
+def test_a_new_baseline_starts_anew_and_a_reference_of_other_cases_is_named(nightly: Project) -> None:
+    nightly.inside(*REGRESS, check=0, env=_env(1, 0.9))
+    part = nightly.inside(*REGRESS, "--limit", "20", "--format", "json", env=_env(2, 0.9)).json
+    assert "series" not in part
+    assert _baseline(nightly)["nights"] == 1
+    nightly.inside("baseline", "set", "main", "nightly", check=0)
+    assert _baseline(nightly)["nights"] == 0
+    _write_cases(nightly, first=50)
+    found = nightly.inside(*REGRESS, "--format", "json", env=_env(3, 0.9)).json
+    (because,) = found["series"]["because"]
+    assert because.startswith(f"the fixed reference (sweep {found['series']['reference']['id']}) has too few cases")
+    assert because.endswith("so it shows no slide: `wtb baseline set` starts a new one")
+    named = nightly.inside(
+        "regress", "sweep.yaml", "--baseline", found["before"]["id"], "-q", "--format", "json", env=_env(3, 0.9)
+    )
+    assert "series" not in named.json

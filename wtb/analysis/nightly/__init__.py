@@ -1,0 +1,1 @@
+"""Nights of a series compared with a reference that does not move."""
