@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from wtb.cli.console import prints_to_stderr, read_choices
 from wtb.operations.running import preparing
-from wtb.planning.data.picking import Only
+from wtb.planning.data import picking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from wtb.planning.data.picking import Only
     from wtb.planning.prepare import Prepared
 
 
@@ -18,7 +19,7 @@ def only(
     limit: int | None, case: str | None, choices: list[str] | None, *, final: bool = False, sample: int | None = None
 ) -> Only:
     """Return the part of a sweep that options choose."""
-    return Only(limit, case, read_choices(choices), final, sample)
+    return picking.Only(limit, case, read_choices(choices), final, sample)
 
 
 def prepare(
