@@ -201,6 +201,11 @@ def test_a_schedule_shows_its_verdicts_as_a_strip(tmp_path: Path, browser: Brows
             assert (fire["verdict"] or "") in (mark.get_attribute("title") or "")
             assert mark.get_by_role("link").get_attribute("href") == f"/sweeps/{fire['sweep']}"
         assert "code of A changed" in (marks.last.get_attribute("title") or "")
+        drift = page.get_by_role("img", name="of nightly over 2 nights")
+        drift.wait_for()
+        assert "in the fixed reference" in (drift.get_attribute("aria-label") or "")
+        assert drift.locator(".night").count() == 2
+        assert drift.locator(".fixed").count() == 1
         site.check_readable(page)
         page.set_viewport_size({"width": 360, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -62,10 +62,21 @@ class FireFigures(TypedDict):
 class HistoricFire(FireDocument, FireFigures):
     """A fire with the figures of the combination that the sweep file asks for, and what of its code changed before.
 
-    code_changed: nodes whose code changed, and tools of servers, as `files.read`.
+    code_changed: nodes whose code changed, and tools of servers, as `files.read`. baseline_mean: of the sweep that it
+    was compared with.
     """
 
     code_changed: list[str]
+    baseline_mean: NotRequired[float | None]
+
+
+class FixedReference(TypedDict):
+    """The sweep that the nights of a schedule are compared with and that does not move."""
+
+    sweep: str
+    at: str | None
+    mean: float | None
+    ci: Interval | None
 
 
 class ScheduleDocument(TypedDict):
@@ -118,6 +129,7 @@ class ScheduleHistoryDocument(TypedDict):
     metric: str | None
     better: Better | None
     fires: list[HistoricFire]
+    reference: NotRequired[FixedReference | None]
 
 
 class Amounts(TypedDict):

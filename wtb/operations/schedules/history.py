@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
 from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.matrix.build import build
+from wtb.analysis.nightly.gathering import line_of_fire
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
 from wtb.core.cron import BAD, late_after, zone_of
-from wtb.core.documents.administration import FireFigures, HistoricFire, ScheduleHistoryDocument
+from wtb.core.documents.administration import FireFigures, FixedReference, HistoricFire, ScheduleHistoryDocument
 from wtb.core.documents.common import Combination
 from wtb.core.documents.matrix import MatrixDocument, MetricEstimate
 from wtb.core.errors import InputError, meant_or_known
+from wtb.core.serialization.plain_json import iso
 from wtb.display.views.schedules import fire_document
 from wtb.operations.context import Context
 from wtb.store import schedules as store
@@ -58,10 +61,18 @@ def history(
         raise InputError(
             f"no fire of schedule {schedule.name!r} is scored by {metric!r}{meant_or_known(metric, directions)}"
         )
+    figures = _Figures(database, metric, dict(zip((fire.sweep_id for fire in made), matrices, strict=True)))
     fires: list[HistoricFire] = []
     before: SweepRow | None = None
     for fire, sweep, matrix in zip(made, sweeps, matrices, strict=True):
-        fires.append({**fire_document(fire), **_figures(matrix, metric), "code_changed": _changed(before, sweep)})
+        fires.append(
+            {
+                **fire_document(fire),
+                **_figures(matrix, metric),
+                "code_changed": _changed(before, sweep),
+                "baseline_mean": None if fire.baseline_id is None else figures.of(fire.baseline_id)["mean"],
+            }
+        )
         before = sweep or before
     return {
         "version": VERSION,
@@ -70,7 +81,44 @@ def history(
         "metric": metric,
         "better": None if metric is None else directions[metric],
         "fires": fires,
+        "reference": _reference(database, made, figures),
     }
+
+
+class _Figures:
+    """The figures of sweeps by one metric, each computed once."""
+
+    def __init__(
+        self, database: Database, metric: str | None, matrices: Mapping[str | None, MatrixDocument | None]
+    ) -> None:
+        self._database, self._metric = database, metric
+        self._matrices = dict(matrices)
+
+    def of(self, sweep_id: str) -> FireFigures:
+        """Return the figures of a sweep; without any if it was deleted."""
+        if sweep_id not in self._matrices:
+            try:
+                self._matrices[sweep_id] = build(self._database, queries.find_sweep(self._database, sweep_id))
+            except InputError:
+                self._matrices[sweep_id] = None
+        return _figures(self._matrices[sweep_id], self._metric)
+
+
+def _reference(database: Database, fires: Sequence[Fire], figures: _Figures) -> FixedReference | None:
+    """Return the fixed reference of the last fire that was compared with anything; None if there is none."""
+    for fire in reversed(fires):
+        if fire.baseline_id is None or fire.sweep_status is None:
+            continue
+        try:
+            baseline, tonight = (queries.find_sweep(database, id) for id in (fire.baseline_id, fire.sweep))
+        except InputError:
+            continue
+        line = line_of_fire(database, fire, baseline, tonight)
+        if line is not None:
+            found = figures.of(line.reference.id)
+            at = iso(line.reference.finished_at or line.reference.created_at)
+            return {"sweep": line.reference.id, "at": at, "mean": found["mean"], "ci": found["ci"]}
+    return None
 
 
 def _sweep(database: Database, fire: Fire) -> SweepRow | None:

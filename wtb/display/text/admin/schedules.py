@@ -148,7 +148,10 @@ def chart(document: ScheduleHistoryDocument, width: int) -> list[str]:
     scored = [fire for fire in fires if fire["mean"] is not None]
     if len(scored) < 2:
         return []
+    reference = document.get("reference")
+    fixed = None if reference is None else reference["mean"]
     ends = [end for fire in scored for end in (fire["mean"], *(fire["ci"] or ()))]
+    ends += [] if fixed is None else [fixed]
     low, high = min(ends), max(ends)
     if low == high:
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
@@ -156,9 +159,12 @@ def chart(document: ScheduleHistoryDocument, width: int) -> list[str]:
     columns = [_column(fire, low, high) for fire in fires]
     labels = {at: _label(high - (high - low) * at / (HEIGHT - 1), high - low) for at in (0, HEIGHT // 2, HEIGHT - 1)}
     title = f"{printable(document['metric'])} by fire: ● mean, │ 95% interval, × worse or failed, ▲ new code"
+    title += "" if fixed is None else f", ─ fixed reference {number(fixed, _digits(scored))}"
+    level = None if fixed is None else round((high - fixed) / (high - low) * (HEIGHT - 1))
     lines = [*wrapped(title, width)]
     for place in range(HEIGHT):
         body = "".join(column[place].center(step) for column in columns)
+        body = body.replace(" ", "─") if place == level else body
         lines.append(f"{labels.get(place, ''):>{_LABEL}} {'┤' if place in labels else '│'}{body}".rstrip())
     lines.append(f"{'':{_LABEL}} └{'─' * (step * len(fires))}")
     marks = "".join(_mark(fire).center(step) for fire in fires).rstrip()

@@ -385,6 +385,12 @@ export const words = {
     codeChanged: (/** @type {string} */ nodes) => `code of ${nodes} changed`,
     legend: "+ better, = same, ≈ not worse, − worse, ! failed, ? unclear; a line to the left: code had changed.",
   },
+  drift: {
+    label: (/** @type {string} */ name, /** @type {string} */ metric, /** @type {number} */ nights, /** @type {string | null} */ reference, /** @type {string} */ last) =>
+      `${metric} of ${name} over ${nights} nights: ${reference === null ? "" : `${reference} in the fixed reference, `}${last} in the last night`,
+    reference: (/** @type {string} */ mean, /** @type {string} */ at) => `fixed reference: ${mean}, ${at}`,
+    legend: "● mean and 95% interval of a night, × worse or failed, ─ the fixed reference, ┄ the baseline of that night.",
+  },
   workers: {
     title: "Workers and queues",
     queues: "Queues",

@@ -5,6 +5,7 @@ import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { DriftChart } from "../views/drift_chart.js";
 import { Status } from "../views/status.js";
 
 const SHOWN = 30; // fires of a strip
@@ -29,7 +30,8 @@ export function SchedulesPage() {
             <td>${one.last ? html`<${Ended} fire=${one.last} />` : null}</td>
             <td><${Strip} name=${one.name} last=${one.last?.fire_at} /></td></tr>`,
           )}</tbody></table></div>
-        <p class="quiet">${words.schedules.legend}</p>`
+        <p class="quiet">${words.schedules.legend}</p>
+        ${rows.map((/** @type {any} */ one) => html`<${Drift} key=${one.name} name=${one.name} last=${one.last?.fire_at} />`)}`
       : null}`;
 }
 
@@ -42,6 +44,12 @@ function endOf(fire) {
 function Ended({ fire }) {
   const text = endOf(fire);
   return fire.sweep ? html`<${Link} to=${`/sweeps/${segment(fire.sweep)}`}>${text}<//>` : text;
+}
+
+/** What its nights came to, and how far they drifted from the fixed reference. @param {{name: string, last: string | undefined}} props last: when the last fire was */
+function Drift({ name, last }) {
+  const { data } = useResource((signal) => get(`/schedules/${segment(name)}/history`, { limit: SHOWN }, signal), [name, last]);
+  return data ? html`<${DriftChart} history=${data} bad=${BAD} />` : null;
 }
 
 /** Its last fires, the oldest first. @param {{name: string, last: string | undefined}} props last: when the last one was */

@@ -87,7 +87,7 @@ function Drawing({ marks, line, name, show, label, metric, better }) {
 }
 
 /** Round figures between two ends. @param {number} low @param {number} high @returns {number[]} */
-function ticks(low, high) {
+export function ticks(low, high) {
   const rough = (high - low) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? rough;
