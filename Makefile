@@ -156,8 +156,8 @@ bench-pages: .venv/bench-ready chromium ## Measure what the pages take in a brow
 simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md and simulations/figures.md
 	$(BIN)/python -m simulations --update
 
-simulate-some: .venv/all-ready ## Simulate a thirtieth of that, which CI does: minutes
-	$(BIN)/python -m simulations --share 0.03 > /dev/null
+simulate-some: .venv/all-ready ## Simulate a thirtieth of what has a bound, which CI does: minutes
+	$(BIN)/python -m simulations --bound --share 0.03 > /dev/null
 
 chaos: .venv/all-ready ## Kill, stop and crash all parts under sweeps, and count what was lost; figures go to docs/reliability.md
 	$(BIN)/python -m tests.chaos --update docs/reliability.md

@@ -6,16 +6,18 @@ Exits with 1 where a figure breaks its bound by more than chance.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
 import zlib
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 
 import numpy as np
 
 from simulations.experiments import promises
-from simulations.promises import Found
+from simulations.promises import Found, Promise
 from simulations.tables import FIGURES, PAGE, partly, render, replace, summary
 
 
@@ -24,6 +26,29 @@ def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
     promise = list(promises())[number]
     name = zlib.crc32(f"{promise.claim}|{promise.situation}|{promise.size}".encode())
     return promise.count(np.random.default_rng([seed, name]), max(20, int(promise.runs * share)))
+
+
+class Done:
+    """The figures that runs before this one have simulated, in a file that grows by a line for each.
+
+    Args:
+        file: It; None to remember nothing.
+        share, seed: Of this run. Figures of other ones do not count.
+    """
+
+    def __init__(self, file: Path | None, share: float, seed: int) -> None:
+        self._file, self._run = file, (share, seed)
+        lines = file.read_text("utf-8").splitlines() if file is not None and file.exists() else []
+        self.counts = {tuple(key): (hits, of) for key, hits, of in map(json.loads, lines)}
+
+    def key(self, promise: Promise) -> tuple[object, ...]:
+        return (promise.claim, promise.situation, promise.size, promise.runs, *self._run)
+
+    def add(self, promise: Promise, counted: tuple[int, int]) -> None:
+        self.counts[self.key(promise)] = counted
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([self.key(promise), *map(int, counted)]) + "\n")
 
 
 def main() -> int:
@@ -35,22 +60,32 @@ def main() -> int:
         default=[],
         help="promises whose text has this in it, or any of several; with --update, whole tables",
     )
+    parser.add_argument(
+        "--bound", action="store_true", help="only promises that have a bound, which others cannot break"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default: %(default)s)")
     parser.add_argument("--update", action="store_true", help=f"write the tables to {PAGE} and {FIGURES}")
+    parser.add_argument("--done", type=Path, metavar="FILE", help="figures of a run of this code that was interrupted")
     options = parser.parse_args()
     began = time.monotonic()
     known = list(promises())
     asked = options.only or [""]
-    texts = (f"{one.claim}, {one.situation}" for one in known)
-    chosen = [number for number, text in enumerate(texts) if any(part in text for part in asked)]
+    chosen = [
+        number
+        for number, one in enumerate(known)
+        if any(part in f"{one.claim}, {one.situation}" for part in asked) and (one.has_bound or not options.bound)
+    ]
     if options.update and (parts := partly([known[number] for number in chosen], known)):
         parser.error(f"--update takes whole tables: --only {', '.join(asked)} leaves out some of {parts[0]!r}")
+    done = Done(options.done, options.share, options.seed)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(simulate, number, options.share, options.seed) for number in chosen]
-        for count, _ in enumerate(as_completed(jobs), start=1):
+        left = [number for number in chosen if done.key(known[number]) not in done.counts]
+        jobs = {pool.submit(simulate, number, options.share, options.seed): known[number] for number in left}
+        for count, job in enumerate(as_completed(jobs), start=1):
+            done.add(jobs[job], job.result())
             if count % max(1, len(jobs) // 20) == 0:
                 print(f"{count} of {len(jobs)} figures, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        found = [Found(known[number], *job.result()) for number, job in zip(chosen, jobs, strict=True)]
+    found = [Found(known[number], *done.counts[done.key(known[number])]) for number in chosen]
     if options.update:
         replace(PAGE, summary(found), whole=not options.only)
         replace(FIGURES, render(found, options.share), whole=not options.only)
