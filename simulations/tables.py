@@ -35,6 +35,14 @@ OVERVIEW = (
         ("as many cases as are said settle it, if the leads are real",),
     ),
     ("the cases that a margin asks for show it", ("as many cases as are planned show that no row lost its margin",)),
+    (
+        "false alarms over equal inputs under several ids",
+        ("a difference is seen between equal rows over equal inputs",),
+    ),
+    ("intervals over equal inputs cover", ("intervals over equal inputs cover",)),
+    ("some night of 20 is alarmed, though nothing changed", ("some night of 20 is alarmed",)),
+    ("one night with a fall of 0.15 is alarmed", ("one night with a fall of 0.15 is alarmed",)),
+    ("a slide from 0.9 to 0.7 by night 20 is alarmed", ("a slide from 0.9 to 0.7 by night 20 is alarmed",)),
     ("intervals over clusters cover", ("intervals over clusters cover",)),
     ("false alarms over clusters", ("a difference is seen between equal means of clusters",)),
     (
