@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 VARIANTS = ("default", "v1", "v2", "v3")
 
 
-def strict(**properties: Any) -> dict[str, Any]:
-    """An object with exactly these keys."""
+def strict(maybe: dict[str, Any] | None = None, /, **properties: Any) -> dict[str, Any]:
+    """An object with exactly these keys, and those that it has at times."""
     return {
         "type": "object",
-        "properties": properties,
+        "properties": properties | (maybe or {}),
         "required": list(properties),
         "additionalProperties": False,
     }
@@ -42,6 +42,7 @@ MAYBE = [{"type": "null"}, COMBINATION]
 RUNS = {"executed": COUNT, "unshared": COUNT, "attempts": COUNT}
 CELLS = ("total", "pending", "running", "waiting", "succeeded", "failed", "cancelled", "skipped", "set_aside")
 METRIC = strict(
+    {"missing": COUNT, "mean_at_worst": INTERVAL, "pairs_missing": COUNT, "delta_at_worst": INTERVAL},
     n=COUNT,
     n_pairs=COUNT,
     mean=FIGURE_OR_NULL,
@@ -74,6 +75,9 @@ BEST = strict(
     cases_needed={"oneOf": [{"type": "null"}, {"type": "array", "minItems": 2, "maxItems": 2}]},
     because={"type": ["string", "null"]},
     tried=COUNT,
+    looks=COUNT,
+    level=FIGURE,
+    hangs_on={"type": ["integer", "null"]},
 )
 CHOICE = strict(
     objective={"type": "string"}, combination={"oneOf": MAYBE}, because={"type": ["string", "null"]}, left_out=COUNT
@@ -224,8 +228,9 @@ class TestTheMatrixOfASweep:
 
     def test_json_is_alone_on_stdout_and_the_rest_on_stderr(self, first: Outcome, document: dict[str, Any]) -> None:
         assert first.stdout.startswith("{")
-        said, *progress = first.stderr.splitlines()  # the latter every 10 s
-        assert said == f"sweep first ({document['sweep']['id']}): 640 cells"
+        told, check, *progress = first.stderr.splitlines()  # the latter every 10 s
+        assert told == f"sweep first ({document['sweep']['id']}): 640 cells"
+        assert check.startswith("cells that fail are left out by ")
         assert all(re.fullmatch(r"\d+ of 640 cells, 0 failed, [\d,]+ node runs", line) for line in progress)
 
     def test_what_combinations_share_is_run_once(self, document: dict[str, Any]) -> None:
@@ -373,7 +378,7 @@ vary: {A: [default, v1]}
 
 def test_statistics_are_those_computed_by_hand(project: Project) -> None:
     # The default is right on c0 and c1; v1, which adds 1, on c1, c2 and c3: differences 0, -1, 1, 1.
-    cases = [(0, 0), (1, [1, 2]), (1, 2), (2, 3)]
+    cases = [(0, 0), (1, [1, 2]), (5, 6), (2, 3)]
     lines = [{"id": f"c{n}", "input": {"x": x}, "expected": {"any": wanted}} for n, (x, wanted) in enumerate(cases)]
     scores = """
 def right(case, result):
@@ -407,7 +412,7 @@ def test_undefined_statistics_are_null(project: Project) -> None:
     project.write({"sweep.yaml": SMALL + "evaluate: [node_runs, 'flow:picky']\n", "cases.jsonl": '{"input": {"x": 3}}'})
     found = contract(project.inside("run", "sweep.yaml", "--format", "json", check=0))
     base, other = found["rows"]
-    assert base["metrics"]["picky"] == dict.fromkeys(METRIC["properties"]) | {"n": 0, "n_pairs": 0}
+    assert base["metrics"]["picky"] == dict.fromkeys(METRIC["required"]) | {"n": 0, "n_pairs": 0, "missing": 1}
     assert base["metrics"]["node_runs"]["mean"] == 3
     assert base["metrics"]["node_runs"]["ci"] is None
     assert (other["metrics"]["picky"]["mean"], other["metrics"]["picky"]["delta"]) == (4, None)

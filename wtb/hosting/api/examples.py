@@ -47,6 +47,7 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("executions", "input"): {"message": "My invoice is wrong"},
     ("executions", "workflow"): "triage",
     ("sweeps", "other"): 1,
+    ("pools", "refs"): ["triage", "triage-again"],
     ("sweeps", "statuses"): ["failed"],
     ("sweeps", "anyway"): True,
     ("sweeps", "evaluate"): [{"exact_match": {"field": "answer"}}],
