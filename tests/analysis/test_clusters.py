@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.bench import make_bench
@@ -13,6 +14,7 @@ from wtb.analysis.comparison.pairing import match
 from wtb.analysis.matrix.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
+from wtb.analysis.statistics import Design, compare
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
@@ -161,3 +163,9 @@ def test_clusters_that_cases_name_win_over_equal_inputs(database: Database, tmp_
     units = match(database, plain, sweep).units
     assert units is not None
     assert len(set(units.tolist())) == 10
+
+
+def test_where_a_case_and_all_that_go_with_it_are_left_out_nothing_is_told() -> None:
+    """As of a row that was added because of a case, if all cases are in the cluster of that one."""
+    found = compare(np.zeros((2, 0)), Design(baseline=0, units=np.zeros(0, dtype=np.int64)))
+    assert [(row.mean, row.delta, row.p) for row in found.rows] == [(None, None, None)] * 2

@@ -244,7 +244,7 @@ def test_lost_cells_are_counted_apart_and_bounded_by_a_gate(provider: ModelProvi
     assert (found["rows"][0]["failed"], found["rows"][0].get("lost_to_provider")) == (0, 1)
     assert (found["provider"]["lost"], found["provider"]["share"]) == (1, 1 / 40)
     assert found["provider"]["attempts"] == len(provider.requests) - 39
-    assert [gate["holds"] for gate in found["gates"]] == [False, True, True, True]
+    assert [gate["holds"] for gate in found["gates"]] == [False, True, True, None]  # the lost cell may have been wrong
     (warning,) = [text for text in found["warnings"] if "lost to a provider" in text]
     assert warning.startswith("1 cell was lost to a provider (2.5% of all) and left out, not graded")
     assert not any("count as 0" in text for text in found["warnings"])

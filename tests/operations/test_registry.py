@@ -157,8 +157,8 @@ PRESENTATION = {
 OF_THE_PROCESS = {"progress", "bound", "code", "written"}
 # What commands and methods make an argument of.
 MADE_OF = {
-    "part": {"limit", "case", "choices", "final"},
-    "prepared": {"file", "limit", "case", "choices", "final", "max_cells"},
+    "part": {"limit", "case", "choices", "final", "sample"},
+    "prepared": {"file", "limit", "case", "choices", "final", "sample", "max_cells"},
     "cell": {"case", "choices", "repeat"},
     "policy": {"outputs", "superseded", "sweeps", "keep", "files"},
     "quota": {"disk", "node_runs", "usd", "tokens"},

@@ -25,7 +25,7 @@ def test_a_file_that_is_sorted_by_tag() -> None:
     (sentence,) = found(20, 300, lambda n: {"tags": ("all", "easy" if n < 100 else "hard")})
     assert sentence == (
         "the first 20 of 300 cases are no random sample, because the file is sorted by tag ('easy': 100% of the first, "
-        "33% of all), so figures are not those of all cases: `--sample 20` draws cases at random"
+        "33% of all), so figures are not those of all cases: `sample` draws cases at random"
     )
 
 

@@ -81,14 +81,14 @@ def write_sweep(project: Project, name: str, *, cases: int = 2, workflow: str = 
 
     given: `gate` and `breaks`, the names of files, and `run`, lines for the key of that name.
     """
-    run = given.pop("run", "grace: 1")
+    run, same = given.pop("run", "grace: 1"), "equal_inputs: independent\n"
     lines = [{"id": f"{name}-{n}", "input": {"x": 0, **given}} for n in range(cases)]
     vary = "vary: {held: all}\nevaluate: ['flow:y']\n" if workflow == "flow:wf" else "vary: {near: all}\n"
     project.write(
         {
             "flow.py": FLOW,
             f"{name}.jsonl": "".join(json.dumps(line) + "\n" for line in lines),
-            f"{name}.yaml": f"sweep: {name}\nworkflow: {workflow}\ncases: {name}.jsonl\n{vary}run: {{{run}}}\n",
+            f"{name}.yaml": f"sweep: {name}\nworkflow: {workflow}\ncases: {name}.jsonl\n{same}{vary}run: {{{run}}}\n",
         }
     )
     return f"{name}.yaml"

@@ -61,7 +61,7 @@ class TestWatching:
         lines = [{"id": f"early-{n}", "input": {"x": 0, **({"gate": "never"} if n in late else {})}} for n in range(40)]
         options = "evaluate: [{'flow:y': {scale: [1, 2]}}]\nstop: when_known\nrun: {grace: 1ms}\n"
         cases = "".join(json.dumps(line) + "\n" for line in lines)
-        head = "sweep: early\nworkflow: flow:wf\ncases: early.jsonl\nvary: {held: all}\n"
+        head = "sweep: early\nworkflow: flow:wf\ncases: early.jsonl\nequal_inputs: independent\nvary: {held: all}\n"
         crew.project.write({"early.jsonl": cases, "early.yaml": head + options})
         sweep = crew.wtb("submit", "early.yaml", check=0).stdout.strip()
         crew.wait_completed(sweep)

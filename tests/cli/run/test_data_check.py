@@ -192,7 +192,7 @@ def test_the_first_cases_of_a_sorted_file_are_told(ask: Project) -> None:
     assert (finding["cases"], finding["key"]) == (20, "sample")
     sentence = (
         "the first 20 of 200 cases are no random sample, because the file is sorted by tag ('easy': 100% of the first, "
-        "50% of all), so figures are not those of all cases: `--sample 20` draws cases at random"
+        "50% of all), so figures are not those of all cases: `sample` draws cases at random"
     )
     ran = ask.inside("run", "sorted.yaml", "--limit", "20", check=0)
     assert finding["sentence"] == sentence

@@ -191,7 +191,7 @@ class _Cases:
     def _by_unit(self, contributions: Floats) -> Floats:
         if self.units is None:
             return contributions
-        sums = np.zeros((int(self.units.max()) + 1, contributions.shape[1]))
+        sums = np.zeros((int(self.units.max(initial=-1)) + 1, contributions.shape[1]))
         np.add.at(sums, self.units, contributions)
         return sums
 

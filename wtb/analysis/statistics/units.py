@@ -60,7 +60,7 @@ def differences_by_unit(differences: Floats, units: Units) -> Floats:
 def _sums(values: Floats, units: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     """Of each row and unit: the sum and the number of cases; and units over cases, which makes sums into means."""
     present = np.isfinite(values)
-    sums, counts = (np.zeros((int(units.max()) + 1, len(values))) for _ in range(2))
+    sums, counts = (np.zeros((int(units.max(initial=-1)) + 1, len(values))) for _ in range(2))
     np.add.at(sums, units, np.where(present, values, 0.0).T)
     np.add.at(counts, units, present.astype(float).T)
     weight = (counts > 0).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)

@@ -76,7 +76,7 @@ class Ordering:
             return
         sentence = (
             f"the first {self._limit:,} of {cases:,} cases are no random sample, because the file is sorted by "
-            f"{found.by} ({found.difference}), so figures are not those of all cases: `--sample {self._limit}` draws "
+            f"{found.by} ({found.difference}), so figures are not those of all cases: `sample` draws "
             "cases at random"
         )
         yield {"kind": "sorted_file", "cases": self._limit, "sentence": sentence, "key": "sample"}
