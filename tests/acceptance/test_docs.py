@@ -69,7 +69,7 @@ _FENCE = re.compile(r"(```+|~~~+)\s*(\w*)\s*(.*)")
 _COMMENT = re.compile(r"<!--\s*(.+?)\s*-->")
 _VARYING = [
     (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{11}(?:[0-9a-hjkmnp-tv-z]{10})?\b"), "ID"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|\b\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?)?|\b\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|d|B|kB|MB)\b"), "AMOUNT"),
     (re.compile(r'("(?:p50|p95|duration_s|elapsed_s|latency|latency_s)": ?)[\d.e-]+'), r"\1NUMBER"),
     (re.compile(r"(\d+\.\d{9})\d+"), r"\1"),  # what machines may round differently
