@@ -28,7 +28,7 @@ from simulations import (
     sweeps,
     truths,
 )
-from simulations.promises import Count, Promise, seed_from
+from simulations.promises import Promise, counted, seed_from
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
 from wtb.analysis.statistics.effects import fit
 from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
@@ -74,17 +74,6 @@ def promises() -> Iterator[Promise]:
     yield from data.promises()
 
 
-def _counted(one: object) -> Count:
-    """Count over runs what `one(rng)` says of each: True, False, or None where it does not count."""
-
-    def count(rng: Rng, runs: int) -> tuple[int, int]:
-        found = [one(rng) for _ in range(runs)]  # type: ignore[operator]
-        told = [hit for hit in found if hit is not None]
-        return sum(told), len(told)
-
-    return count
-
-
 def _clear() -> Iterator[Promise]:
     shapes = {
         "two random prefixes of equal truth": truths.prefixes,
@@ -107,7 +96,7 @@ def _clear() -> Iterator[Promise]:
             "a best that is clear, and is not",
             name,
             f"{rows} rows, {cases} cases",
-            _counted(wrong),
+            counted(wrong),
             at_most=WRONG,
             runs=400,
         )
@@ -122,7 +111,7 @@ def _clear() -> Iterator[Promise]:
             "a best that is clear, and is so",
             "one row better by 0.3",
             f"{rows} rows, {cases} cases",
-            _counted(power),
+            counted(power),
             runs=200,
         )
 
@@ -147,7 +136,7 @@ def _candidates() -> Iterator[Promise]:
             "the set of the best holds the true best",
             name,
             f"{rows} rows, {cases} cases",
-            _counted(holds),
+            counted(holds),
             at_least=0.95,
             runs=400,
         )
@@ -173,7 +162,7 @@ def _winners() -> Iterator[Promise]:
             "the interval of the best covers",
             name,
             f"{rows} rows, {cases} cases",
-            _counted(covers),
+            counted(covers),
             at_least=0.93,
             runs=300,
         )
@@ -192,7 +181,7 @@ def _failures() -> Iterator[Promise]:
             "a row gets ahead by failing where it is hard",
             f"{share:.0%} of its cells, left out",
             "6 rows, 50 cases",
-            _counted(ahead),
+            counted(ahead),
             at_most=WRONG,
             runs=400,
         )
@@ -206,7 +195,7 @@ def _failures() -> Iterator[Promise]:
         "a row gets ahead by failing where it is hard",
         "39 of 40 cells failed",
         "6 rows, 40 cases",
-        _counted(nearly_all),
+        counted(nearly_all),
         at_most=0.0,
         runs=200,
     )
@@ -228,7 +217,7 @@ def _detectable() -> Iterator[Promise]:
             "a detectable difference is seen",
             "continuous scores, one row differs",
             f"{rows} rows, {cases} cases",
-            _counted(seen),
+            counted(seen),
             at_least=0.76,
             at_most=0.84,
             runs=400,
@@ -317,7 +306,7 @@ def _tests() -> Iterator[Promise]:
             "any star among 23 rows that equal the baseline",
             "random prefixes at three depths",
             f"{cases} cases",
-            _counted(family),
+            counted(family),
             at_most=WRONG,
             runs=400,
         )
@@ -394,15 +383,15 @@ def _effects() -> Iterator[Promise]:
             return found.unexplained_p is not None and found.unexplained_p < WRONG
 
         size = "3 x 3 x 3, 50 cases"
-        yield Promise("an effect of 0.3 of a node is told", name, size, _counted(told), at_least=0.7, runs=200)
+        yield Promise("an effect of 0.3 of a node is told", name, size, counted(told), at_least=0.7, runs=200)
         yield Promise(
-            "an effect of nodes that do nothing is told", name, size, _counted(falsely), at_most=WRONG, runs=300
+            "an effect of nodes that do nothing is told", name, size, counted(falsely), at_most=WRONG, runs=300
         )
         yield Promise(
             "a share is said to come from neither nodes nor pairs, in noise",
             name,
             size,
-            _counted(beyond),
+            counted(beyond),
             at_most=WRONG,
             runs=300,
         )
@@ -418,7 +407,7 @@ def _effects() -> Iterator[Promise]:
             "an effect of nodes that do nothing is told",
             "a pure crossover, one combination excluded",
             f"3 x 3, {cases} cases",
-            _counted(crossing),
+            counted(crossing),
             at_most=WRONG if cases > 20 else 0.1,
             runs=300,
         )
@@ -449,8 +438,8 @@ def _looking() -> Iterator[Promise]:
 
         size = f"{rows} rows, a baseline among them"
         claim = "looking after every ten of 200 cases: "
-        yield Promise(f"{claim}a false star", kind, size, _counted(starred), at_most=WRONG, runs=200)
-        yield Promise(f"{claim}a false best", kind, size, _counted(best), at_most=WRONG, runs=200)
+        yield Promise(f"{claim}a false star", kind, size, counted(starred), at_most=WRONG, runs=200)
+        yield Promise(f"{claim}a false best", kind, size, counted(best), at_most=WRONG, runs=200)
 
     yield from _stopping()
     for gain in (0.1, 0.2, 0.3):
@@ -466,8 +455,8 @@ def _looking() -> Iterator[Promise]:
 
         claim, size = "a better row is clearly best", "2 rows, 200 cases"
         situation = f"pass rate 60% against {0.6 + gain:.0%}"
-        yield Promise(claim, f"{situation}, at the end", size, _counted(seen_at_once), runs=200)
-        yield Promise(claim, f"{situation}, by any look", size, _counted(seen_by_looking), runs=200)
+        yield Promise(claim, f"{situation}, at the end", size, counted(seen_at_once), runs=200)
+        yield Promise(claim, f"{situation}, by any look", size, counted(seen_by_looking), runs=200)
 
 
 def _stopping() -> Iterator[Promise]:
@@ -486,7 +475,7 @@ def _stopping() -> Iterator[Promise]:
                 "stop: when_known, where durations follow scores: a false best",
                 name,
                 f"{rows} rows of equal truth, 8 slots",
-                _counted(stopped),
+                counted(stopped),
                 at_most=WRONG,
                 runs=300,
             )
@@ -525,4 +514,4 @@ def _searching() -> Iterator[Promise]:
 
         for name, count in (("the best of all is kept", kept), ("they stop at the first that claims one", ever)):
             situation = name if ledger else f"{name}, without the ledger"
-            yield Promise(claim, situation, size, _counted(count), at_most=WRONG if ledger else None, runs=1_000)
+            yield Promise(claim, situation, size, counted(count), at_most=WRONG if ledger else None, runs=1_000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simulations.promises import Promise
+from simulations.promises import Promise, counted
 from wtb.analysis.comparison.regressions import Question, answer
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter
@@ -103,7 +103,7 @@ def _crashing() -> Iterator[Promise]:
         scores = _lowest(rng, _passes(rng, 1_000, 0.0), 0.04)
         return compare(scores, _of(scores, kinds=False, scale=True)).clear
 
-    yield Promise(BEST, "pass rates of 80%, 4% where it would be wrong", "1000 cases", _counted(starred), None, 0.05)
+    yield Promise(BEST, "pass rates of 80%, 4% where it would be wrong", "1000 cases", counted(starred), None, 0.05)
 
     def unranked(rng: Rng) -> bool:
         scores = np.vstack([_passes(rng, 200, 0.0), (rng.random((1, 200)) < 0.5)])
@@ -111,7 +111,7 @@ def _crashing() -> Iterator[Promise]:
         return compare(scores, _of(scores, kinds=False, scale=True)).clear
 
     yield Promise(
-        BEST, "one of two equal rows lost 10% to a provider", "3 rows, 200 cases", _counted(unranked), None, 0.05
+        BEST, "one of two equal rows lost 10% to a provider", "3 rows, 200 cases", counted(unranked), None, 0.05
     )
 
 
@@ -131,7 +131,7 @@ def _false(
         p = compare(scores, _of(scores, kinds, scale)).rows[1].p_adjusted
         return p is not None and p < 0.05
 
-    return Promise(STAR, situation, f"{cases} cases", _counted(claims), None, bound, 500)
+    return Promise(STAR, situation, f"{cases} cases", counted(claims), None, bound, 500)
 
 
 def _power() -> Iterator[Promise]:
@@ -156,7 +156,7 @@ def _power() -> Iterator[Promise]:
 
                 situation = f"{name}, {share:.0%} at random"
                 at_least = whole - 0.15 if share else None
-                yield Promise(POWER, situation, f"{cases} cases", _counted(found), at_least, None, 500)
+                yield Promise(POWER, situation, f"{cases} cases", counted(found), at_least, None, 500)
 
 
 def _regressions() -> Iterator[Promise]:
@@ -175,15 +175,11 @@ def _regressions() -> Iterator[Promise]:
                 some = np.flatnonzero(scores[lack[1]] == lack[1])[: int(0.08 * cases)]
                 return verdict(_without(scores, lack[1], some)) == "worse"
 
-            yield Promise(WORSE, f"{situation}, 8%", f"{cases} cases", _counted(alarms), None, 0.05, 500)
+            yield Promise(WORSE, f"{situation}, 8%", f"{cases} cases", counted(alarms), None, 0.05, 500)
 
     def told(rng: Rng) -> bool:
         scores = _passes(rng, 200, -0.15)
         return verdict(np.where(rng.random(scores.shape) < 0.02, np.nan, scores)) == "worse"
 
     claim = "cells are missing: a fall of 0.15 in one night is reported"
-    yield Promise(claim, "pass rates of 80%, 2% at random", "200 cases", _counted(told), 0.8, None, 500)
-
-
-def _counted(happens: Callable[[Rng], bool]) -> Callable[[Rng, int], tuple[int, int]]:
-    return lambda rng, runs: (sum(happens(rng) for _ in range(runs)), runs)
+    yield Promise(claim, "pass rates of 80%, 2% at random", "200 cases", counted(told), 0.8, None, 500)

@@ -19,6 +19,16 @@ def seed_from(rng: np.random.Generator) -> int:
     return int(rng.integers(1 << 31))
 
 
+def counted(happens: Callable[[np.random.Generator], bool | None]) -> Count:
+    """Count over runs what `happens(rng)` returns of each: True, False, or None where it does not count."""
+
+    def count(rng: np.random.Generator, runs: int) -> tuple[int, int]:
+        known = [hit for hit in (happens(rng) for _ in range(runs)) if hit is not None]
+        return sum(known), len(known)
+
+    return count
+
+
 @dataclass(frozen=True)
 class Promise:
     """One figure of one situation.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.promises import Promise
+from simulations.promises import Promise, counted
 from wtb.analysis.comparison.regressions import Question, answer
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
@@ -42,7 +42,7 @@ def _stars() -> Iterator[Promise]:
                 return (p is not None and p < 0.05 and delta > 0) or (found.clear and found.best == 1)
 
             situation = f"{often:+.2f} mostly, {rare:+.2f} in {share:.0%}"
-            yield Promise(STAR, situation, f"{cases} cases", _counted(claims), None, 0.05, 1_000)
+            yield Promise(STAR, situation, f"{cases} cases", counted(claims), None, 0.05, 1_000)
 
 
 def _verdicts() -> Iterator[Promise]:
@@ -58,7 +58,7 @@ def _verdicts() -> Iterator[Promise]:
                 return answer({"m": question})["m"].rows[0].verdict == wrong
 
             situation = f"{often:+.2f} mostly, {rare:+.2f} in {share:.0%}: {wrong}"
-            yield Promise(VERDICT, situation, f"{cases} cases", _counted(told), None, 0.05, 1_000)
+            yield Promise(VERDICT, situation, f"{cases} cases", counted(told), None, 0.05, 1_000)
 
 
 def _labels() -> Iterator[Promise]:
@@ -78,9 +78,9 @@ def _labels() -> Iterator[Promise]:
 
             situation = f"pass rate {rate:.0%}, a judge who passes {leniency:.0%} of failures"
             size = f"{labels} labels of 200 cases"
-            yield Promise(LABELS, f"the worst by the judge, {situation}", size, _counted(wrong), None, 0.05, 500)
+            yield Promise(LABELS, f"the worst by the judge, {situation}", size, counted(wrong), None, 0.05, 500)
             at_least = 0.93 if labels >= 100 and leniency < 0.5 else None
-            yield Promise(RANDOM, situation, size, _counted(right), at_least, None, 1_000)
+            yield Promise(RANDOM, situation, size, counted(right), at_least, None, 1_000)
 
 
 def _judged(rng: Rng, rate: float, leniency: float) -> tuple[Floats, Floats]:
@@ -92,11 +92,3 @@ def _labelled(truth: Floats, cases: NDArray[np.signedinteger]) -> Floats:
     labels = np.full(len(truth), np.nan)
     labels[cases] = truth[cases]
     return labels
-
-
-def _counted(happens: Callable[[Rng], bool | None]) -> Callable[[Rng, int], tuple[int, int]]:
-    def count(rng: Rng, runs: int) -> tuple[int, int]:
-        known = [one for one in (happens(rng) for _ in range(runs)) if one is not None]
-        return sum(known), len(known)
-
-    return count

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from simulations.promises import Count, Promise, seed_from
+from simulations.promises import Promise, counted, seed_from
 from wtb.analysis.comparison.regressions import Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import WORSE
 from wtb.analysis.statistics import Floats
@@ -76,13 +76,6 @@ def _is_worse(rng: Rng, before: Floats, after: Floats, level: float) -> bool:
     return of_sweep(answer(questions, pools, seed=seed_from(rng), level=level), questions) == WORSE
 
 
-def _share(hit: Callable[[Rng], bool]) -> Count:
-    def count(rng: Rng, runs: int) -> tuple[int, int]:
-        return sum(hit(rng) for _ in range(runs)), runs
-
-    return count
-
-
 def _false_alarms() -> Iterator[Promise]:
     ways = (
         ("nothing changed", {}),
@@ -98,7 +91,7 @@ def _false_alarms() -> Iterator[Promise]:
             "some night of 20 is alarmed",
             f"{situation}: {kind}",
             f"{rows} row{'s' * (rows > 1)}, 100 cases",
-            _share(some),
+            counted(some),
             at_most=WRONG,
             runs=300,
         )
@@ -110,7 +103,7 @@ def _false_alarms() -> Iterator[Promise]:
         "some night of 20 is alarmed",
         f"nothing changed, each night compared alone at 5%: {KINDS[0]}",
         "1 row, 100 cases",
-        _share(each_alone),
+        counted(each_alone),
         runs=300,
     )
 
@@ -126,7 +119,7 @@ def _one_night() -> Iterator[Promise]:
             "one night with a fall of 0.15 is alarmed",
             f"pass rate 0.9 -> 0.75 on night {night}",
             f"{rows} row{'s' * (rows > 1)}, 200 cases",
-            _share(seen),
+            counted(seen),
             at_least=0.8,
             runs=300,
         )
@@ -145,7 +138,7 @@ def _slides() -> Iterator[Promise]:
                 ("--update every night" if updates else "the baseline stays")
                 + ("" if nightly else ", each night compared alone at 5%"),
                 f"{rows} row{'s' * (rows > 1)}, 100 cases",
-                _share(seen),
+                counted(seen),
                 at_least=0.9 if nightly else None,
                 runs=200,
             )
