@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from wtb.analysis.comparison.compare import LOOKED_INTO, compare_sweeps
-from wtb.analysis.comparison.pairing import match
+from wtb.analysis.comparison.pairing import Integers, Pairs, match
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.nightly.line import Line
@@ -250,14 +250,12 @@ class _View:
     """A sweep whose scores are read in the order of tonight's combinations and cases.
 
     Attributes:
-        rows: Numbers of combinations, in tonight's sweep and in this one.
-        columns: Those of cases.
+        scores: Of the sweep.
+        pairs: The sweep and tonight's.
     """
 
     scores: Scores
-    rows: tuple[list[int], list[int]]
-    columns: tuple[list[int], list[int]]
-    shape: tuple[int, int]
+    pairs: Pairs
 
     @classmethod
     def of(cls, database: Database, sweep: SweepRow, tonight: SweepRow) -> _View | None:
@@ -269,9 +267,12 @@ class _View:
         count = pairs.cases["common"] + len(pairs.cases["added"])
         if not pairs.choices or len(pairs.ids) < COMMON * count:
             return None
-        rows, columns = (tuple(_by_place(side) for side in reversed(sides)) for sides in (pairs.rows, pairs.columns))
-        shape = len(pairs.rows[1]), len(pairs.columns[1])
-        return cls(Scores(database, sweep, by=tonight), (rows[0], rows[1]), (columns[0], columns[1]), shape)
+        return cls(Scores(database, sweep, by=tonight), pairs)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return how many combinations and cases tonight's sweep has."""
+        return len(self.pairs.rows[1]), len(self.pairs.columns[1])
 
     def has(self, metric: str) -> bool:
         return metric in self.scores.measures
@@ -279,15 +280,12 @@ class _View:
     def table(self, metric: str, measure: Measure) -> Floats:
         """Return the scores by a metric as combinations x cases of tonight's sweep, NaN where there are none."""
         table = np.full(self.shape, np.nan)
-        places = [dict(zip(theirs, ours, strict=True)) for ours, theirs in (self.rows, self.columns)]
-        for row, case, mean, *_ in self.scores.rows(metric, measure).tolist():
-            ours = places[0].get(int(row)), places[1].get(int(case))
-            if ours[0] is not None and ours[1] is not None:
-                table[ours] = mean
+        common = self.pairs.table(0, self.scores.rows(metric, measure).tolist(), 2)
+        table[np.ix_(_by_place(self.pairs.rows[1]), _by_place(self.pairs.columns[1]))] = common
         return table
 
 
-def _by_place(side: np.ndarray) -> list[int]:
+def _by_place(side: Integers) -> Integers:
     """Return the numbers of what is in common, in the order of their places."""
     numbers = np.flatnonzero(side >= 0)
-    return [int(number) for number in numbers[np.argsort(side[numbers])]]
+    return np.asarray(numbers[np.argsort(side[numbers])])
