@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.matrix.caveats import listed_names
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, share_of_next, spendable
-from wtb.core.texts import ordinal, plural
+from wtb.core.texts import listed_names, ordinal, plural
 from wtb.core.tree.looks import combination_keys
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, UNCLEAR, WORSE
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.core.scoring.missing_words import hangs_on
+from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _nothing_in_common(facts: Facts) -> Iterator[str]:
     elif facts.primary is not None and facts.primary not in facts.metrics:
         yield f"not both sweeps are scored by {facts.primary}, which decides"
     if 0 < facts.cells < facts.later / 2:
-        yield f"{facts.later - facts.cells:,} of {_count(facts.later, 'cell')} are compared with nothing"
+        yield f"{facts.later - facts.cells:,} of {plural(facts.later, 'cell')} are compared with nothing"
 
 
 def _failing(facts: Facts) -> Iterator[str]:
@@ -110,10 +111,10 @@ def _failing(facts: Facts) -> Iterator[str]:
     worse = [one for one in parts if one["verdict"] == WORSE]
     why = _chance_of(worse) if worse else "could be chance"
     if failed:
-        yield f"{_count(failed, 'cell')} that succeeded {'fails' if failed == 1 else 'fail'} now ({why})"
+        yield f"{plural(failed, 'cell')} that succeeded {'fails' if failed == 1 else 'fail'} now ({why})"
     if facts.unscored:
         were = "was" if facts.unscored == 1 else "were"
-        yield f"{_count(facts.unscored, 'score')} failed that {were} there before ({why})"
+        yield f"{plural(facts.unscored, 'score')} failed that {were} there before ({why})"
 
 
 def _chance_of(worse: Sequence[OutcomeFigures]) -> str:
@@ -134,7 +135,7 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
         if len(fallen) == 1:
             yield f"{metric} of {in_words(row['combination'])} {fell} {loss} ({why})"
         else:
-            where = f"{len(fallen):,} of {_count(len(facts.rows), 'combination')}"
+            where = f"{len(fallen):,} of {plural(len(facts.rows), 'combination')}"
             yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {loss} ({why})"
     # Where any fall counts, that of a pool is one of its rows, of which all is said.
     shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
@@ -156,12 +157,12 @@ def _bound(one: ContrastFigures, better: str) -> str:
 def _others(facts: Facts) -> Iterator[str]:
     nothing = sum(row["verdict"] == CANNOT_TELL and not row["metrics"] for row in facts.rows)
     if nothing and facts.cells:
-        yield f"in {_count(nothing, 'combination')} no cell succeeded in both sweeps"
+        yield f"in {plural(nothing, 'combination')} no cell succeeded in both sweeps"
     if facts.unpaired:
-        yield f"{_count(facts.unpaired, 'cell')} that fail{'s' if facts.unpaired == 1 else ''} cannot be compared"
+        yield f"{plural(facts.unpaired, 'cell')} that fail{'s' if facts.unpaired == 1 else ''} cannot be compared"
     fixed = sum(row["cells"]["fixed"] for row in facts.rows)
     if fixed:
-        yield f"{_count(fixed, 'cell')} that failed {'succeeds' if fixed == 1 else 'succeed'} now"
+        yield f"{plural(fixed, 'cell')} that failed {'succeeds' if fixed == 1 else 'succeed'} now"
 
 
 def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[str]:
@@ -178,11 +179,11 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         kind = [one for one in figures if one["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
-            yield f"{metric} {phrase} {_count(len(kind), 'combination')}{more}"
+            yield f"{metric} {phrase} {plural(len(kind), 'combination')}{more}"
     yield from _not_claimed(figures, metric, briefly=briefly)
     unclear = [one for one in figures if one["verdict"] == UNCLEAR and not _is_explained(one)]
     if unclear:
-        where = _count(len(unclear), "combination")
+        where = plural(len(unclear), "combination")
         yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
     for pool in facts.pools if unclear else ():
         one = pool["metrics"][metric]
@@ -198,13 +199,13 @@ def _not_claimed(figures: Sequence[ContrastFigures], metric: str, *, briefly: bo
     hanging = [one for one in figures if one["verdict"] == UNCLEAR and one.get("hangs_on")]
     if hanging:
         count = sum(one.get("hangs_on", 0) for one in hanging)
-        yield f"{metric} in {_count(len(hanging), 'combination')} {hangs_on(count)}: run these again"
+        yield f"{metric} in {plural(len(hanging), 'combination')} {hangs_on(count)}: run these again"
     cancelled = [one for one in figures if one["verdict"] == UNCLEAR and one.get("unseen_one_in")]
     if cancelled:
-        yield f"{metric} in {_count(len(cancelled), 'combination')}: {cancelled[0]['because']}"
+        yield f"{metric} in {plural(len(cancelled), 'combination')}: {cancelled[0]['because']}"
     uneven = sum(bool(one.get("uneven")) for one in figures)
     if uneven and not briefly:
-        yield f"few cases make much of the difference of {metric} in {_count(uneven, 'combination')}: p is less sure"
+        yield f"few cases make much of the difference of {metric} in {plural(uneven, 'combination')}: p is less sure"
 
 
 def _is_explained(figures: ContrastFigures) -> bool:
@@ -216,9 +217,9 @@ def _could_show(unclear: Sequence[ContrastFigures]) -> str:
     cases = max(one["n_pairs"] for one in unclear)
     widest = max((one["margin_shown"] for one in unclear if one["margin_shown"] is not None), default=None)
     if widest is None:
-        return f": {_count(cases, 'case')} can show no more" if cases < 2 else ""
+        return f": {plural(cases, 'case')} can show no more" if cases < 2 else ""
     margin = unclear[0]["margin"]
-    text = f": {_count(cases, 'case')} can show that it lost less than {figure(widest)}"
+    text = f": {plural(cases, 'case')} can show that it lost less than {figure(widest)}"
     needed = max((one["cases_needed"] or 0 for one in unclear), default=0)
     if margin and needed:
         return f"{text}; its margin of {margin:g} takes about {needed:,}, so {needed - cases:,} more"
@@ -231,14 +232,14 @@ def _left_out(facts: Facts) -> Iterator[str]:
         ("later", combinations["added"], cases["added"]),
         ("earlier", combinations["removed"], cases["removed"]),
     ):
-        parts = [_count(count, noun) for count, noun in ((some, "combination"), (len(ids), "case")) if count]
+        parts = [plural(count, noun) for count, noun in ((some, "combination"), (len(ids), "case")) if count]
         if parts:
             yield f"left out: {' and '.join(parts)} of the {side} sweep only"
     if cases["changed"]:
-        yield f"left out: {_count(len(cases['changed']), 'case')} of which the input or what is expected was changed"
+        yield f"left out: {plural(len(cases['changed']), 'case')} of which the input or what is expected was changed"
     for side, count in zip(("earlier", "later"), facts.missing, strict=True):
         if count:
-            yield f"left out: {_count(count, 'cell')} without an outcome in the {side} sweep"
+            yield f"left out: {plural(count, 'cell')} without an outcome in the {side} sweep"
     metrics = facts.changed["metrics"]
     for side, names in (("earlier", metrics["removed"]), ("later", metrics["added"])):
         if names:
@@ -270,7 +271,3 @@ def figure(value: float, difference: float | None = None) -> str:
     if difference:
         digits = max(digits, 1 - math.floor(math.log10(smallest)))
     return f"{value:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{value:,.0f}"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -25,7 +25,6 @@ from wtb.analysis.matrix.caveats import (
     correct_exploratory,
     data_found,
     failures_counted,
-    listed_names,
 )
 from wtb.analysis.matrix.class_counts import add_class_counts, few_of_class
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
@@ -48,6 +47,7 @@ from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.status import FINAL_CELLS
+from wtb.core.texts import listed_names
 from wtb.core.tree.combinations import in_words
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies

@@ -11,6 +11,7 @@ from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import Claimed, is_claimed
 from wtb.analysis.statistics.missing.claims import corrected
 from wtb.core.scoring.measure import without_expected
+from wtb.core.texts import listed_names
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import MEASURED_NAMES
 
@@ -147,8 +148,3 @@ def _ends(row: RowDocument, metric: str) -> list[float]:
 
 def _between(ends: Sequence[float]) -> str:
     return f"{ends[0]:.3g}" if ends[0] == ends[-1] else f"{ends[0]:.3g} to {ends[-1]:.3g}"
-
-
-def listed_names(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from wtb.core.texts import plural
+
 
 def hangs_on(count: int) -> str:
     """Return `hangs on 41 missing cells`."""
-    return f"hangs on {count:,} missing cell{'' if count == 1 else 's'}"
+    return f"hangs on {plural(count, 'missing cell')}"
 
 
 def unseen(one_in: int, *, is_gain: bool) -> str:

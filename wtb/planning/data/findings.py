@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wtb.core.scoring.measure import without_expected
+from wtb.core.texts import listed_names, plural
 from wtb.core.tree.clusters import is_of_equal_inputs
 from wtb.core.tree.stored_spec import DataFinding
 from wtb.planning.data.equal_inputs import EqualInputs
@@ -34,7 +35,7 @@ def _one_cluster(found: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
     units = len({name or number for number, name in enumerate(found.clusters)})
     sentence = (
         f"{_of(repeated, len(ids), 'repeats', 'repeat')} the input of another case{_example(groups[0], ids)}: cases "
-        f"with equal inputs count as one cluster, so figures rest on {_many(units, 'cluster')} of cases "
+        f"with equal inputs count as one cluster, so figures rest on {plural(units, 'cluster')} of cases "
         "(`equal_inputs: independent` counts each case)"
     )
     return [{"kind": "equal_inputs", "cases": repeated, "sentence": sentence, "key": "equal_inputs"}]
@@ -99,10 +100,9 @@ def no_scale(metrics: Sequence[str]) -> list[DataFinding]:
     """Describe metrics that leave out failed cells because nothing says what a failure counts as."""
     if not metrics:
         return []
-    names = " and ".join(filter(None, [", ".join(metrics[:-1]), metrics[-1]]))
     sentence = (
-        f"cells that fail are left out by {names}, so a combination that fails where it is hard looks better than it "
-        "is: declare a `scale`, or what a failure counts as (`on_failure`)"
+        f"cells that fail are left out by {listed_names(metrics)}, so a combination that fails where it is hard looks "
+        "better than it is: declare a `scale`, or what a failure counts as (`on_failure`)"
     )
     return [{"kind": "no_scale", "cases": 0, "sentence": sentence, "key": "scale"}]
 
@@ -129,11 +129,7 @@ def dominant_cluster(clusters: Sequence[str | None], ids: Sequence[str]) -> list
 
 
 def _of(count: int, cases: int, verb: str, verbs: str) -> str:
-    return f"{count:,} of {_many(cases, 'case')} {verb if count == 1 else verbs}"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} of {plural(cases, 'case')} {verb if count == 1 else verbs}"
 
 
 def _example(group: Sequence[int], ids: Sequence[str]) -> str:
