@@ -227,6 +227,9 @@ def test_a_sweep_without_a_baseline_has_a_history() -> None:
     drawn = section("history", document | {"history": history})
     assert drawn.count("mark diamond") == 3
     assert "2 sweeps over another number of cases" in drawn
+    assert "reference" not in drawn
+    history["metrics"]["m"]["reference"] = {"sweep": "0", "at": None, "mean": 0.9, "ci": None}
+    assert "fixed reference: 0.9" in section("history", document | {"history": history})
     document["matrix"]["baseline"] = {"a": "y"}
     assert section("history", document | {"history": history}).count("mark square") == 3
 

@@ -476,6 +476,12 @@ def fire_rows(database: Database, schedule_id: str, limit: int | None = None) ->
     return [Fire(**row) for row in database.rows(query)]
 
 
+def fire_of_sweep(database: Database, sweep_id: str) -> Fire | None:
+    """Return the fire that ran a sweep; None if no schedule did."""
+    row = database.row(_fires().where(fires.c.sweep_id == sweep_id))
+    return None if row is None else Fire(**row)
+
+
 def last_ended(database: Database, schedule_id: str, *, well: bool = False) -> Fire | None:
     """Of the fires that have ended the one that was begun last; None where there is none.
 

@@ -101,6 +101,13 @@ def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: P
         again = nightly.inside(*REGRESS, "--format", form, check=1, env=_env(100, rate - 0.05))
         assert "right: night " in words(again.stdout)
         assert "(fixed reference)" in words(again.stdout)
+    report = nightly.inside("report", found["after"]["id"], "--format", "json", check=0).json
+    assert report["history"]["metrics"]["right"]["reference"]["sweep"] == reference
+    assert [night["verdict"] for night in report["history"]["sweeps"]][-2:] == [None, "worse"]
+    nightly.inside("report", found["after"]["id"], "--output", "night.html", check=0)
+    page = (nightly.folder / "night.html").read_text("utf-8")
+    assert 'class="fixed"' in page
+    assert "─ the fixed reference." in page
     shown = nightly.inside("baseline", "show", "main", check=0).stdout
     assert f"sweep {reference}, {series['night'] + 3} nights since" in words(shown)
     refused = nightly.inside("delete", reference, "--yes", check=2).said

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 
 from wtb.analysis.nightly.line import Line, PastNight
 from wtb.core.cron import BAD
 from wtb.core.errors import InputError
 from wtb.store.database import Database
-from wtb.store.read.baselines import KEPT_FIRST, LAST, Night, read_nights
+from wtb.store.read.baselines import KEPT_FIRST, LAST, Night, baseline_rows, read_nights
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.schedules import Fire, fire_rows
+from wtb.store.schedules import Fire, fire_of_sweep, fire_rows
 
 
 def line_of_baseline(database: Database, name: str, tonight: SweepRow) -> Line | None:
@@ -52,6 +53,46 @@ def line_of_fire(database: Database, fire: Fire, baseline: SweepRow, tonight: Sw
     if fire.baseline == LAST:
         return line_of_schedule(database, fire, baseline, tonight)
     return None if fire.baseline is None else line_of_baseline(database, fire.baseline, tonight)
+
+
+@dataclass(frozen=True)
+class NightSeries:
+    """What a night is one of.
+
+    Attributes:
+        reference: The sweep that does not move.
+        worse: Ids of the nights that were called worse.
+    """
+
+    reference: SweepRow
+    worse: Set[str]
+
+
+def series_of(database: Database, night: SweepRow) -> NightSeries | None:
+    """Return the series that a night belongs to.
+
+    Args:
+        database: Where it is.
+        night: A fire of a schedule, or a sweep that was compared with a baseline.
+
+    Returns:
+        The series of the schedule, else of the first baseline by name; None if there is none, or its reference was
+        deleted.
+    """
+    fire = fire_of_sweep(database, night.id)
+    if fire is None:
+        every = (read_nights(database, night.session, row.name) for row in baseline_rows(database, night.session))
+        for nights in every:
+            if nights is not None and night.id in {past.sweep_id for past in nights.nights}:
+                reference = _find(database, nights.reference_id)
+                worse = {past.sweep_id for past in nights.nights if past.is_worse}
+                return None if reference is None else NightSeries(reference, worse)
+        return None
+    baseline = None if fire.baseline_id is None else _find(database, fire.baseline_id)
+    line = None if baseline is None else line_of_fire(database, fire, baseline, night)
+    if line is None:
+        return None
+    return NightSeries(line.reference, {past.sweep.id for past in line.nights if past.is_worse})
 
 
 def _past(database: Database, nights: Sequence[Night]) -> Iterable[PastNight]:

@@ -6,7 +6,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Better, Combination, Interval, Liveness
+from wtb.core.documents.common import Better, Combination, FixedReference, Interval, Liveness
 
 
 class RetentionPolicy(TypedDict):
@@ -68,15 +68,6 @@ class HistoricFire(FireDocument, FireFigures):
 
     code_changed: list[str]
     baseline_mean: NotRequired[float | None]
-
-
-class FixedReference(TypedDict):
-    """The sweep that the nights of a schedule are compared with and that does not move."""
-
-    sweep: str
-    at: str | None
-    mean: float | None
-    ci: Interval | None
 
 
 class ScheduleDocument(TypedDict):

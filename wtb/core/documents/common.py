@@ -67,6 +67,15 @@ class SweepHeading(TypedDict):
     finished_at: str | None
 
 
+class FixedReference(TypedDict):
+    """The sweep that the nights of a schedule are compared with and that does not move."""
+
+    sweep: str
+    at: str | None
+    mean: float | None
+    ci: Interval | None
+
+
 class NodeRunCounts(TypedDict):
     """Accepted node runs, what they would be without sharing, and attempts begun."""
 

@@ -6,7 +6,14 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Better, Combination, FailureCause, Interval, SweepHeading
+from wtb.core.documents.common import (
+    Better,
+    Combination,
+    FailureCause,
+    FixedReference,
+    Interval,
+    SweepHeading,
+)
 from wtb.core.documents.executions import TotalsDocument
 from wtb.core.documents.matrix import GateDocument, MatrixDocument, PeopleDocument
 from wtb.core.documents.workflows.graphs import WorkflowDocument
@@ -369,10 +376,11 @@ class HistoricSeries(TypedDict):
 
 
 class HistoricMetric(TypedDict):
-    """A metric through time."""
+    """A metric through time; the reference's figures are those of the first combination."""
 
     better: Better
     series: list[HistoricSeries]
+    reference: NotRequired[FixedReference | None]
 
 
 class SweepHistory(TypedDict):

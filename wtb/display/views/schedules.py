@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from wtb.config import webhooks
-from wtb.core.documents.administration import FireDocument, ScheduleDocument
+from wtb.core.documents.administration import FireDocument, FireFigures, ScheduleDocument
+from wtb.core.documents.common import FixedReference
+from wtb.core.documents.report import HistoricPoint
 from wtb.core.serialization.plain_json import iso
 from wtb.store import schedules as store
 from wtb.store.database import Database
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.schedules import Fire, Schedule
 
 
@@ -45,3 +48,10 @@ def fire_document(fire: Fire) -> FireDocument:
         "notified_at": iso(fire.notified_at),
         "notification_error": fire.notify_error,
     }
+
+
+def reference_document(reference: SweepRow, figures: HistoricPoint | FireFigures | None) -> FixedReference:
+    """Return a fixed reference as a document, with the figures of one of its combinations."""
+    at = iso(reference.finished_at or reference.created_at)
+    mean, ci = (None, None) if figures is None else (figures["mean"], figures["ci"])
+    return {"sweep": reference.id, "at": at, "mean": mean, "ci": ci}

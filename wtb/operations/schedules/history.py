@@ -9,16 +9,15 @@ from typing import Annotated, Final
 
 from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.matrix.build import build
-from wtb.analysis.nightly.gathering import line_of_fire
+from wtb.analysis.nightly.gathering import series_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
 from wtb.core.cron import BAD, late_after, zone_of
-from wtb.core.documents.administration import FireFigures, FixedReference, HistoricFire, ScheduleHistoryDocument
-from wtb.core.documents.common import Combination
+from wtb.core.documents.administration import FireFigures, HistoricFire, ScheduleHistoryDocument
+from wtb.core.documents.common import Combination, FixedReference
 from wtb.core.documents.matrix import MatrixDocument, MetricEstimate
 from wtb.core.errors import InputError, meant_or_known
-from wtb.core.serialization.plain_json import iso
-from wtb.display.views.schedules import fire_document
+from wtb.display.views.schedules import fire_document, reference_document
 from wtb.operations.context import Context
 from wtb.store import schedules as store
 from wtb.store.database import Database
@@ -106,18 +105,9 @@ class _Figures:
 
 def _reference(database: Database, fires: Sequence[Fire], figures: _Figures) -> FixedReference | None:
     """Return the fixed reference of the last fire that was compared with anything; None if there is none."""
-    for fire in reversed(fires):
-        if fire.baseline_id is None or fire.sweep_status is None:
-            continue
-        try:
-            baseline, tonight = (queries.find_sweep(database, id) for id in (fire.baseline_id, fire.sweep))
-        except InputError:
-            continue
-        line = line_of_fire(database, fire, baseline, tonight)
-        if line is not None:
-            found = figures.of(line.reference.id)
-            at = iso(line.reference.finished_at or line.reference.created_at)
-            return {"sweep": line.reference.id, "at": at, "mean": found["mean"], "ci": found["ci"]}
+    for sweep in reversed([sweep for fire in fires if (sweep := _sweep(database, fire)) is not None]):
+        if (series := series_of(database, sweep)) is not None:
+            return reference_document(series.reference, figures.of(series.reference.id))
     return None
 
 

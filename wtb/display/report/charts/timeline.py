@@ -36,12 +36,17 @@ class Line:
 
 @dataclass(frozen=True)
 class TimelineChart:
-    """A metric through time."""
+    """A metric through time.
+
+    Attributes:
+        reference: The mean of the fixed reference of the schedule; None if there is none.
+    """
 
     metric: str
     better: Better
     lines: Sequence[Line]
     y: Scale
+    reference: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,9 @@ def timeline(document: EvidenceDocument) -> Timeline | None:
 def _chart(baseline: Mapping[str, str] | None, metric: str, history: HistoricMetric) -> TimelineChart:
     series = history["series"]
     points = [point for one in series for point in one["points"] if point]
+    fixed = history.get("reference")
+    reference = None if fixed is None else fixed["mean"]
+    ends = [end for point in points for end in (point["mean"], *(point["ci"] or ()))]
     lines = [
         Line(
             number,
@@ -97,7 +105,8 @@ def _chart(baseline: Mapping[str, str] | None, metric: str, history: HistoricMet
         metric,
         better=history["better"],
         lines=lines[::-1] if points else [],
-        y=scale([end for point in points for end in (point["mean"], *(point["ci"] or ()))], 5),
+        y=scale(ends if reference is None else [*ends, reference], 5),
+        reference=reference,
     )
 
 

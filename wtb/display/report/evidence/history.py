@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.matrix.build import build
+from wtb.analysis.nightly.gathering import series_of
 from wtb.core.serialization.plain_json import iso
+from wtb.display.views.schedules import reference_document
 from wtb.store.database import Database
 from wtb.store.read import evidence, tallies
 from wtb.store.rows.sweeps import SweepRow
@@ -25,12 +27,15 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
     """By metric, the combination that this sweep would ship and the baseline's, in this sweep and those before it.
 
     Those before it are what the same schedule fired, or the sweeps of the same name where none fired it. Left out are
-    those of another number of cases, such as runs of a few: their means do not compare.
+    those of another number of cases, such as runs of a few: their means do not compare. The reference is
+    the sweep of the schedule, or of the baseline, that does not move.
     """
     every = evidence.earlier(database, sweep, MOST)
     rows = [row for row in every if row.case_count == every[-1].case_count]
     left_out = len(every) - len(rows)
     kept = {row.id: matrix if row.id == sweep.id else _matrix(database, row) for row in rows}
+    series = series_of(database, sweep)
+    reference = None if series is None else series.reference
     sweeps: list[HistoricSweep] = []
     before: SweepRow | None = None
     for row in rows:
@@ -38,21 +43,26 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
             {
                 "sweep": row.id,
                 "at": iso(row.fire_at or row.started_at or row.created_at),
-                "verdict": row.verdict,
+                "verdict": row.verdict or ("worse" if series and row.id in series.worse else None),
                 "code_changed": [] if before is None else changed_code(before, row),
             }
         )
         before = row
-    metrics: dict[str, HistoricMetric] = {
-        metric: {
+    if reference is not None and reference.id not in kept:
+        kept[reference.id] = _matrix(database, reference)
+    metrics: dict[str, HistoricMetric] = {}
+    for metric, about in matrix["metrics"].items():
+        followed = _followed(matrix, metric)
+        metrics[metric] = {
             "better": about["better"],
             "series": [
                 {"combination": combination, "points": [_point(kept[row.id], metric, combination) for row in rows]}
-                for combination in _followed(matrix, metric)
+                for combination in followed
             ],
+            "reference": None
+            if reference is None or not followed
+            else reference_document(reference, _point(kept[reference.id], metric, followed[0])),
         }
-        for metric, about in matrix["metrics"].items()
-    }
     because = None
     if len(rows) == 1:
         because = "there is no earlier sweep of this schedule or name"
