@@ -128,10 +128,20 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
 
 @dataclass(frozen=True)
 class _Cases:
-    """Scores with the mean of each case taken away, over the combinations that it has."""
+    """Scores with the mean of each case taken away, over the combinations that it has.
 
-    centred: Floats  # cases x combinations, 0 where missing
-    present: Floats  # cases x combinations, 0 or 1
+    Attributes:
+        centred: Cases x combinations, 0 where missing.
+        present: Cases x combinations, 0 or 1.
+        patterns: The different rows of `present`: few, since most cases lack nothing.
+        repeats: How many cases have each pattern.
+        units: The cluster of each case.
+    """
+
+    centred: Floats
+    present: Floats
+    patterns: Floats
+    repeats: Floats
     units: Units
 
     @classmethod
@@ -141,8 +151,13 @@ class _Cases:
         present = np.isfinite(scores)
         filled = np.where(present, scores, 0.0)
         filled = np.where(present, filled - filled.sum(axis=1, keepdims=True) / present.sum(axis=1, keepdims=True), 0.0)
+        patterns, repeats = np.unique(present, axis=0, return_counts=True)
         return cls(
-            filled, present.astype(float), None if units is None else np.unique(units[kept], return_inverse=True)[1]
+            filled,
+            present.astype(float),
+            patterns.astype(float),
+            repeats.astype(float),
+            None if units is None else np.unique(units[kept], return_inverse=True)[1],
         )
 
     def adjusted_means(self) -> Floats:
@@ -183,10 +198,10 @@ class _Cases:
 
     def _information(self, design: Floats) -> Floats:
         """Sums of squares and products of the design within cases."""
-        sums = self.present @ design
-        counts = self.present.sum(axis=0)
-        within = (design * counts[:, None]).T @ design - (sums / self.present.sum(axis=1, keepdims=True)).T @ sums
-        return np.asarray(within)
+        sums = self.patterns @ design
+        weights = self.repeats / self.patterns.sum(axis=1)
+        squares = (design * self.present.sum(axis=0)[:, None]).T @ design
+        return np.asarray(squares - (sums * weights[:, None]).T @ sums)
 
     def _by_unit(self, contributions: Floats) -> Floats:
         if self.units is None:
