@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wtb.operations.handles.bench import open as open
     from wtb.operations.handles.execution import ExecutionHandle
     from wtb.operations.handles.question import QuestionHandle
-    from wtb.operations.handles.records import ExecutionRecord, Progress, QuestionRecord, SweepRecord
+    from wtb.operations.handles.records import ExecutionRecord, Progress, QuestionRecord, RunRecord, SweepRecord
     from wtb.operations.handles.sweep import SweepHandle
     from wtb.operations.sweep import Sweep
 
@@ -43,6 +43,7 @@ _HOME = {
     "QuestionHandle": "wtb.operations.handles.question",
     "QuestionRecord": "wtb.operations.handles.records",
     "Rejected": "wtb.core.errors",
+    "RunRecord": "wtb.operations.handles.records",
     "StateError": "wtb.core.errors",
     "Sweep": "wtb.operations.sweep",
     "SweepHandle": "wtb.operations.handles.sweep",
@@ -73,6 +74,7 @@ __all__ = [
     "QuestionHandle",
     "QuestionRecord",
     "Rejected",
+    "RunRecord",
     "StateError",
     "Sweep",
     "SweepHandle",

@@ -194,6 +194,7 @@ DIFFERENCES = {
     },
     ("run", "concurrency"): "of what is prepared; elsewhere it is not this command's: a pilot, workers, a comparison",
     ("log", "cases"): "tables show them, documents do not",
+    ("list", "runs"): "asks for another operation",
     ("log", "summary"): "asks for another operation",
     ("files", "diff"): "is `other`",
     ("files", "other"): "is --diff",

@@ -324,6 +324,9 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
     ),
     "list": Operation("inspection.sweeps:list_sweeps", "List sweeps, newest first.", ("Bench.sweeps",)),
+    "list --runs": Operation(
+        "inspection.sweeps:list_runs", "List single executions, newest first.", ("Bench.executions",)
+    ),
     "status": Operation(
         "inspection.sweeps:status",
         "Say how far a sweep or execution is, and what holds it up.",

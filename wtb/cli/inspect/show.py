@@ -39,27 +39,37 @@ def list_(
         str | None, typer.Option("--since", metavar="WHEN", help="Only later ones: 30m, 12h, 2d, or an ISO date.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most this many.")] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="ID", help="The next page: only what is older than this one.")
+    ] = None,
     singles: Annotated[bool, typer.Option("--all", help="Single executions too, as `wtb start` makes them.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="Single executions only, with what they failed by.")] = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
     """List sweeps, newest first.
 
-    Several filters must all hold.
+    Several filters must all hold. The status of a single execution is its own, such as failed or waiting.
 
-    Examples: wtb list --status paused  |  wtb list --since 2d --project search
+    Examples: wtb list --status paused  |  wtb list --since 2d --project search  |  wtb list --runs --status failed
     """
+    if runs and singles:
+        raise InputError("--runs lists single executions only, and --all sweeps as well; give one of them")
     filters = {"workflow": workflow, "status": status, "project": project}
     filters["session"] = os.environ.get("WTB_SESSION") or None if session is None else session
-    after = None if since is None else time_of(since)
-    if status is not None:
-        operations.check_sweep_status(status)  # also where there is no database yet
+    chosen: dict[str, Any] = {**filters, "limit": limit, "after": after}
+    chosen["since"] = None if since is None else time_of(since)
+    if status is not None:  # also where there is no database yet
+        operations.check_run_status(status) if runs else operations.check_sweep_status(status, singles=singles)
     backend = existing_backend(db)
-    found = []
-    if backend is not None:
-        found = backend.call(operations.list_sweeps, **filters, since=after, limit=limit, singles=singles)
-    is_chosen = any(filters.values()) or since
+    is_chosen = any(filters.values()) or since or after
+    if runs:
+        listed = [] if backend is None else backend.call(operations.list_runs, **chosen)
+        nothing = "no run matches" if is_chosen else "there are no runs yet; `wtb start` makes one"
+        present_all("runs", listed, sweeps.listed_runs, format, output, nothing)
+        return
+    found = [] if backend is None else backend.call(operations.list_sweeps, **chosen, singles=singles)
     nothing = "no sweep matches" if is_chosen else "there are no sweeps yet; `wtb init demo` makes a small one to run"
     present_all("sweeps", found, sweeps.listed, format, output, nothing)
 

@@ -13,6 +13,8 @@ Combination = dict[str, str]
 Interval = list[float]
 Better = Literal["higher", "lower"]
 SweepStatus = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
+# Of a single execution in a list.
+RunStatus = Literal["pending", "running", "waiting", "paused", "completed", "failed", "cancelled"]
 CellStatus = Literal["pending", "running", "waiting", "succeeded", "failed", "cancelled", "skipped", "set_aside"]
 CELL_STATUSES: Final[tuple[CellStatus, ...]] = get_args(CellStatus)
 Liveness = Literal["alive", "dead", "unknown"]

@@ -14,6 +14,7 @@ from wtb.core.documents.common import (
     FailureCauses,
     Liveness,
     NodeRunCounts,
+    RunStatus,
     SweepStatus,
 )
 from wtb.core.documents.costs import BudgetDocument
@@ -43,11 +44,11 @@ class SweepOfExecution(SweepName):
 
 
 class SweepDocument(TypedDict):
-    """A sweep in a list."""
+    """A sweep in a list. The status of a single execution is that of the execution, which also waits for people."""
 
     id: str
     name: str
-    status: SweepStatus
+    status: RunStatus
     reason: str | None
     workflow: str | None
     workflow_version: str | None
@@ -63,6 +64,29 @@ class SweepsDocument(TypedDict):
     """Sweeps, newest first."""
 
     sweeps: list[SweepDocument]
+
+
+class RunDocument(TypedDict):
+    """A single execution in a list: one input that ran through a workflow. Commands take its `id`."""
+
+    id: str
+    execution: str | None
+    status: RunStatus
+    reason: str | None
+    error: str | None
+    workflow: str | None
+    workflow_version: str | None
+    project: str | None
+    session: str
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+class RunsDocument(TypedDict):
+    """Single executions, newest first."""
+
+    runs: list[RunDocument]
 
 
 class SweepStanding(TypedDict):

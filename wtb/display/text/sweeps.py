@@ -13,6 +13,8 @@ from wtb.core.documents.common import CellCounts, counts_by_status
 from wtb.core.documents.sweeps import (
     CellDocument,
     QueueDocument,
+    RunDocument,
+    RunsDocument,
     StatusDocument,
     SummaryDocument,
     SweepDocument,
@@ -49,7 +51,26 @@ def listed(document: SweepsDocument, width: int, color: bool = False) -> str:
     return grid(headers, rows, width, right={"cells", "failed"}, whole={"id", "status", "started"}, color=color)
 
 
-def _project(sweep: SweepDocument | SweepStanding) -> str:
+def listed_runs(document: RunsDocument, width: int, color: bool = False) -> str:
+    """The list of single executions, newest first."""
+    runs = document["runs"]
+    has_projects = any(_project(run) for run in runs)
+    headers = ["id", "workflow", *(["project"] if has_projects else []), "status", "started", "because of"]
+    rows = [
+        [
+            run["id"],
+            run["workflow"] or "",
+            *([_project(run)] if has_projects else []),
+            run["status"],
+            texts.brief_moment(run["started_at"] or run["created_at"], time.time()),
+            (run["error"] or run["reason"] or "").partition("\n")[0],
+        ]
+        for run in runs
+    ]
+    return grid(headers, rows, width, whole={"id", "status", "started"}, color=color)
+
+
+def _project(sweep: SweepDocument | SweepStanding | RunDocument) -> str:
     """Its project, unless that is the one of all that name none."""
     project = sweep["project"] or DEFAULT_PROJECT
     return "" if project == DEFAULT_PROJECT else project

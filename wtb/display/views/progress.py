@@ -164,7 +164,7 @@ class Standing:
         return self._leaders
 
     def _open(self) -> list[WatchedSweep]:
-        rows = [row for status in OPEN for row in queries.list_sweeps(self._database, status=status)]
+        rows = [row for status in (*OPEN, "waiting") for row in queries.list_sweeps(self._database, status=status)]
         return [
             {
                 "id": row.id,

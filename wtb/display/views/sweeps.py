@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from wtb.analysis.failure_causes import causes
 from wtb.core.documents.common import cell_counts
+from wtb.core.failures import Failure
 from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.progress import queued_document, silent, stalled_document
@@ -22,7 +23,14 @@ from wtb.store.rows.sweeps import ListedSweep, SweepRow
 from wtb.store.runs import leases
 
 if TYPE_CHECKING:
-    from wtb.core.documents.sweeps import NextStep, StatusDocument, SummaryDocument, SweepDocument, SweepOwner
+    from wtb.core.documents.sweeps import (
+        NextStep,
+        RunDocument,
+        StatusDocument,
+        SummaryDocument,
+        SweepDocument,
+        SweepOwner,
+    )
     from wtb.core.tree.stored_spec import Limits
 
 
@@ -32,13 +40,31 @@ def sweep_document(row: ListedSweep) -> SweepDocument:
     return {
         "id": row.id,
         "name": row.name,
-        "status": row.status,
-        "reason": row.reason,
+        "status": row.shown_status,
+        "reason": row.reason or row.execution_reason,
         "workflow": row.workflow,
         "workflow_version": row.version,
         "project": row.project,
         "session": row.session,
         "cells": cell_counts(row.cells, counts),
+        "created_at": iso(row.created_at),
+        "started_at": iso(row.started_at),
+        "finished_at": iso(row.finished_at),
+    }
+
+
+def run_document(row: ListedSweep) -> RunDocument:
+    """A single execution in a list: its status, and what it failed by. The row is one of `list_sweeps`."""
+    return {
+        "id": row.id,
+        "execution": row.execution,
+        "status": row.shown_status,
+        "reason": row.execution_reason or row.reason,
+        "error": None if row.failure is None else str(Failure(**row.failure)),
+        "workflow": row.workflow,
+        "workflow_version": row.version,
+        "project": row.project,
+        "session": row.session,
         "created_at": iso(row.created_at),
         "started_at": iso(row.started_at),
         "finished_at": iso(row.finished_at),

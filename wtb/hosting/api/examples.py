@@ -44,6 +44,7 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("tokens", "scopes"): ["read", "submit"],
     ("tokens", "budget"): {"usd": 20},
     ("executions", "other"): OTHER_EXECUTION,
+    ("executions", "after"): EXECUTION,
     ("executions", "input"): {"message": "My invoice is wrong"},
     ("executions", "workflow"): "triage",
     ("sweeps", "other"): 1,

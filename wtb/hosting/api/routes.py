@@ -212,6 +212,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/plans", "plan --published"),
     Route("GET", "/sweeps", "list", _under("sweeps")),
     Route("POST", "/sweeps", "submit --published", _submitted, location="/sweeps/{sweep}"),
+    Route("GET", "/executions", "list --runs", _under("runs")),
     Route("POST", "/executions", "start --published", _submitted, location="/executions/{sweep}"),
     *_both("GET", "", "show"),
     *_both("GET", "/status", "status"),

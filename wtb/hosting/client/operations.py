@@ -39,7 +39,7 @@ from wtb.operations.housekeeping.pins import pin, unpin
 from wtb.operations.inspection.executions import diff, history, tree
 from wtb.operations.inspection.files import compare_files, list_files, read_file
 from wtb.operations.inspection.log import count_events, log
-from wtb.operations.inspection.sweeps import cells, list_sweeps, show, status
+from wtb.operations.inspection.sweeps import cells, list_runs, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.results.baselines import list_baselines, remove_baseline, set_baseline, show_baseline
 from wtb.operations.results.comparing import compare, compare_rows
@@ -71,6 +71,7 @@ class Operations:
     submit_published = method(submit_published)
     start_published = method(start_published)
     sweeps = method(list_sweeps)
+    executions = method(list_runs)
     status = method(status)
     show = method(show)
     cells = method(cells)
@@ -165,6 +166,7 @@ class AsyncOperations:
     submit_published = async_method(submit_published)
     start_published = async_method(start_published)
     sweeps = async_method(list_sweeps)
+    executions = async_method(list_runs)
     status = async_method(status)
     show = async_method(show)
     cells = async_method(cells)

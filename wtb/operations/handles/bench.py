@@ -26,10 +26,10 @@ from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.handles.published import Published
 from wtb.operations.handles.question import QuestionHandle
-from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
+from wtb.operations.handles.records import ProgressCallback, RunRecord, SweepRecord, reporter, run_record, sweep_record
 from wtb.operations.handles.schedules import Schedules
 from wtb.operations.handles.sweep import SweepHandle
-from wtb.operations.inspection.sweeps import list_sweeps
+from wtb.operations.inspection.sweeps import list_runs, list_sweeps
 from wtb.operations.inspection.watching import watch
 from wtb.operations.results import baselines as operations
 from wtb.operations.results.baselines import BaselineResult, BaselineSet
@@ -282,6 +282,7 @@ class Bench(Administration, Published, Schedules):
         session: str | None = None,
         since: datetime | None = None,
         limit: int | None = None,
+        after: str | None = None,
         singles: bool = False,
     ) -> list[SweepRecord]:
         """List sweeps, the newest first.
@@ -297,9 +298,39 @@ class Bench(Administration, Published, Schedules):
             session=session,
             since=since,
             limit=limit,
+            after=after,
             singles=singles,
         )
         return [sweep_record(document) for document in found]
+
+    @documented_by(list_runs)
+    def executions(
+        self,
+        *,
+        workflow: str | None = None,
+        status: str | None = None,
+        project: str | None = None,
+        session: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[RunRecord]:
+        """List runs, which are single executions that somebody started, the newest first.
+
+        Returns:
+            A record for each; `execution(record.id)` is the live object.
+        """
+        documents = list_runs(
+            self._context,
+            workflow=workflow,
+            status=status,
+            project=project,
+            session=session,
+            since=since,
+            limit=limit,
+            after=after,
+        )
+        return [run_record(document) for document in documents]
 
     def sweep(self, ref: str) -> SweepHandle:
         """Find a sweep.

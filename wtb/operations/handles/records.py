@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from wtb.core.documents.common import CELL_STATUSES
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
-from wtb.core.documents.sweeps import SweepDocument
+from wtb.core.documents.sweeps import RunDocument, SweepDocument
 from wtb.core.failures import Failure
 from wtb.execution.state import Progress as RunProgress
 from wtb.store.database import Database
@@ -98,6 +98,63 @@ def sweep_record(document: SweepDocument) -> SweepRecord:
         session=document["session"],
         cells=cells["total"],
         counts=FrozenMapping({status: cells[status] for status in CELL_STATUSES}),
+        created_at=datetime.fromisoformat(document["created_at"]),
+        started_at=_time(document["started_at"]),
+        finished_at=_time(document["finished_at"]),
+    )
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A single execution of a list as it was when it was read.
+
+    Attributes:
+        id: Its id, as `Bench.execution` takes it.
+        execution: The id of its execution in the tree; None once retention has deleted that.
+        status: pending, running, waiting, paused, completed, failed or cancelled.
+        reason: Why it is paused, waits or was cancelled.
+        error: What it failed by; None if it did not.
+        workflow: The name of its workflow.
+        workflow_version: The version of its workflow, if that has one.
+        project: Its project, if it has one.
+        session: Its session.
+        created_at: When it was submitted, in UTC.
+        started_at: When it began; None before.
+        finished_at: When it ended; None before.
+
+    Example:
+        >>> import wtb
+        >>> with wtb.open("sqlite:///:memory:") as bench:
+        ...     bench.executions(status="failed")
+        []
+    """
+
+    id: str
+    execution: str | None
+    status: str
+    reason: str | None
+    error: str | None
+    workflow: str
+    workflow_version: str | None
+    project: str | None
+    session: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+def run_record(document: RunDocument) -> RunRecord:
+    """Return the record of a single execution from its document in a list."""
+    return RunRecord(
+        id=document["id"],
+        execution=document["execution"],
+        status=document["status"],
+        reason=document["reason"],
+        error=document["error"],
+        workflow=document["workflow"] or "",
+        workflow_version=document["workflow_version"],
+        project=document["project"],
+        session=document["session"],
         created_at=datetime.fromisoformat(document["created_at"]),
         started_at=_time(document["started_at"]),
         finished_at=_time(document["finished_at"]),

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import get_args
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
+from wtb.core.documents.common import RunStatus
 from wtb.core.documents.executions import ExecutionDocument, StandingDocument
-from wtb.core.documents.sweeps import CellDocument, StatusDocument, SummaryDocument, SweepDocument
+from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
 from wtb.display.views.execution_status import standing_document
 from wtb.display.views.executions import execution_document
-from wtb.display.views.sweeps import status_document, summary_document, sweep_document
+from wtb.display.views.sweeps import run_document, status_document, summary_document, sweep_document
 from wtb.operations.context import Context
 from wtb.operations.inspection.cells import cell_documents
 from wtb.store.control import approvals
 from wtb.store.limits.sessions import find_session
 from wtb.store.read import details, queries
 from wtb.store.read.references import find, find_target
+from wtb.store.rows.sweeps import SweepRow
 
 
 @checked
@@ -33,6 +36,7 @@ def list_sweeps(
     session: str | None = None,
     since: datetime | None = None,
     limit: Count | None = None,
+    after: str | None = None,
     singles: bool = False,
 ) -> list[SweepDocument]:
     """List sweeps, the newest first.
@@ -45,7 +49,8 @@ def list_sweeps(
         session: Only of this session; by default the context's, or all.
         since: Only those that were submitted then or later.
         limit: At most this many.
-        singles: Single executions, too.
+        after: Only those that were submitted before this one, the last of the page before.
+        singles: Single executions, too; their status is that of their execution.
 
     Returns:
         A document for each: what it is, its status and its cells by status.
@@ -54,21 +59,81 @@ def list_sweeps(
         InputError: If there is no such status or session.
     """
     if status is not None:
-        check_sweep_status(status)
-    session = session or context.session
-    if session is not None:
-        find_session(context.database, session)
+        check_sweep_status(status, singles=singles)
     rows = queries.list_sweeps(
         context.database,
         workflow=workflow,
         status=status,
         project=project,
-        session=session,
+        session=_session(context, session),
         since=None if since is None else since.timestamp(),
         limit=limit,
-        singles=singles,
+        kind=None if singles else "sweep",
+        after=_last(context, after),
     )
     return [sweep_document(row) for row in rows]
+
+
+@checked
+def list_runs(
+    context: Context,
+    *,
+    workflow: str | None = None,
+    status: str | None = None,
+    project: str | None = None,
+    session: str | None = None,
+    since: datetime | None = None,
+    limit: Count | None = None,
+    after: str | None = None,
+) -> list[RunDocument]:
+    """List runs, which are single executions that somebody started, the newest first.
+
+    Args:
+        context: Where.
+        workflow: Only of the workflow of this name.
+        status: Only of this status, such as `failed`.
+        project: Only of this project.
+        session: Only of this session; by default the context's, or all.
+        since: Only those that were started then or later.
+        limit: At most this many.
+        after: Only those that were started before this one, the last of the page before.
+
+    Returns:
+        A document for each: its status, what it failed by, and its times.
+
+    Raises:
+        InputError: If there is no such status, session or run.
+    """
+    if status is not None:
+        check_run_status(status)
+    rows = queries.list_sweeps(
+        context.database,
+        workflow=workflow,
+        status=status,
+        project=project,
+        session=_session(context, session),
+        since=None if since is None else since.timestamp(),
+        limit=limit,
+        kind="single",
+        after=_last(context, after),
+    )
+    return [run_document(row) for row in rows]
+
+
+def _session(context: Context, session: str | None) -> str | None:
+    """The session whose sweeps are listed, which must be there; None for all."""
+    session = session or context.session
+    if session is not None:
+        find_session(context.database, session)
+    return session
+
+
+def _last(context: Context, ref: str | None) -> SweepRow | None:
+    """The last sweep or run of the page before."""
+    if ref is None:
+        return None
+    target = find(context.database, ref)
+    return target.row if target.kind == "sweep" else queries.find_sweep(context.database, target.row.sweep_id)
 
 
 @checked
@@ -165,9 +230,16 @@ def cells(
 
 
 @checked
-def check_sweep_status(status: str) -> None:
-    """Check that it is a status of sweeps. Raises InputError."""
-    _check_status(status, [one for one in SWEEP if one not in HIDDEN_SWEEPS], "sweep")
+def check_sweep_status(status: str, *, singles: bool = False) -> None:
+    """Check that it is a status of sweeps, or of single executions beside them. Raises InputError."""
+    names = [name for name in SWEEP if name not in HIDDEN_SWEEPS]
+    _check_status(status, [*names, *(["waiting"] if singles else [])], "sweep")
+
+
+@checked
+def check_run_status(status: str) -> None:
+    """Check that it is a status of single executions. Raises InputError."""
+    _check_status(status, get_args(RunStatus), "run")
 
 
 def _check_status(name: str, known: Collection[str], what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -98,6 +98,17 @@ def latest_completed(database: Database, session: str, name: str) -> SweepRow | 
     return None if found is None else find_sweep(database, found)
 
 
+# A single execution ends as its execution does. What holds up its sweep, such as a limit, leaves that pending.
+_shown_status: sa.ColumnElement[str] = sa.case(
+    (executions.c.status.is_(None), sweeps.c.status),
+    (
+        sa.and_(executions.c.status == "pending", sweeps.c.status.in_(("paused", "failed", "cancelled"))),
+        sweeps.c.status,
+    ),
+    else_=executions.c.status,
+)
+
+
 def list_sweeps(
     database: Database,
     *,
@@ -107,36 +118,41 @@ def list_sweeps(
     session: str | None = None,
     since: float | None = None,
     limit: int | None = None,
-    singles: bool = True,
+    kind: Literal["sweep", "single"] | None = None,
+    after: SweepRow | None = None,
 ) -> list[ListedSweep]:
     """List sweeps, the newest first.
 
     Args:
         database: The database.
         workflow: The name of their workflow.
-        status: Their status.
+        status: Their status; of a single execution, that of the execution.
         project: Their project.
         session: The name of their session.
         since: Seconds since the epoch: those that were submitted then or later.
         limit: How many at most.
-        singles: Include single executions.
+        kind: Only sweeps, or only single executions; None for both.
+        after: The last sweep of the page before.
 
     Returns:
         Their records.
     """
+    of_run = (_shown_status, executions.c.id, executions.c.reason, executions.c.failure)
     query = (
-        select_sweeps(workflows.c.name.label("workflow"), workflows.c.version)
+        select_sweeps(workflows.c.name.label("workflow"), workflows.c.version, *of_run)
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)
+        .outerjoin(cells, sa.and_(sweeps.c.kind == "single", cells.c.sweep_id == sweeps.c.id))
+        .outerjoin(executions, executions.c.id == cells.c.execution_id)
         .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
         .limit(limit)
     )
-    columns = (workflows.c.name, sweeps.c.status, sweeps.c.project, sessions.c.name)
-    query = query.where(*equal(dict(zip(columns, (workflow, status, project, session), strict=True))))
+    columns = (workflows.c.name, _shown_status, sweeps.c.project, sessions.c.name, sweeps.c.kind)
+    query = query.where(*equal(dict(zip(columns, (workflow, status, project, session, kind), strict=True))))
     query = query.where(*in_scope(database, sweeps))
     if since is not None:
         query = query.where(sweeps.c.created_at >= since)
-    if not singles:
-        query = query.where(sweeps.c.kind == "sweep")
+    if after is not None:
+        query = query.where(sa.tuple_(sweeps.c.created_at, sweeps.c.id) < sa.tuple_(after.created_at, after.id))
     with database.read() as connection:
         found = connection.execute(query).all()
         counts = tallies.cell_counts(connection, [row.id for row in found])

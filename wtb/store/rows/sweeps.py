@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from wtb.core.documents.common import SweepStatus
+from wtb.core.documents.common import RunStatus, SweepStatus
+from wtb.core.failures import StoredFailure
 from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Json
@@ -62,11 +63,17 @@ class ListedSweep(SweepRow):
 
     Attributes:
         workflow: The name of its workflow.
+        shown_status: Its status; of a single execution, that of the execution.
+        execution: The id of a single execution, beside `execution_reason` and `failure`; None for a sweep.
         counts: Its cells by status.
     """
 
     workflow: str
     version: str
+    shown_status: RunStatus
+    execution: str | None
+    execution_reason: str | None
+    failure: StoredFailure | None
     counts: Mapping[str, int]
 
 

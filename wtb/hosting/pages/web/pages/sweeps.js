@@ -7,9 +7,9 @@ import { address, Link, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { Progress, Status } from "../views/status.js";
 
-const STATUSES = /** @type {const} */ (["running", "pending", "paused", "completed", "failed", "cancelled"]);
+const STATUSES = /** @type {const} */ (["running", "pending", "waiting", "paused", "completed", "failed", "cancelled"]);
 const ASK_AGAIN_MS = 3_000;
-const OPEN = ["running", "pending", "paused"];
+const OPEN = ["running", "pending", "waiting", "paused"];
 const PAGE = 50;
 
 export function SweepsPage() {
