@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wtb.core.tree.checkpoints import (
-    Checkpoint,
-    CheckpointId,
-    ExecutionHistory,
-    NodeBoundary,
-    Position,
-    Trigger,
-    Writer,
-)
+from wtb.core.errors import InputError
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Trigger, Writer
+from wtb.core.tree.history import ExecutionHistory, NodeBoundary, RecordedRun
 
 
 def line(*steps: tuple[str, str], mid: dict[int, Trigger] | None = None) -> ExecutionHistory:
@@ -33,7 +27,7 @@ def line(*steps: tuple[str, str], mid: dict[int, Trigger] | None = None) -> Exec
 
 
 def visits(history: ExecutionHistory) -> list[tuple[str, int, str, str | None]]:
-    return [(b.node, b.visit, b.entry, b.exit) for b in history.boundaries()]
+    return [(b.node, b.visit, b.entry, b.exit) for b in history.boundaries]
 
 
 def test_a_visit_goes_from_the_checkpoint_that_names_the_node_next_to_the_one_that_it_wrote() -> None:
@@ -48,7 +42,7 @@ def test_a_visit_goes_from_the_checkpoint_that_names_the_node_next_to_the_one_th
 def test_a_node_that_has_not_run_yet_has_an_open_boundary() -> None:
     history = line(("", "a"), ("a", "b"))
 
-    assert history.by_node("b") == [NodeBoundary("b", 0, CheckpointId("c1"), None)]
+    assert history.boundary("b") == NodeBoundary("b", 0, CheckpointId("c1"), None)
 
 
 def test_each_pass_of_a_loop_is_a_visit_of_its_own() -> None:
@@ -108,7 +102,7 @@ def test_a_line_that_begins_in_the_middle_has_boundaries_from_there_on() -> None
 def test_an_empty_history_has_nothing() -> None:
     history = ExecutionHistory([])
 
-    assert (history.latest, history.path, history.boundaries()) == (None, (), [])
+    assert (history.latest, history.path, history.boundaries) == (None, (), ())
 
 
 def test_checkpoints_that_do_not_form_a_line_are_refused() -> None:
@@ -116,3 +110,144 @@ def test_checkpoints_that_do_not_form_a_line_are_refused() -> None:
 
     with pytest.raises(ValueError, match="checkpoint c2 follows c0 but its parent is c1"):
         ExecutionHistory([whole.checkpoints[0], whole.checkpoints[2]])
+
+
+# What programs read of a history
+
+
+def inside(id: str, parent: str, name: str | None = None, at: float = 0.0) -> Checkpoint:
+    """A checkpoint that was taken inside node b."""
+    return Checkpoint(
+        CheckpointId(id),
+        CheckpointId(parent),
+        Position(1, ("b",)),
+        {},
+        trigger="durable",
+        name=name,
+        created_at=at,
+        inside=Inside("run-b2", "b", "default", {}),
+    )
+
+
+def test_a_history_is_iterated_and_counted_as_its_checkpoints() -> None:
+    history = line(("", "a"), ("a", "b"), ("b", ""))
+
+    assert [checkpoint.id for checkpoint in history] == ["c0", "c1", "c2"]
+    assert len(history) == 3
+    assert history.latest is not None
+    assert history.latest.is_terminal
+    assert history.completed_nodes == ("a", "b")
+    assert (history.get("c1"), history.get("c9")) == (history.checkpoints[1], None)
+
+
+def test_a_visit_is_named_by_its_node_and_number() -> None:
+    history = line(("", "a"), ("a", "a"), ("a", "b"))
+
+    assert history.boundary("a").entry == "c1"
+    assert history.boundary("a", 0).exit == "c1"
+    with pytest.raises(InputError, match=r"this history has not reached visit 2 of node 'a'; expected one of 0, 1"):
+        history.boundary("a", 2)
+    with pytest.raises(InputError, match=r"has not reached node 'c'.*; it has: 'a', 'b'"):
+        history.boundary("c")
+
+
+def test_the_checkpoint_of_a_node_that_never_ran_names_those_that_did() -> None:
+    history = line(("", "a"), ("a", "b"))
+
+    assert history.at("a").id == "c1"
+    for target in ("b", "nowhere"):
+        with pytest.raises(InputError, match=rf"has not run node '{target}'.*; it has: 'a'"):
+            history.at(target)
+    with pytest.raises(InputError, match="has not run visit 1 of node 'a'; expected one of 0"):
+        history.at("a", 1)
+
+
+def test_status_and_times_of_a_visit_are_those_of_its_node_runs() -> None:
+    bare = line(("", "a"), ("a", "b"))
+    ran = RecordedRun(
+        "run-a1", "a", "a", "default", 0, "succeeded", 10.0, 2.0, 13.0, writes={"x": "sha", "~engine": "e"}
+    )
+    failed = RecordedRun("run-b", "b", "b", "default", 0, "failed", 14.0, 1.0, 15.0, error="ValueError: no")
+    history = ExecutionHistory(bare.checkpoints, runs={ran.id: ran}, unfinished=[failed])
+
+    a, b = history.boundaries
+    assert (a.status, a.started, a.ended, a.duration, a.error) == ("succeeded", 10.0, 13.0, 2.0, None)
+    assert a.output == {"x": "sha"}  # what is the engine's own is hidden
+    assert (b.status, b.exit, b.ended, b.error) == ("failed", None, 15.0, "ValueError: no")
+    document = history.document({"sha": 5})
+    assert [(one["status"], one["output"]) for one in document["boundaries"]] == [
+        ("succeeded", {"x": 5}),
+        ("failed", {}),
+    ]
+
+
+def test_of_parallel_tasks_the_slowest_gives_the_time_and_a_failed_one_the_status() -> None:
+    bare = line(("", "a"))
+    tasks = [
+        RecordedRun("r0", "a|0", "a", "default", 0, "succeeded", 10.0, 5.0, 15.0),
+        RecordedRun("r1", "a|1", "a", "default", 0, "failed", 9.0, 1.0, 10.0, error="no"),
+        RecordedRun("r2", "a|2", "a", "default", 0, "running", 11.0, 0.0),
+    ]
+    (boundary,) = ExecutionHistory(bare.checkpoints, unfinished=tasks).boundaries
+
+    assert (boundary.status, boundary.started, boundary.ended, boundary.duration) == ("failed", 9.0, None, 5.0)
+
+
+def test_rollback_targets_of_tools_are_added_to_those_of_nodes() -> None:
+    bare = line(("", "a"), ("a", "b"), ("b", ""))
+    taken = [inside("i1", "c1", "load #0", 1.0), inside("i2", "c1", "load #1", 2.0), inside("i3", "c1")]
+    history = ExecutionHistory(bare.checkpoints, inside=taken)
+
+    assert history.rollback_targets() == {"a": "c1", "b": "c2"}
+    assert history.rollback_targets("tool") == {"load #0": "i1", "load #1": "i2", "i3": "i3", "a": "c1", "b": "c2"}
+    with pytest.raises(InputError, match="expected 'node' or 'tool'"):
+        history.rollback_targets("file")  # type: ignore[arg-type]
+    assert [one["id"] for one in history.document()["inside"]] == ["i1", "i2", "i3"]
+
+
+def test_a_target_is_an_id_its_beginning_a_node_or_a_name_of_which_the_newest_counts() -> None:
+    bare = line(("", "a"), ("a", "b"), ("b", ""))
+    taken = [inside("i-new", "c1", "load", 2.0), inside("i-old", "c1", "load", 1.0)]
+    history = ExecutionHistory(bare.checkpoints, inside=taken, execution="e1")
+
+    assert [history.resolve(target).id for target in ("c0", "b", "load", "i-o")] == ["c0", "c2", "i-new", "i-old"]
+    for target in ("c", "i", "", "q"):
+        with pytest.raises(InputError):
+            history.resolve(target)
+        assert not history.can_rollback_to(target)
+    assert "execution e1 has no checkpoint 'q'" in history.can_rollback_to("q").reason
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("b", "it is the head"),
+        ("a", "step 1 of the line"),
+        ("i1", "inside node 'b'"),
+        ("l2", "a line that a rollback left"),
+    ],
+)
+def test_a_possible_rollback_has_its_reason(target: str, reason: str) -> None:
+    bare = line(("", "a"), ("a", "b"), ("b", ""))
+    left = Checkpoint(CheckpointId("l2"), CheckpointId("c1"), Position(2, ()), {})
+    history = ExecutionHistory(bare.checkpoints, inside=[inside("i1", "c1")], left=[left])
+
+    check = history.can_rollback_to(target)
+    assert check
+    assert reason in check.reason
+
+
+def test_between_two_checkpoints_are_those_after_the_first() -> None:
+    history = line(("", "a"), ("a", "b"), ("b", "c"), ("c", ""))
+
+    assert [checkpoint.id for checkpoint in history.between("a", "c")] == ["c2", "c3"]
+    assert history.between("c1", "a") == ()
+    with pytest.raises(InputError, match="'a' comes before 'b'"):
+        history.between("b", "a")
+
+
+def test_a_history_of_checkpoints_alone_is_json_too() -> None:
+    document = line(("", "a"), ("a", "")).document()
+
+    assert [one["node"] for one in document["checkpoints"][1]["writers"]] == ["a"]
+    assert document["rollback_targets"] == {"a": "c1"}

@@ -13,7 +13,7 @@ from wtb import END, Sweep, Workflow
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.housekeeping import pins
-from wtb.operations.inspection import executions, files, log, sweeps, watching
+from wtb.operations.inspection import executions, files, history, log, sweeps, watching
 from wtb.operations.results import baselines, comparing, costs, matrix, scoring, series
 from wtb.operations.running.waiting import wait
 from wtb.store.database import Database
@@ -70,7 +70,7 @@ def test_a_sweep_its_cells_and_an_execution_are_shown(context: Context) -> None:
     one, other = (cell["execution"] for cell in cells if cell["case"] == "good")
     shown = sweeps.show(context, one, calls=True)
     assert shown["path"][0]["calls"] == []
-    assert executions.history(context, one)["execution"]["id"] == one
+    assert history.history(context, one)["execution"]["id"] == one
     assert executions.diff(context, one, other)["divergence"]["step"] == 1
     assert executions.tree(context, one)["execution"] == one
 

@@ -222,6 +222,7 @@ METHODS_LACK = {
     ("Bench.regress", "final"): "a baseline is of the other cases",
     ("SweepHandle.resume", "set"): "values are of one execution",
     ("ExecutionHandle.answer", "run"): "it always continues",
+    ("ExecutionHandle.history", "state"): "`state_at`",
     ("QuestionHandle.details", "closed"): "it is one question",
     ("QuestionHandle.details", "limit"): "it is one question",
     **{(f"{owner}.{name}", "execution"): "the execution's own method" for owner in HANDLES for name in EVENTS},

@@ -15,7 +15,13 @@ PACKAGES = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT 
 MOST = 12  # packages at the top of wtb, and modules in a package
 MOST_ARGUMENTS = 6  # that a function asks for: those with defaults are there to be left out
 MOST_KNOWN = 12  # modules, those of commands left out, that a module of commands imports
-AT_THE_TOP = {"__init__", "__main__", "client", "testing"}  # what users import by these names, and how it starts
+AT_THE_TOP = {
+    "__init__",
+    "__main__",
+    "client",
+    "history",
+    "testing",
+}  # what users import by these names, and how it starts
 MIGRATIONS = "wtb.store.migrations"  # they are a list that grows, and nothing is looked for in it
 
 

@@ -339,11 +339,16 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "show": Operation(
         "inspection.sweeps:show",
-        "Show a sweep, its cells or one execution in detail.",
+        "Show a sweep, its cells, an execution or a checkpoint in detail.",
         ("SweepHandle.details", "ExecutionHandle.details"),
     ),
     "show --cells": Operation(
         "inspection.sweeps:cells", "Return the cells of a sweep with their states and scores.", ("SweepHandle.cells",)
+    ),
+    "show CHECKPOINT": Operation(
+        "inspection.history:show_checkpoint",
+        "Show the state and files of a checkpoint, who wrote it and what comes next.",
+        ("Bench.checkpoint",),
     ),
     "log": Operation(
         "inspection.log:log",
@@ -356,7 +361,7 @@ OPERATIONS: Mapping[str, Operation] = {
         ("SweepHandle.count_events", "ExecutionHandle.count_events"),
     ),
     "history": Operation(
-        "inspection.executions:history",
+        "inspection.history:history",
         "Show the checkpoints that led to where an execution is.",
         ("ExecutionHandle.history",),
     ),

@@ -349,6 +349,6 @@ def test_python_starts_holds_changes_and_retries_one(tmp_path: Path) -> None:
     continued = start(wf, {"x": 4, "by": 0}, breakpoints=["halve if by == 0"], db=db).wait(60)
     assert continued.resume(set={"by": 4}).wait(60).state == {"x": 2, "by": 4}
     assert open_bench(continued.database).execution(continued.id).id == continued.id
-    assert continued.history()["checkpoints"][-1]["writers"][0]["node"] == "halve"
+    assert continued.history().path[-1] == "halve"
     continued.database.close()
     run.database.close()

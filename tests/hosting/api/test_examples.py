@@ -19,7 +19,7 @@ from tests.support.tenants import asking, nightly
 from wtb import END, Workflow
 from wtb.authoring.code.describing import describe_workflow
 from wtb.hosting.api.app import make_app
-from wtb.hosting.api.examples import ANSWER, EXECUTION, OTHER_EXECUTION, QUESTION, SCORING
+from wtb.hosting.api.examples import ANSWER, CHECKPOINT, EXECUTION, OTHER_EXECUTION, QUESTION, SCORING
 from wtb.hosting.api.routes import PREFIX, ROUTES, Route
 from wtb.operations.context import Context
 from wtb.operations.results.labelling import draw_labels, give_label
@@ -73,6 +73,7 @@ class World:
         waiting.run()
         one, other = (str(row["id"]) for row in done.rows(executions) if row["status"] == "completed")
         self.ids = {EXECUTION: one, OTHER_EXECUTION: other, QUESTION: str(waiting.rows(approvals)[0]["id"])}
+        self.ids[CHECKPOINT] = str(done.rows(executions)[0]["head_id"])
         context = Context(database, by="bob", files=folder)
         self.ids[ANSWER] = draw_labels(context, "triage").items[0].id
         self.ids[SCORING] = ask_to_score(database, done.sweep_id, [{"exact": {}}], queue="", by="bob")

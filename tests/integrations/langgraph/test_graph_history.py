@@ -43,7 +43,7 @@ def test_the_path_and_the_visits_are_those_of_the_thread(graph: Any) -> None:
     found = history(graph, THREAD)
 
     assert found.path == ("count", "look", "judge", "count", "look", "look", "judge")
-    visits = [(boundary.node, boundary.visit) for boundary in found.boundaries()]
+    visits = [(boundary.node, boundary.visit) for boundary in found.boundaries]
     assert visits == [("count", 0), ("look", 0), ("judge", 0), ("count", 1), ("look", 1), ("judge", 1)]
     assert found.latest is not None
     assert found.latest.position.next == ()
@@ -61,7 +61,7 @@ def test_a_target_is_a_checkpoint_that_langgraph_goes_on_from(graph: Any) -> Non
 
 def test_of_a_fork_there_is_the_line_that_leads_to_it(graph: Any) -> None:
     graph.invoke({}, THREAD)
-    first = next(boundary for boundary in history(graph, THREAD).boundaries() if boundary.node == "judge")
+    first = next(boundary for boundary in history(graph, THREAD).boundaries if boundary.node == "judge")
     back = {"configurable": {"thread_id": "1", "checkpoint_id": first.entry, "checkpoint_ns": ""}}
     graph.update_state(back, {"n": 5})
 

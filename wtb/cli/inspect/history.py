@@ -12,27 +12,32 @@ from wtb.cli.console import open_backend
 from wtb.cli.output import present
 from wtb.cli.pages import open_page
 from wtb.display.text.inspect import executions as text
+from wtb.display.text.inspect import history as history_text
 from wtb.display.text.inspect import lineage as lineage_text
 from wtb.operations.inspection import executions as operations
+from wtb.operations.inspection import history as history_operations
 
 Side = Annotated[str, typer.Argument(help="Id of an execution or a checkpoint, or its beginning.")]
 
 
 def history(
     ref: options.Execution,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also the state at each checkpoint, and input and output of each visit.")
+    ] = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
     """Show the checkpoints that led to where an execution is.
 
-    It shows who wrote each, why it went on so, and its nodes' boundaries.
+    It shows who wrote each, why it went on so, its nodes' boundaries, and the checkpoints inside nodes.
 
-    See also: `wtb tree` draws several executions; `wtb log` has the events of a sweep.
+    See also: `wtb show CHECKPOINT` shows one of them; `wtb tree` draws several executions.
 
-    Example: wtb history EXECUTION --format json
+    Example: wtb history EXECUTION --state
     """
-    present(open_backend(db).call(operations.history, ref), text.history, format, output)
+    present(open_backend(db).call(history_operations.history, ref, state=state), history_text.history, format, output)
 
 
 def tree(

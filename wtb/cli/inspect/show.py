@@ -15,11 +15,14 @@ from wtb.cli.console import existing_backend, open_backend, put, say, width
 from wtb.cli.output import in_color, present, present_all, put_cells
 from wtb.cli.pages import open_page
 from wtb.config.stack_file import find_stack
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, NotFound
 from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import execution_status, executions
+from wtb.display.text.inspect import history as history_text
+from wtb.operations.context import Backend
+from wtb.operations.inspection import history
 from wtb.operations.inspection import sweeps as operations
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
@@ -120,17 +123,21 @@ def show(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Show a sweep, its cells or one execution in detail.
+    """Show a sweep, its cells, an execution or a checkpoint in detail.
 
-    Of an execution it shows the path, attempts, output and state.
+    Of an execution it shows the path, attempts, output and state; of a checkpoint its state, files and writers.
 
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
 
-    Examples: wtb show nightly  |  wtb show nightly --cells --failed  |  wtb show EXECUTION --calls
+    Examples: wtb show nightly --cells --failed  |  wtb show EXECUTION --calls  |  wtb show CHECKPOINT
     """
     backend = open_backend(db)
     if not (cells or statuses or case is not None or failed or limit is not None):
-        found = backend.call(operations.show, ref, calls=calls)
+        try:
+            found = backend.call(operations.show, ref, calls=calls)
+        except NotFound as nothing:
+            _show_checkpoint(backend, ref, nothing, is_alone=not (calls or open_it), format=format, output=output)
+            return
         render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
         present(found, render, format, output)
         if open_it:
@@ -156,6 +163,25 @@ def show(
     put(sweeps.cells(shown[:max_rows], listed.nodes, listed.metrics, width(), in_color(output)), output)
     if len(shown) > max_rows:
         say(f"only the first {max_rows:,}; more with --limit, all with --format json")
+
+
+def _show_checkpoint(
+    backend: Backend,
+    ref: str,
+    nothing: NotFound,
+    *,
+    is_alone: bool,
+    format: options.Format,
+    output: options.Output,
+) -> None:
+    """Show a checkpoint, of which no sweep and no execution has the id. Raises `nothing` if there is none."""
+    try:
+        document = backend.call(history.show_checkpoint, ref)
+    except NotFound:
+        raise nothing from None
+    if not is_alone:
+        raise InputError(f"{ref!r} is a checkpoint; --calls and --open are for sweeps and executions")
+    present(document, history_text.checkpoint, format, output)
 
 
 def time_of(text: str, option: str = "--since") -> datetime:

@@ -80,6 +80,7 @@ DOCUMENTS: dict[str, Document] = {
     "added-row": Document(executions.AddedRowDocument, ("fork --all-cases",)),
     "event-counts": Document(events.EventCountsDocument, ("log --summary",)),
     "history": Document(lineage.HistoryDocument, ("history",)),
+    "checkpoint": Document(lineage.CheckpointDetails, ("show CHECKPOINT",)),
     "tree": Document(lineage.TreeDocument, ("tree",)),
     "diff": Document(lineage.DiffDocument, ("diff",)),
     "files": Document(lineage.FilesDocument, ("files",)),

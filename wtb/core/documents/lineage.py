@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Combination
 from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, LeftLine, NodeRunDocument, TotalsDocument
-from wtb.core.documents.sweeps import SweepReason
+from wtb.core.documents.sweeps import SweepName, SweepReason
 
 
 class DecisionDocument(TypedDict):
@@ -21,7 +21,7 @@ class DecisionDocument(TypedDict):
 
 
 class CheckpointDocument(TypedDict):
-    """A checkpoint with who wrote it; `made` is the event by which a person did."""
+    """A checkpoint with who wrote it; `made` is the event by which a person did, `state` is there on request."""
 
     id: str
     parent: str | None
@@ -34,26 +34,54 @@ class CheckpointDocument(TypedDict):
     next: list[str]
     decisions: list[DecisionDocument]
     totals: TotalsDocument | None
+    state: NotRequired[dict[str, Any]]
+
+
+class InsideDocument(TypedDict):
+    """A checkpoint taken inside a node, such as after a call of a tool; its visit began at the parent."""
+
+    id: str
+    parent: str | None
+    node: str
+    variant: str
+    node_run: str
+    name: str | None
+    trigger: str
+    created_at: str
 
 
 class BoundaryDocument(TypedDict):
-    """A visit of a node: the checkpoints it started from and wrote, and the time of its node run."""
+    """A visit of a node: the checkpoints it started from and wrote, and the time of its node run.
+
+    `input` is the state at its entry, `output` what it wrote; both are there on request.
+    """
 
     node: str
     visit: int
     entry: str
     exit: str | None
     status: str
+    started_at: NotRequired[str | None]
+    ended_at: NotRequired[str | None]
     duration_s: float | None
+    error: NotRequired[str | None]
+    input: NotRequired[dict[str, Any]]
+    output: NotRequired[dict[str, Any]]
 
 
-class HistoryDocument(TypedDict):
-    """The line of checkpoints of an execution."""
+class LineDocument(TypedDict):
+    """A line of checkpoints, the visits of its nodes, and the checkpoints inside them."""
 
-    execution: ExecutionHeading
     checkpoints: list[CheckpointDocument]
     boundaries: list[BoundaryDocument]
     rollback_targets: dict[str, str]  # node -> checkpoint
+    inside: NotRequired[list[InsideDocument]]
+
+
+class HistoryDocument(LineDocument):
+    """The line of checkpoints of an execution."""
+
+    execution: ExecutionHeading
     left: list[LeftLine]
 
 
@@ -193,6 +221,17 @@ class FileDocument(TypedDict):
     size: int
     mode: str
     sha256: str
+
+
+class CheckpointDetails(TypedDict):
+    """A checkpoint with its state and files, and the execution that took it; `saved` is what a node keeps inside it."""
+
+    sweep: SweepName
+    execution: str
+    checkpoint: CheckpointDocument
+    inside: InsideDocument | None
+    saved: dict[str, Any]
+    files: list[FileDocument]
 
 
 class FilesDocument(FilesHeading):

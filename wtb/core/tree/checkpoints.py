@@ -1,12 +1,19 @@
-"""What happened, as a value: checkpoints in a line, and node boundaries computed from them. Pure: no I/O."""
+"""Checkpoints as values: what one holds, and where an execution stands at it. Pure: no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
 
 CheckpointId = NewType("CheckpointId", str)
+CheckpointId.__doc__ = """The id of a checkpoint: a string, as commands print it.
+
+Example:
+    >>> from wtb.history import CheckpointId
+    >>> CheckpointId("01jd3c0")
+    '01jd3c0'
+"""
 V = TypeVar("V")
 Trigger = Literal["step", "time", "manual", "durable", "error"]
 
@@ -156,7 +163,26 @@ class Inside:
 class Checkpoint:
     """An immutable snapshot after a step, inside a node, or of what a person changed: the latter two have no writers.
 
-    `state` maps each key to the SHA-256 of its stored value.
+    Attributes:
+        id: Its id, which `rollback` and `fork` take.
+        parent: The checkpoint before it, or None for the input.
+        position: Its step, the nodes that come next, and how often each has run.
+        state: Key of the state -> SHA-256 of the stored value.
+        writers: The nodes that wrote it, with their variants and node runs.
+        workspace: SHA-256 of the snapshot of files, or None.
+        totals: Time, cost and node runs of the line up to it.
+        trigger: What had it taken: step, time, manual, durable or error.
+        name: Its name, if it has one.
+        created_at: Seconds since the epoch.
+        inside: The visit that it was taken in, if a node was running.
+
+    Example:
+        >>> from wtb import Workflow, start
+        >>> wf = Workflow("counting")
+        >>> wf.entry(wf.node(lambda state: {"n": state["n"] + 1}, name="count"))
+        >>> history = start(wf, {"n": 1}, db="sqlite:///:memory:").wait().history()
+        >>> [(checkpoint.step, checkpoint.is_terminal, sorted(checkpoint.state)) for checkpoint in history]
+        [(0, False, ['n']), (1, True, ['n'])]
     """
 
     id: CheckpointId
@@ -173,65 +199,10 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
+        """Its step, from 0 for the input."""
         return self.position.step
 
-
-@dataclass(frozen=True, slots=True)
-class NodeBoundary:
-    """One visit of a node: the checkpoint it started from and, once it has run, the one it wrote."""
-
-    node: str
-    visit: int
-    entry: CheckpointId
-    exit: CheckpointId | None
-
-
-@dataclass(frozen=True)
-class ExecutionHistory:
-    """The line of checkpoints from the root to a head, oldest first.
-
-    Raises ValueError where they do not form a line by parent.
-    """
-
-    checkpoints: Sequence[Checkpoint]
-
-    def __post_init__(self) -> None:
-        for parent, child in zip(self.checkpoints, self.checkpoints[1:], strict=False):
-            if child.parent != parent.id:
-                raise ValueError(f"checkpoint {child.id} follows {parent.id} but its parent is {child.parent}")
-
     @property
-    def latest(self) -> Checkpoint | None:
-        return self.checkpoints[-1] if self.checkpoints else None
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Nodes in the order in which they ran; those of one step in the order of declaration."""
-        return tuple(writer.node for checkpoint in self.checkpoints for writer in checkpoint.writers)
-
-    def boundaries(self) -> list[NodeBoundary]:
-        """One boundary a visit, in the order of entry: entry among the next nodes, exit among the writers.
-
-        A checkpoint taken inside a node has no writers, so the visit that it interrupts stays open.
-        """
-        boundaries_found: list[NodeBoundary] = []
-        open_at: dict[str, int] = {}
-        visits: dict[str, int] = {}
-        for checkpoint in self.checkpoints:
-            for writer in checkpoint.writers:
-                if writer.node in open_at:
-                    number = open_at.pop(writer.node)
-                    boundaries_found[number] = replace(boundaries_found[number], exit=checkpoint.id)
-            for node in checkpoint.position.next:
-                if node not in open_at:
-                    visits[node] = visits.get(node, -1) + 1
-                    open_at[node] = len(boundaries_found)
-                    boundaries_found.append(NodeBoundary(node, visits[node], checkpoint.id, None))
-        return boundaries_found
-
-    def by_node(self, node: str) -> list[NodeBoundary]:
-        return [boundary for boundary in self.boundaries() if boundary.node == node]
-
-    def rollback_targets(self) -> dict[str, CheckpointId]:
-        """Where rolling back to each node leads: the exit of its last completed visit."""
-        return {b.node: b.exit for b in self.boundaries() if b.exit is not None}
+    def is_terminal(self) -> bool:
+        """Whether no node comes next."""
+        return not self.position.next

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 from wtb.analysis.failure_causes import execution_may_be_helped
 from wtb.core.questions import how_to_answer
 from wtb.core.serialization.plain_json import iso
-from wtb.display.views.executions import sweep_of_execution, task_of
+from wtb.core.tree.history import task_document
+from wtb.display.views.executions import sweep_of_execution
 from wtb.execution.runtime.budgets import limit_of, raising
 from wtb.store.control import executions
 from wtb.store.control.pending_rollbacks import command, unfinished
@@ -95,7 +96,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
         "nodes": [
             {
                 "node": run.node,
-                **task_of(run, 1 if head is None else head.position.fan_out.get(run.node, 1)),
+                **task_document(run, 1 if head is None else head.position.fan_out.get(run.node, 1)),
                 "variant": run.variant,
                 "attempt": run.attempts,
                 "started_at": iso(run.started_at),

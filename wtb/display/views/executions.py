@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
 from wtb.core.serialization.plain_json import iso, readable
-from wtb.core.tree.checkpoints import Checkpoint, ExecutionHistory, NodeBoundary, shown
+from wtb.core.tree.checkpoints import Checkpoint, shown
+from wtb.core.tree.history import ExecutionHistory, RecordedRun, run_document, totals_document
 from wtb.execution.engine.protocol import BEGUN
 from wtb.store.database import Database
-from wtb.store.read import details, lineage, queries
+from wtb.store.read import details, histories, lineage, queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow, NodeRunRow
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
@@ -30,13 +30,11 @@ if TYPE_CHECKING:
         ExecutionHeading,
         InvocationDocument,
         LeftLine,
-        NodeRunDocument,
         PathStep,
         ShownStep,
-        TaskDocument,
         TotalsDocument,
     )
-    from wtb.core.documents.lineage import BoundaryDocument, DecisionDocument, HistoryDocument
+    from wtb.core.documents.lineage import HistoryDocument
     from wtb.core.documents.sweeps import SweepOfExecution
 
 
@@ -49,9 +47,7 @@ class Trace:
 
     project: str
     about: ExecutionHeading | CheckpointHeading
-    line: Sequence[Checkpoint]
-    runs: Mapping[str, NodeRunRow]
-    unfinished: Sequence[NodeRunRow]
+    history: ExecutionHistory
 
     @property
     def execution(self) -> ExecutionHeading | None:
@@ -59,23 +55,33 @@ class Trace:
         return cast("ExecutionHeading", self.about) if "case" in self.about else None
 
     @property
+    def line(self) -> Sequence[Checkpoint]:
+        return self.history.checkpoints
+
+    @property
+    def unfinished(self) -> Sequence[RecordedRun]:
+        return self.history.unfinished
+
+    @property
     def head(self) -> Checkpoint | None:
-        return self.line[-1] if self.line else None
+        return self.history.latest
 
 
 def trace(database: Database, row: ExecutionRow) -> Trace:
     """The trace of an execution. The row is one of `find_execution`."""
     sweep = queries.find_sweep(database, row.sweep_id)
-    every = queries.choices(database, row.sweep_id)
-    choices = [every[number] for number in row.combinations]
+    return Trace(sweep.project, _heading(database, row, sweep), histories.read_execution(database, row))
+
+
+def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> ExecutionHeading:
+    """What an execution is: its cells, its place in the tree, and how it ended."""
     if row.choices is not None:
         choices = [row.choices]
-    case = queries.case_rows(database, row.sweep_id, [row.case_number])[row.case_number]
-    line = queries.line(database, row.head_id) if row.head_id else []
-    graph = queries.workflow_graph(database, sweep.workflow_id)
-    defaults = {node["name"]: node["default"] for node in graph.get("nodes", ())}
+    else:
+        every = queries.choices(database, row.sweep_id)
+        choices = [every[number] for number in row.combinations]
     failure = Failure(**row.failure) if row.failure else None
-    about: ExecutionHeading = {
+    return {
         "id": row.id,
         "sweep": sweep_of_execution(sweep),
         "status": row.status,
@@ -83,7 +89,7 @@ def trace(database: Database, row: ExecutionRow) -> Trace:
         "origin": row.origin,
         "parent": row.parent_id,
         "children": [child.id for child in details.children(database, row.id)],
-        "case": case.id,
+        "case": queries.case_rows(database, row.sweep_id, [row.case_number])[row.case_number].id,
         "repeat": row.repeat,
         "combinations": choices,
         "edited": row.edited,
@@ -93,11 +99,6 @@ def trace(database: Database, row: ExecutionRow) -> Trace:
         "created_at": iso(row.created_at),
         "finished_at": iso(row.finished_at),
     }
-    left = []
-    if line and row.status not in ("forked", "completed"):
-        wanted = {(node, c.get(node, defaults.get(node))) for c in choices for node in line[-1].position.next}
-        left = [run for run in queries.node_runs_from(database, line[-1].id) if (run.node, run.variant) in wanted]
-    return Trace(sweep.project, about, line, _runs(database, line), left)
 
 
 def trace_of(database: Database, ref: str) -> Trace:
@@ -113,19 +114,13 @@ def trace_of(database: Database, ref: str) -> Trace:
                 f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
             )
             raise InputError(*(several or [nothing])) from None
-    line = queries.line(database, checkpoint.id)
     sweep = queries.find_sweep(database, sweep_id)
     about: CheckpointHeading = {
         "id": checkpoint.id,
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status},
         "status": "checkpoint",
     }
-    return Trace(sweep.project, about, line, _runs(database, line), [])
-
-
-def _runs(database: Database, line: Sequence[Checkpoint]) -> dict[str, NodeRunRow]:
-    ids = [writer.node_run for checkpoint in line for writer in checkpoint.writers]
-    return {run.id: run for run in queries.node_runs_by_id(database, ids)}
+    return Trace(sweep.project, about, histories.read_line(database, checkpoint.id))
 
 
 def sweep_of_execution(sweep: SweepRow) -> SweepOfExecution:
@@ -133,47 +128,18 @@ def sweep_of_execution(sweep: SweepRow) -> SweepOfExecution:
     return {"id": sweep.id, "name": sweep.name, "status": sweep.status, "kind": sweep.kind}
 
 
-def task_of(row: NodeRunRow, tasks: int) -> TaskDocument:
-    """The task of a node run and how many its node has in the step, where it has several."""
-    return {} if row.task == row.node else {"task": row.task, "tasks": tasks}
-
-
-def _run(row: NodeRunRow, tasks: int) -> NodeRunDocument:
-    """tasks: how many its node has in the step."""
-    return {
-        "node_run": row.id,
-        **task_of(row, tasks),
-        "node": row.node,
-        "variant": row.variant,
-        "visit": row.visit,
-        "status": row.status,
-        "attempts": row.attempts,
-        "cells": row.cells,
-        "duration_s": row.duration_s,
-        "usd": row.usd,
-        "tokens_in": row.tokens_in,
-        "tokens_out": row.tokens_out,
-        "started_at": iso(row.started_at),
-    }
-
-
 def path(found: Trace) -> list[PathStep]:
     """The node runs in the order in which they ran, each with its step; those that have not ended come last."""
     done = [
         cast("PathStep", {"step": one.step, "checkpoint": one.id, "before": one.parent, **run})
         for one in found.line
-        for run in _writers(found, one)
+        for run in found.history.writers_of(one)
     ]
     if found.head is None:
         return done
     count, step = found.head.position.fan_out, found.head.step + 1
-    left = [cast("PathStep", {"step": step, **_run(run, count.get(run.node, 1))}) for run in found.unfinished]
+    left = [cast("PathStep", {"step": step, **run_document(run, count.get(run.node, 1))}) for run in found.unfinished]
     return done + left
-
-
-def _writers(found: Trace, checkpoint: Checkpoint) -> list[NodeRunDocument]:
-    count = Counter(writer.node for writer in checkpoint.writers)
-    return [_run(found.runs[writer.node_run], count[writer.node]) for writer in checkpoint.writers]
 
 
 def state(database: Database, head: Checkpoint | None) -> dict[str, JsonValue]:
@@ -188,7 +154,7 @@ def state(database: Database, head: Checkpoint | None) -> dict[str, JsonValue]:
 def execution_document(database: Database, row: ExecutionRow, *, calls: bool = False) -> ExecutionDocument:
     """An execution as `wtb show EXECUTION` tells it, with its cells, path, attempts and state."""
     own_trace = trace(database, row)
-    runs = [*own_trace.runs.values(), *own_trace.unfinished]
+    runs = [*own_trace.history.runs.values(), *own_trace.unfinished]
     ids = [run.id for run in runs]
     tried: dict[str, list[AttemptDocument]] = {}
     latest = {(run.id, run.attempts) for run in runs if run.status == "running"}
@@ -210,7 +176,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
                 "stderr": attempt.stderr,
             }
         )
-    wrote = {run.id: shown(run.writes or {}) for run in runs}
+    wrote = {run.id: shown(run.writes) for run in runs}
     stored = queries.load_values(database, {key for writes in wrote.values() for key in writes.values()})
     made: list[ShownStep] = [
         {
@@ -220,9 +186,6 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         }
         for step in path(own_trace)
     ]
-    for step in made:
-        if step["status"] == "running" and step["tried"] and step["tried"][-1]["status"] == "waiting":
-            step["status"] = "waiting"
     if calls:
         _add_calls(database, made, ids)
     return {
@@ -295,54 +258,25 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
 
 
 def totals_of(head: Checkpoint | None) -> TotalsDocument | None:
-    if head is None:
-        return None
-    totals = head.totals
-    return {
-        "elapsed_s": totals.elapsed_s,
-        "usd": totals.usd,
-        "tokens_in": totals.tokens_in,
-        "tokens_out": totals.tokens_out,
-        "node_runs": totals.node_runs,
-    }
+    return None if head is None else totals_document(head)
 
 
-def history_document(database: Database, row: ExecutionRow) -> HistoryDocument:
-    """The line of checkpoints of an execution, with who wrote each, and the boundaries of its nodes."""
-    own_trace = trace(database, row)
-    by_hand = [one.id for one in own_trace.line if one.trigger == "manual" and not one.writers]
-    made = lineage.made_by_people(database, row.sweep_id, by_hand)
-    why: dict[str, list[DecisionDocument]] = {}
-    for one in details.decision_rows(database, [checkpoint.id for checkpoint in own_trace.line]):
-        decision: DecisionDocument = {"node": one.node, "to": one.to, "key": one.key, "why": one.why}
-        why.setdefault(one.checkpoint_id, []).append(decision)
-    history = ExecutionHistory(own_trace.line)
-    wrote: dict[tuple[str, str], list[NodeRunRow]] = {}
-    for checkpoint in own_trace.line:
-        for writer in checkpoint.writers:
-            wrote.setdefault((checkpoint.id, writer.node), []).append(own_trace.runs[writer.node_run])
+def history_document(database: Database, row: ExecutionRow, *, states: bool = False) -> HistoryDocument:
+    """The history of an execution, with its states and the input and output of each visit if wanted."""
+    history = histories.read_history(database, row)
+    sweep = queries.find_sweep(database, row.sweep_id)
     return {
-        "execution": cast("ExecutionHeading", own_trace.about),
-        "checkpoints": [
-            {
-                "id": checkpoint.id,
-                "parent": checkpoint.parent,
-                "step": checkpoint.step,
-                "name": checkpoint.name,
-                "trigger": checkpoint.trigger,
-                "created_at": iso(checkpoint.created_at),
-                "made": made.get(checkpoint.id),
-                "writers": _writers(own_trace, checkpoint),
-                "next": list(checkpoint.position.next),
-                "decisions": why.get(checkpoint.id, []),
-                "totals": totals_of(checkpoint),
-            }
-            for checkpoint in own_trace.line
-        ],
-        "boundaries": [_boundary(own_trace, boundary, wrote) for boundary in history.boundaries()],
-        "rollback_targets": {**history.rollback_targets()},
+        "execution": _heading(database, row, sweep),
+        **history.document(_values(database, history) if states else None),
         "left": _left(database, row),
     }
+
+
+def _values(database: Database, history: ExecutionHistory) -> dict[str, JsonValue]:
+    """Values of the states of a history and of what its nodes wrote, by digest, as plain JSON."""
+    states = [checkpoint.state for checkpoint in history] + [boundary.output for boundary in history.boundaries]
+    digests = {digest for state in states for digest in shown(state).values()}
+    return {digest: readable(value.data) for digest, value in queries.load_values(database, digests).items()}
 
 
 def _left(database: Database, row: ExecutionRow) -> list[LeftLine]:
@@ -364,29 +298,3 @@ def _left(database: Database, row: ExecutionRow) -> list[LeftLine]:
         }
         for one in reversed(found)
     ]
-
-
-def _boundary(
-    own_trace: Trace, boundary: NodeBoundary, wrote: Mapping[tuple[str, str], Sequence[NodeRunRow]]
-) -> BoundaryDocument:
-    """A boundary with the status and time of its node run: waiting and pauses are not counted as work.
-
-    Of a node with several tasks: of the one that took longest, and the status of those that have not succeeded.
-
-    wrote: the node runs by the checkpoint that they wrote and their node: what a person changed before a node ran lies
-    between its entry and where its run began.
-    """
-    if boundary.exit is not None:
-        runs = wrote[boundary.exit, boundary.node]
-    else:
-        runs = [run for run in own_trace.unfinished if run.node == boundary.node]
-    status = next((run.status for run in runs if run.status != "succeeded"), "succeeded" if runs else "pending")
-    duration = max((run.duration_s for run in runs), default=None)
-    return {
-        "node": boundary.node,
-        "visit": boundary.visit,
-        "entry": boundary.entry,
-        "exit": boundary.exit,
-        "status": status,
-        "duration_s": duration,
-    }

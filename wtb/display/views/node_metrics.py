@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from wtb.core.documents.costs import AllSeriesDocument, SeriesDocument, SeriesOf
 from wtb.core.serialization.plain_json import iso
-from wtb.core.tree.checkpoints import ExecutionHistory
 from wtb.execution.engine.resource_usage import SAMPLE
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -43,8 +42,8 @@ def metrics_document(database: Database, row: SweepRow | ExecutionRow) -> AllSer
 def _runs_before(database: Database, execution: ExecutionRow) -> set[str]:
     if execution.head_id is None:
         return set()
-    history = ExecutionHistory(queries.line(database, execution.head_id))
-    return {writer.node_run for checkpoint in history.checkpoints for writer in checkpoint.writers}
+    line = queries.line(database, execution.head_id)
+    return {writer.node_run for checkpoint in line for writer in checkpoint.writers}
 
 
 def _series(events: Iterable[EventRow]) -> list[SeriesDocument]:

@@ -13,6 +13,7 @@ OTHER_EXECUTION = "1ngb2g3x8d0c"
 QUESTION = "1ngb2g41m5vz"
 ANSWER = "5f2c0a61"
 SCORING = "1ngb2g5q7d3k"
+CHECKPOINT = "1ngb2g6r9f2m"
 
 _KEYS = {
     "sweep": "triage-again",
@@ -28,6 +29,7 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("baselines", "ref"): "triage",
     ("executions", "ref"): EXECUTION,
     ("approvals", "ref"): QUESTION,
+    ("checkpoints", "ref"): CHECKPOINT,
     ("workflows", "name"): "triage",
     ("sessions", "name"): "ann",
     ("projects", "name"): "search",

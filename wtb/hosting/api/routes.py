@@ -240,6 +240,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/judge", "judge check", asdict, frozenset({"labels"})),
     Route("GET", "/sweeps/{before}/compare/{after}", "compare", left_out=frozenset({"margin"})),
     Route("GET", "/executions/{ref}/history", "history", version=_of_history),
+    Route("GET", "/checkpoints/{ref}", "show CHECKPOINT"),
     Route("GET", "/executions/{a}/diff/{b}", "diff"),
     Route("GET", "/executions/{ref}/files", "files", left_out=_CELL),
     Route("GET", "/executions/{ref}/file", "files PATH", _content, left_out=_CELL),

@@ -36,8 +36,9 @@ from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.housekeeping.pins import pin, unpin
-from wtb.operations.inspection.executions import diff, history, tree
+from wtb.operations.inspection.executions import diff, tree
 from wtb.operations.inspection.files import compare_files, list_files, read_file
+from wtb.operations.inspection.history import history, show_checkpoint
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_runs, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
@@ -78,6 +79,7 @@ class Operations:
     log = method(log)
     count_events = method(count_events)
     history = method(history)
+    checkpoint = method(show_checkpoint)
     tree = method(tree)
     list_files = method(list_files)
     read_file = method(read_file)
@@ -173,6 +175,7 @@ class AsyncOperations:
     log = async_method(log)
     count_events = async_method(count_events)
     history = async_method(history)
+    checkpoint = async_method(show_checkpoint)
     tree = async_method(tree)
     list_files = async_method(list_files)
     read_file = async_method(read_file)

@@ -8,7 +8,8 @@ from wtb.authoring.graph import queue_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
 from wtb.core.documents.questions import CompensationDocument
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.errors import InputError
+from wtb.core.tree.checkpoints import Checkpoint
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.compensation import undo
@@ -20,9 +21,9 @@ from wtb.store.control.rollback import Ending, begin, end, last_rollback
 from wtb.store.control.tool_calls import has_calls
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.read.lineage import inside, line, marks, rollbacks_of
+from wtb.store.read.histories import read_history
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow, Mark
+from wtb.store.rows.executions import ExecutionRow
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,10 @@ def undo_rollback(
     if under_way is not None and not under_way["redoes"]:
         raise finish_first(execution, "taken forward again")
     last = last_rollback(database, execution)
-    with database.read() as connection:
-        found = marks(connection, [last.from_id])
-    if last.from_id not in found:
+    line = queries.line(database, last.from_id)
+    if not line:
         raise InputError(f"the line that execution {execution.id} left is gone: `wtb gc` removed it")
-    target = _named(found[last.from_id])
+    target = _named(line[-1])
     because = f"its rollback was undone {context.because(reason)}"
     bound = bound or _code(context, execution)
     ending = Ending(context.by, reason, because, target.words, _queue(execution, target, bound), last.id)
@@ -188,44 +188,17 @@ def find_checkpoint(database: Database, execution: ExecutionRow, to: str) -> Nam
     Raises:
         InputError: If there is none; it lists those that exist.
     """
-    if execution.head_id is None:
-        raise InputError(f"execution {execution.id} has not begun: there is nothing to go back to")
-    with database.read() as connection:
-        rollbacks = rollbacks_of(connection, [execution.id])
-        found = marks(connection, [execution.head_id, *(one.from_id for one in rollbacks)])
-        if to in found:
-            return _named(found[to])
-        here = line(found, execution.head_id)
-        by_node = {writer[0]: mark for mark in here for writer in mark.writers}
-        if to in by_node:
-            return _named(by_node[to], to)
-        taken = inside(connection, found)
-    every = {**found, **{one.id: one for one in taken}}
-    if to in every:
-        return _named(every[to])
-    by_name = {mark.name: mark for mark in taken if mark.name is not None}
-    if to in by_name:
-        return _named(by_name[to])
-    starting = [mark for id, mark in every.items() if to and id.startswith(to)]
-    if len(starting) == 1:
-        return _named(starting[0])
-    if starting:
-        raise InputError(f"{to!r} is the beginning of {len(starting)} checkpoints' ids; give more of it")
-    names = [*by_node, *by_name]
-    listed = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    listed = f"; it can go back to: {listed}" if names else "; no node of it has run yet"
-    raise InputError(
-        f"execution {execution.id} has no checkpoint {to!r} on its line{did_you_mean(to, names)}{listed} (or a "
-        f"checkpoint of `wtb history {execution.id}`)"
-    )
+    history = read_history(database, execution)
+    checkpoint = history.resolve(to)
+    return _named(checkpoint, to if any(writer.node == to for writer in checkpoint.writers) else None)
 
 
-def _named(mark: Mark, node: str | None = None) -> NamedCheckpoint:
-    if node is None and mark.writers:
-        node = mark.writers[-1][0]
-    words = f"{node} (checkpoint {mark.id})" if node else f"checkpoint {mark.id}"
-    if mark.name:
-        words = f"{mark.name!r} (checkpoint {mark.id})"
-    elif mark.parent_id is None:
-        words = f"its input (checkpoint {mark.id})"
-    return NamedCheckpoint(mark.id, tuple(mark.position["next"]), words)
+def _named(checkpoint: Checkpoint, node: str | None = None) -> NamedCheckpoint:
+    if node is None and checkpoint.writers:
+        node = checkpoint.writers[-1].node
+    words = f"{node} (checkpoint {checkpoint.id})" if node else f"checkpoint {checkpoint.id}"
+    if checkpoint.name:
+        words = f"{checkpoint.name!r} (checkpoint {checkpoint.id})"
+    elif checkpoint.parent is None:
+        words = f"its input (checkpoint {checkpoint.id})"
+    return NamedCheckpoint(checkpoint.id, checkpoint.position.next, words)

@@ -13,6 +13,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.comparison import BaselineDocument, ComparisonDocument
 from wtb.core.documents.costs import CostsDocument
+from wtb.core.documents.lineage import CheckpointDetails
 from wtb.core.documents.plan import PlanDocument
 from wtb.core.errors import InputError
 from wtb.display.views.progress import Watch
@@ -29,6 +30,7 @@ from wtb.operations.handles.question import QuestionHandle
 from wtb.operations.handles.records import ProgressCallback, RunRecord, SweepRecord, reporter, run_record, sweep_record
 from wtb.operations.handles.schedules import Schedules
 from wtb.operations.handles.sweep import SweepHandle
+from wtb.operations.inspection.history import show_checkpoint
 from wtb.operations.inspection.sweeps import list_runs, list_sweeps
 from wtb.operations.inspection.watching import watch
 from wtb.operations.results import baselines as operations
@@ -366,6 +368,11 @@ class Bench(Administration, Published, Schedules):
         sweep = queries.find_sweep(self.database, row.sweep_id)
         single = sweep.kind == "single" and not row.id.startswith(ref)
         return ExecutionHandle(self._context, sweep.id if single else row.id, workflow)
+
+    @documented_by(show_checkpoint)
+    def checkpoint(self, ref: str) -> CheckpointDetails:
+        """Return a checkpoint with its state and files, who wrote it and what comes next."""
+        return show_checkpoint(self._context, ref)
 
     @documented_by(find_questions)
     def questions(self, ref: str | None = None, *, closed: bool = False, limit: int = 1000) -> list[QuestionHandle]:

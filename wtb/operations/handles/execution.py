@@ -9,9 +9,10 @@ from typing import Any, Self
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import as_path
 from wtb.core.documents.administration import ExportedDocument
-from wtb.core.documents.lineage import DiffDocument, FileChangesDocument, FilesDocument, HistoryDocument
+from wtb.core.documents.lineage import DiffDocument, FileChangesDocument, FilesDocument
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.notebook import execution as notebook_view
 from wtb.display.views.executions import execution_document
@@ -25,8 +26,8 @@ from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.records import ExecutionRecord, ProgressCallback, execution_record, reporter
 from wtb.operations.handles.target import TargetHandle
-from wtb.operations.inspection import files
-from wtb.operations.inspection.executions import diff, history
+from wtb.operations.inspection import files, history
+from wtb.operations.inspection.executions import diff
 from wtb.operations.running.background import BackgroundRun
 from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.running.local import Code, Ran
@@ -87,7 +88,36 @@ class ExecutionHandle(TargetHandle):
         head = self._row.head_id
         if head is None:
             return {}
-        state = shown(queries.checkpoint_states(self.database, [head])[head])
+        return self._decoded(queries.checkpoint_states(self.database, [head])[head])
+
+    def state_at(self, target: str, visit: int | None = None) -> dict[str, Any]:
+        """Return the state at a checkpoint of its history, or after a visit of a node.
+
+        Args:
+            target: A checkpoint's id or the beginning of it, its name, or a node.
+            visit: For a node: which visit, from 0; by default its last completed one.
+
+        Returns:
+            The state by key.
+
+        Raises:
+            InputError: If there is no such checkpoint, or if the node has not run, or not as often.
+
+        Example:
+            >>> from wtb import Workflow, start
+            >>> wf = Workflow("counting")
+            >>> count = wf.node(lambda state: {"n": state["n"] + 1}, name="count")
+            >>> wf.entry(count)
+            >>> wf.edge(count, wf.node(lambda state: {"n": state["n"] * 2}, name="double"))
+            >>> run = start(wf, {"n": 1}, db="sqlite:///:memory:").wait()
+            >>> run.state_at("count"), run.state
+            ({'n': 2}, {'n': 4})
+        """
+        return self._decoded(self.history().at(target, visit).state)
+
+    def _decoded(self, digests: Mapping[str, str]) -> dict[str, Any]:
+        """Return a state with its values, without keys of the engine."""
+        state = shown(digests)
         stored = queries.load_values(self.database, state.values())
         return {name: decode(stored[key].data) for name, key in state.items()}
 
@@ -285,10 +315,21 @@ class ExecutionHandle(TargetHandle):
 
     # Looking
 
-    @documented_by(history)
-    def history(self) -> HistoryDocument:
-        """Return its checkpoints, and where nodes begin and end, as `wtb history --format json` prints them."""
-        return history(self._context, self.id)
+    def history(self) -> ExecutionHistory:
+        """Return its checkpoints, the visits of its nodes, and where a rollback can lead.
+
+        Returns:
+            The history as it is now; `document()` of it is JSON.
+
+        Example:
+            >>> from wtb import Workflow, start
+            >>> wf = Workflow("counting")
+            >>> wf.entry(wf.node(lambda state: {"n": state["n"] + 1}, name="count"))
+            >>> history = start(wf, {"n": 1}, db="sqlite:///:memory:").wait().history()
+            >>> history.path, history.boundary("count").status, len(history)
+            (('count',), 'succeeded', 2)
+        """
+        return history.read(self._context, self.id)
 
     @documented_by(diff)
     def diff(self, other: str | ExecutionHandle) -> DiffDocument:

@@ -12,7 +12,7 @@ import orjson
 from wtb.core.arguments.checking import checked
 from wtb.core.status import CELL
 from wtb.operations.context import Context
-from wtb.store.read import columns, evidence, queries
+from wtb.store.read import evidence, queries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,10 +87,10 @@ def cell_columns(context: Context, ref: str, metric: str | None = None) -> CellC
     shape = (len(choices), len(cases), sweep.spec["repeats"])
     status, score = np.full(shape, NONE, dtype=np.uint8), np.full(shape, np.nan, dtype=np.float32)
     places = {name: place for place, name in enumerate(STATUSES)}
-    if rows := columns.cell_statuses(database, sweep.id):
+    if rows := evidence.cell_statuses(database, sweep.id):
         combination, case, repeat, names = zip(*rows, strict=True)
         status[combination, np.searchsorted(numbers, case), repeat] = [places[name] for name in names]
-    if metric is not None and (scored := columns.cell_scores(database, sweep.id, metric)):
+    if metric is not None and (scored := evidence.cell_scores(database, sweep.id, metric)):
         combination, case, repeat, values = zip(*scored, strict=True)
         score[combination, np.searchsorted(numbers, case), repeat] = values
     return CellColumns(sweep.id, metric, choices, list(cases), status, score)

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
-from wtb.core.documents.lineage import DiffDocument, HistoryDocument, TreeDocument
+from wtb.core.documents.lineage import DiffDocument, TreeDocument
 from wtb.core.errors import InputError
 from wtb.display.views.execution_diff import diff_document
-from wtb.display.views.executions import history_document, trace_of
+from wtb.display.views.executions import trace_of
 from wtb.display.views.lineage import MOST, tree_document
 from wtb.operations.context import Context
 from wtb.store.read.queries import find_sweep
-from wtb.store.read.references import find, find_one
-
-
-@checked
-def history(context: Context, ref: str) -> HistoryDocument:
-    """Return the checkpoints that led to where an execution is.
-
-    Args:
-        context: Where.
-        ref: The execution's id, or the beginning of it.
-
-    Returns:
-        The checkpoints, who wrote each and why it went on so, its nodes' boundaries, and lines that rollbacks left.
-
-    Raises:
-        InputError: If there is no such execution.
-    """
-    return history_document(context.database, find_one(context.database, ref))
+from wtb.store.read.references import find
 
 
 @checked

@@ -23,7 +23,8 @@ from wtb.core.ids import new_id
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stop, Stopped
-from wtb.core.tree.checkpoints import ExecutionHistory, shown
+from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.stored_spec import Limits
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.execution import Case

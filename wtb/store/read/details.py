@@ -94,6 +94,12 @@ def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     return as_checkpoint(row), row.sweep_id
 
 
+def execution_of(database: Database, checkpoint_id: str) -> str:
+    """Return the id of the execution that took a checkpoint."""
+    query = sa.select(checkpoints.c.execution_id).where(checkpoints.c.id == checkpoint_id)
+    return str(database.scalar(query))
+
+
 def decision_rows(database: Database, checkpoint_ids: Sequence[str]) -> list[DecisionRow]:
     """Why an execution went where it went, by checkpoint."""
     query = (

@@ -45,16 +45,6 @@ def line(marks: Marks, head: str | None) -> list[Mark]:
     return found[::-1]
 
 
-def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Mark]:
-    """The checkpoints that were taken inside nodes which started from these, oldest first."""
-    query = (
-        sa.select(*_COLUMNS)
-        .where(checkpoints.c.parent_id.in_(list(parents)))
-        .order_by(checkpoints.c.created_at, checkpoints.c.id)
-    )
-    return [row for row in fetch_records(connection, Mark, query) if row.inside is not None]
-
-
 def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[RollbackRow]:
     """The rollbacks of executions, oldest first."""
     query = (

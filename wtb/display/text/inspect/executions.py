@@ -1,4 +1,4 @@
-"""Executions in a terminal: one of them, its history, and two of them side by side."""
+"""Executions in a terminal: one of them, and two of them side by side."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from wtb.core.documents.executions import (
     TotalsDocument,
 )
 from wtb.core.documents.lineage import (
-    CheckpointDocument,
     CheckpointSide,
     DiffDocument,
     ExecutionSide,
     FileDifference,
-    HistoryDocument,
     StateDifference,
 )
 from wtb.core.texts import MISSING, money, printable
@@ -43,7 +41,7 @@ _DIFFERS = {
 def execution(document: ExecutionDocument, width: int, color: bool = False) -> str:
     """An execution: what it stands for, the way it went, what failed, and its state."""
     about, parts = document["execution"], []
-    parts.append(_title(about, color) + "\n" + facts(_about(document), width))
+    parts.append(title(about, color) + "\n" + facts(_about(document), width))
     if document["path"]:
         parts.append("path\n" + _path(document["path"], width, color))
     parts += _failures(document, width)
@@ -51,14 +49,15 @@ def execution(document: ExecutionDocument, width: int, color: bool = False) -> s
     if len(document["cells"]) > 1 or any(cell["scores"] for cell in document["cells"]):
         parts.append("cells\n" + _cells(document["cells"], width, color))
     if document["state"]:
-        parts.append("state\n" + _state(document["state"], width))
+        parts.append("state\n" + state_lines(document["state"], width))
     for step in document["path"]:
         parts += [_call(step, call, width) for call in step.get("calls", ())]
         parts += [_invocation(step, one, width) for one in step.get("invocations", ())]
     return "\n".join(parts)
 
 
-def _title(about: ExecutionHeading, color: bool) -> str:
+def title(about: ExecutionHeading, color: bool) -> str:
+    """Return the line that names an execution and its status."""
     return f"execution {about['id']}: {words.colored(about['status'], about['status'], color)}"
 
 
@@ -162,7 +161,8 @@ def _cells(cells: Sequence[ExecutionCell], width: int, color: bool) -> str:
     return grid(headers, rows, width, right=set(metrics), whole={"status"}, combinations=named, color=color)
 
 
-def _state(state: Mapping[str, Any], width: int) -> str:
+def state_lines(state: Mapping[str, Any], width: int) -> str:
+    """Return a line for each key of a state that has some."""
     indent = min(30, max(len(key) for key in state) + 2)
     return "".join(
         f"  {printable(key):<{indent}}{words.short(value, width - indent - 2)}\n" for key, value in state.items()
@@ -222,104 +222,6 @@ def _invocation(step: ShownStep, call: InvocationDocument, width: int) -> str:
         result = call["result"] if isinstance(call["result"], str) else words.short(call["result"], 1000)
         lines += _first_lines(f"result: {result}", width)
     return "\n".join(lines) + "\n"
-
-
-def history(document: HistoryDocument, width: int, color: bool = False) -> str:
-    """The line of checkpoints, and below it where each visit of a node begins and ends."""
-    about = document["execution"]
-    single = about["sweep"]["kind"] == "single"
-    case = "" if single else f"{about['case']}, repeat {about['repeat']}"
-    head = _title(about, color) + "\n" + facts([("case", case)], width)
-    if not document["checkpoints"]:
-        return f"{head}\nit has not begun yet\n"
-    rows: list[list[str]] = []
-    notes: list[str] = []
-    for checkpoint in document["checkpoints"]:
-        rows += _checkpoint_rows(checkpoint)
-        why = [f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"]]
-        note = "; ".join(words.line(why))
-        note = note or _made(checkpoint["made"])
-        notes += [""] * (len(rows) - len(notes) - 1) + [note]
-    costs = any(row[5] for row in rows)
-    triggers = any(row[7] not in ("", "step") for row in rows)
-    headers = ["step", "checkpoint", "node=variant", "visit", "time", "cost", "next", "trigger"]
-    kept = [i for i in range(8) if (i != 5 or costs) and (i != 7 or triggers)]
-    table = grid(
-        [headers[i] for i in kept],
-        [[row[i] for i in kept] for row in rows],
-        width,
-        right={"step", "visit", "time", "cost"},
-        whole={"checkpoint"},
-        notes=notes,
-        color=color,
-    )
-    return f"{head}\n{table}\n{_boundaries(document, width, color)}{_left(document, width)}"
-
-
-def _made(made: Mapping[str, Any] | None) -> str:
-    """How a person made a checkpoint."""
-    if made is None:
-        return ""
-    how = {"execution.rolled_back": "rolled back", "execution.redone": "a rollback undone", "fork.made": "forked"}
-    keys = ", ".join(made.get("set") or made.get("changed") or made.get("keys") or ())
-    by = f" by {made['by']}" if made.get("by") else ""
-    why = f": {made['reason']}" if made.get("reason") else ""
-    return f"{how.get(made['kind'], 'edited')}{by}{f' ({keys} changed)' if keys else ''}{why}"
-
-
-def _left(document: HistoryDocument, width: int) -> str:
-    """The lines that rollbacks left."""
-    lines = []
-    for one in document["left"]:
-        nodes = ", ".join(one["nodes"]) or "nothing"
-        again = ", undone since" if one["redone_at"] else ""
-        lines += wrapped(f"by {one['by']}: {nodes}{again}; its head is checkpoint {one['from_id']}", width, "  ")
-    return "\nlines left by rollbacks\n" + "\n".join(lines) + "\n" if lines else ""
-
-
-def _checkpoint_rows(checkpoint: CheckpointDocument) -> list[list[str]]:
-    """A row for each writer; the root, which nobody wrote, has one too."""
-    following = ", ".join(checkpoint["next"]) or "the end"
-    trigger = checkpoint["name"] or checkpoint["trigger"]
-    front = [str(checkpoint["step"]), checkpoint["id"]]
-    if not checkpoint["writers"]:
-        what = "(input)" if checkpoint["parent"] is None else ""
-        return [[*front, what, "", "", "", following, trigger]]
-    return [
-        [
-            *(front if number == 0 else ["", ""]),
-            under(run) + ("" if run["status"] == "succeeded" else f" ({run['status']})"),
-            str(run["visit"]),
-            words.took(run["duration_s"]),
-            money(run["usd"]) if run["usd"] else "",
-            following if number == 0 else "",
-            trigger if number == 0 else "",
-        ]
-        for number, run in enumerate(checkpoint["writers"])
-    ]
-
-
-def _end(name: str) -> str:
-    return "the end" if name == "__end__" else name
-
-
-def _boundaries(document: HistoryDocument, width: int, color: bool) -> str:
-    if not document["boundaries"]:
-        return "no node has been reached yet\n"
-    step = {one["id"]: f"step {one['step']}" for one in document["checkpoints"]}
-    headers = ["node", "visit", "entry", "exit", "status", "time"]
-    rows = [
-        [
-            one["node"],
-            str(one["visit"]),
-            step[one["entry"]],
-            step[one["exit"]] if one["exit"] else MISSING,
-            one["status"],
-            words.took(one["duration_s"]) if one["status"] == "succeeded" else MISSING,
-        ]
-        for one in document["boundaries"]
-    ]
-    return "boundaries\n" + grid(headers, rows, width, right={"visit", "time"}, whole={"status"}, color=color)
 
 
 def diff(document: DiffDocument, width: int, color: bool = False) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import START
-from langgraph.types import StateSnapshot
+from langgraph.types import PregelTask, StateSnapshot
 
 from wtb.authoring.workflow import DEFAULT
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, ExecutionHistory, Position, Totals, Writer
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Position, Totals, Writer
+from wtb.core.tree.history import ExecutionHistory, RecordedRun
 from wtb.core.values import Value
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph
 
@@ -27,7 +28,8 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         config: Names the thread, and perhaps a `checkpoint_id` to end at.
 
     Returns:
-        The line of checkpoints, from the first to the one that `config` names, or to the last.
+        The line of checkpoints, from the first to the one that `config` names, or to the last. LangGraph records no
+        times and costs of nodes: a visit lasts from one checkpoint to the next, and costs are 0.
 
     Raises:
         StateError: For a value of the state that WTB cannot store.
@@ -45,8 +47,8 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         >>> with Saver("sqlite:///:memory:") as saver:
         ...     graph = builder.compile(checkpointer=saver)
         ...     _ = graph.invoke({"count": 1}, thread)
-        ...     [writer.node for checkpoint in history(graph, thread).checkpoints for writer in checkpoint.writers]
-        ['add']
+        ...     history(graph, thread).path
+        ('add',)
     """
     by_id = {_id(one.config): one for one in graph.get_state_history(_of_thread(config))}
     line: list[StateSnapshot] = []
@@ -55,17 +57,49 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         line.append(at)
         at = by_id.get(_id(at.parent_config)) if at.parent_config else None
     made: list[Checkpoint] = []
+    runs: dict[str, RecordedRun] = {}
     visits: dict[str, int] = {}
     before: StateSnapshot | None = None
     for snapshot in reversed(line):
         updated = (snapshot.metadata or {}).get("source") == "update"
-        tasks = () if before is None or updated else before.tasks
-        writers = tuple(Writer(task.name, DEFAULT, task.id) for task in tasks if task.name != START and not task.error)
+        tasks = () if before is None or updated else _tasks(before)
+        done = [task for task in tasks if not task.error]
+        writers = tuple(Writer(task.name, DEFAULT, task.id) for task in done)
+        if before is not None:
+            runs.update((task.id, _run(task, visits, _time(before), _time(snapshot))) for task in done)
         for node in dict.fromkeys(writer.node for writer in writers):
             visits[node] = visits.get(node, 0) + 1
         made.append(_checkpoint(snapshot, made[-1].id if made else None, writers, dict(visits)))
         before = snapshot
-    return ExecutionHistory(made)
+    unfinished: list[RecordedRun] = []
+    if before is not None:
+        stopped = [task for task in _tasks(before) if task.error or task.interrupts]
+        unfinished = [_run(task, visits, _time(before), None) for task in stopped]
+    return ExecutionHistory(made, runs=runs, unfinished=unfinished)
+
+
+def _tasks(snapshot: StateSnapshot) -> list[PregelTask]:
+    """The tasks of nodes that a snapshot has next."""
+    return [task for task in snapshot.tasks if task.name != START]
+
+
+def _run(task: PregelTask, visits: Mapping[str, int], started: float, ended: float | None) -> RecordedRun:
+    """A task as a node run: it has ended if `ended` is a time, else it failed or waits for an answer."""
+    status = "succeeded" if ended is not None else "failed" if task.error else "waiting"
+    wrote = task.result if isinstance(task.result, dict) else {}
+    return RecordedRun(
+        task.id,
+        task.name,
+        task.name,
+        DEFAULT,
+        visits.get(task.name, 0),
+        status,
+        started,
+        0.0 if ended is None else ended - started,
+        ended,
+        writes={str(key): Value.of(value).digest for key, value in wrote.items()},
+        error=str(task.error) if task.error else None,
+    )
 
 
 def _checkpoint(
@@ -85,8 +119,13 @@ def _checkpoint(
         {name: Value.of(value).digest for name, value in values.items()},
         writers,
         totals=Totals(node_runs=sum(visits.values())),
-        created_at=datetime.fromisoformat(snapshot.created_at).timestamp() if snapshot.created_at else 0.0,
+        created_at=_time(snapshot),
     )
+
+
+def _time(snapshot: StateSnapshot) -> float:
+    """When a snapshot was taken, in seconds since the epoch."""
+    return datetime.fromisoformat(snapshot.created_at).timestamp() if snapshot.created_at else 0.0
 
 
 def _id(config: RunnableConfig) -> Any:

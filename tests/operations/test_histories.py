@@ -1,0 +1,175 @@
+"""The history of executions as a value and as documents, on both databases: lines, visits, states and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wtb
+from tests.support.tenants import limited_to
+from wtb import END, Bench, Workflow
+from wtb.core.errors import InputError, NotFound
+from wtb.operations.context import Context
+from wtb.operations.inspection.history import history, show_checkpoint
+from wtb.operations.registry import Permission
+
+
+def looping() -> Workflow:
+    """Count -> look, twice, then end -> fail; `look` writes a file, and takes checkpoints by its tool and by hand."""
+    wf = Workflow("looping")
+
+    @wf.tool
+    def fetch(page: int) -> int:
+        return page * 10
+
+    @wf.node
+    def count(state: dict[str, Any]) -> dict[str, Any]:
+        return {"n": state.get("n", 0) + 1}
+
+    @wf.node
+    def look(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        (ctx.workspace / f"page-{state['n']}").write_text("x" * state["n"])
+        value = ctx.tools.fetch(page=state["n"])
+        ctx.checkpoint("halfway", page=state["n"])
+        return {"seen": [*state.get("seen", []), value]}
+
+    @wf.node
+    def end(state: dict[str, Any]) -> None:
+        if state.get("fails"):
+            raise ValueError("no page fits")
+
+    wf.entry(count)
+    wf.edge(count, look)
+    wf.edge(look, count, when=lambda state: state["n"] < 2)
+    wf.edge(look, end, default=True)
+    wf.edge(end, END)
+    return wf
+
+
+@pytest.fixture
+def bench(prepared_url: str, tmp_path: Path) -> Iterator[Bench]:
+    with wtb.open(prepared_url, by="ana", files=tmp_path / "files") as opened:
+        yield opened
+
+
+def run(bench: Bench, **state: Any) -> wtb.ExecutionHandle:
+    return bench.start(looping(), state, run={"checkpoints": "fine"}).wait()
+
+
+def test_a_history_has_visits_with_their_status_times_and_states(bench: Bench) -> None:
+    execution = run(bench)
+    found = execution.history()
+
+    assert found.path == ("count", "look", "count", "look", "end")
+    assert (len(found), found.completed_nodes) == (6, ("count", "look", "end"))
+    assert [(one.node, one.visit, one.status) for one in found.boundaries] == [
+        ("count", 0, "succeeded"),
+        ("look", 0, "succeeded"),
+        ("count", 1, "succeeded"),
+        ("look", 1, "succeeded"),
+        ("end", 0, "succeeded"),
+    ]
+    for boundary in found.boundaries:
+        assert boundary.started is not None
+        assert boundary.ended is not None
+        assert boundary.started <= boundary.ended
+    assert found.latest is not None
+    assert found.latest.is_terminal
+    document = history(Context(bench.database), execution.id)
+    assert {key: document[key] for key in found.document()} == found.document()  # type: ignore[literal-required]
+
+
+def test_the_state_is_there_at_every_checkpoint_and_visit(bench: Bench) -> None:
+    execution = run(bench)
+    found = execution.history()
+
+    assert execution.state_at("look", 0) == {"n": 1, "seen": [10]}
+    assert execution.state_at("look") == execution.state == {"n": 2, "seen": [10, 20]}
+    assert execution.state_at(found.boundary("look", 1).entry) == {"n": 2, "seen": [10]}
+    assert execution.state_at(found.checkpoints[0].id) == {}
+    assert execution.state_at("halfway") == {"n": 2, "seen": [10]}  # where its visit began
+    for target, visit in (("nowhere", None), ("look", 2), ("", None)):
+        with pytest.raises(InputError, match=r"has not run .*(it has: 'count', 'look', 'end'|expected one of 0, 1)"):
+            execution.state_at(target, visit)
+
+
+def test_a_node_that_failed_has_its_error_and_never_had_a_state(bench: Bench) -> None:
+    execution = run(bench, fails=True)
+
+    boundary = execution.history().boundary("end")
+    assert (boundary.status, boundary.exit) == ("failed", None)
+    assert "no page fits" in str(boundary.error)
+    assert boundary.ended is not None
+    with pytest.raises(InputError, match="has not run node 'end'; it has: 'count', 'look'"):
+        execution.state_at("end")
+
+
+def test_input_and_output_of_each_visit_are_in_the_history_on_request(bench: Bench) -> None:
+    context, id = Context(bench.database), run(bench).id
+
+    found = history(context, id, state=True)
+    visit = found["boundaries"][3]
+    assert (visit["input"], visit["output"]) == ({"n": 2, "seen": [10]}, {"seen": [10, 20]})
+    assert found["checkpoints"][-1]["state"] == {"n": 2, "seen": [10, 20]}
+    assert all("state" not in one for one in history(context, id)["checkpoints"])
+
+
+def test_checkpoints_inside_nodes_have_their_ids_everywhere(bench: Bench) -> None:
+    execution = run(bench)
+    found = execution.history()
+
+    assert [one.name for one in found.inside] == ["fetch #0", "halfway", "fetch #0", "halfway"]
+    targets = found.rollback_targets("tool")
+    assert set(targets) == {"count", "look", "end", "fetch #0", "halfway"}
+    assert targets["halfway"] == found.inside[-1].id
+    assert set(found.rollback_targets()) == {"count", "look", "end"}
+    document = history(Context(bench.database), execution.id)
+    assert [one["id"] for one in document["inside"]] == [one.id for one in found.inside]
+
+
+def test_a_rollback_takes_what_the_history_says_it_can(bench: Bench) -> None:
+    execution = run(bench)
+    before = execution.history()
+    first = before.inside[0]
+    assert before.can_rollback_to(first.id)
+
+    execution.rollback(first.id)
+
+    after = execution.history()
+    assert after.checkpoints[-1].parent == first.id
+    assert [one.id for one in after.left] == [one.id for one in before.checkpoints[2:]]
+    assert "a line that a rollback left" in after.can_rollback_to(before.checkpoints[-1].id).reason
+    assert not after.can_rollback_to("end")
+    assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
+
+
+def test_a_checkpoint_shows_its_state_files_writers_and_what_comes_next(bench: Bench) -> None:
+    execution = run(bench)
+    found = execution.history()
+
+    shown = bench.checkpoint(found.boundary("look", 1).entry)
+    assert (shown["checkpoint"]["state"], shown["checkpoint"]["next"]) == ({"n": 2, "seen": [10]}, ["look"])
+    assert [one["node"] for one in shown["checkpoint"]["writers"]] == ["count"]
+    assert [(one["path"], one["size"]) for one in shown["files"]] == [("page-1", 1)]
+    assert shown["inside"] is None
+    assert shown["checkpoint"]["parent"] == found.boundary("look", 0).exit
+
+    inside = bench.checkpoint(found.inside[-1].id)
+    assert (inside["saved"], [one["path"] for one in inside["files"]]) == ({"page": 2}, ["page-1", "page-2"])
+    assert inside["inside"] is not None
+    assert (inside["inside"]["node"], inside["checkpoint"]["name"]) == ("look", "halfway")
+
+
+def test_a_checkpoint_of_another_project_is_as_if_it_did_not_exist(bench: Bench) -> None:
+    latest = run(bench).history().latest
+    assert latest is not None
+    other = Context(bench.database).acting_as(limited_to("zebras"), Permission.read)
+
+    with pytest.raises(NotFound) as foreign:
+        show_checkpoint(other, latest.id)
+    with pytest.raises(NotFound) as nothing:
+        show_checkpoint(other, "nothing")
+    assert str(foreign.value).replace(latest.id, "nothing") == str(nothing.value)
