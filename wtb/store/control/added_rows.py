@@ -22,7 +22,7 @@ from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.housekeeping.looks import change_keys, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
-from wtb.store.read.lineage import line, marks
+from wtb.store.read.lineage import edits, line, marks
 from wtb.store.rows.executions import Mark
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import try_move
@@ -201,6 +201,7 @@ def _add_cells(
 ) -> None:
     ids, at = new_ids(len(part)), clock(connection)
     lines = marks(connection, (row.head_id for row in part))
+    by_people = edits(connection, lines.values())
     number, changed = new.addition.combination, frozenset(new.addition.changed)
     rows: list[NewExecution] = []
     of_cells: list[NewCell] = []
@@ -214,7 +215,7 @@ def _add_cells(
         else:
             # From its end where its way led elsewhere: what a person changed further on was typed for the other row.
             before, after = (way, []) if start is None else (way[: start + 1], way[start + 1 :])
-            ended = _pending(base, before, new)
+            ended = _pending(before, new, edited=any(mark.id in by_people for mark in before))
             begun.pending.append(ids[place])
             begun.node_runs += _count_node_runs(after, changed)
         rows.append(
@@ -269,10 +270,9 @@ def _failed_alike(base: _BaseCell, at: float) -> _Continued:
     )
 
 
-def _pending(base: _BaseCell, before: Sequence[Mark], new: NewRow) -> _Continued:
+def _pending(before: Sequence[Mark], new: NewRow, *, edited: bool) -> _Continued:
     """An execution and a cell that go on from the end of a line."""
     head = before[-1]
-    edited = bool(base.edited) and any(_is_manual(mark) for mark in before)
     return _Continued(
         {
             "status": "pending",
@@ -300,10 +300,6 @@ def _check_whole(way: Sequence[Mark], base: _BaseCell, sweep: SweepRow) -> None:
     """Refuse a line whose beginning was collected: where it came to what differs is not known any more."""
     if base.head_id is not None and (not way or way[0].parent_id is not None):
         raise ConflictError(f"checkpoints of sweep {sweep.id} are gone, where the row would begin: run it again")
-
-
-def _is_manual(mark: Mark) -> bool:
-    return mark.trigger == "manual" and mark.parent_id is not None and not mark.writers
 
 
 def _count_node_runs(way: Sequence[Mark], changed: frozenset[str]) -> int:

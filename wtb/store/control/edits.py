@@ -12,6 +12,7 @@ from wtb.core.ids import new_id
 from wtb.core.values import Value
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, insert_values
 from wtb.store.events import add_execution_event
+from wtb.store.read.lineage import is_edited
 from wtb.store.rows.executions import CheckpointRow, ExecutionRow
 from wtb.store.runs.leases import move_cells, releasing
 from wtb.store.runs.records import NewCheckpoint
@@ -24,18 +25,18 @@ def edited_head(
     changes: Mapping[str, Value],
     *,
     parent_id: str | None = None,
-    mark: bool = True,
 ) -> str:
     """Give an execution a new head: a manual checkpoint below `parent_id` (or its head) with these keys changed.
 
     execution: its row, locked by the caller, who also sees to its status and `passed_id`. One that has not begun
-    gets its root first. mark: note that a person changed its state, where `changes` has any. Returns the new head's
-    id. Raises StoreError where the parent is gone.
+    gets its root first. It counts as edited if a person changed the state on the line to the new head. Returns the new
+    head's id. Raises StoreError where the parent is gone.
     """
     parent = parent_id or execution.head_id or make_root(connection, execution)
     made = manual_checkpoint(connection, execution, parent, changes)
-    moved = executions.update().where(executions.c.id == execution.id).values(head_id=made)
-    connection.execute(moved.values(edited=True) if mark and changes else moved)
+    edited = is_edited(connection, made, execution.edited)
+    moved = executions.update().where(executions.c.id == execution.id)
+    connection.execute(moved.values(head_id=made, edited=edited))
     return made
 
 

@@ -27,7 +27,7 @@ from wtb.store.control.tool_calls import CallOfTool, Way, calls_between, no_call
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.log import keep_events
-from wtb.store.read.lineage import descendants, line, marks, rollbacks_in
+from wtb.store.read.lineage import descendants, is_edited, line, marks, rollbacks_in
 from wtb.store.rows.control import RollbackRow
 from wtb.store.rows.executions import AskedRow, ExecutionRow, Mark
 from wtb.store.runs.leases import releasing, stop_nodes, try_move
@@ -130,7 +130,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         stop_nodes(connection, [execution_id])
         withdraw(connection, [execution_id])
         _cancel(connection, row, [one.id for one in gone if one.status in OPEN_EXECUTIONS])
-        taken = _take_cells(connection, row)
+        taken = _take_cells(connection, row, edited=is_edited(connection, to_id, row.edited))
         _reopen(connection, row, sweep, ending)
         event_data = {"by": by, "to": to_id, "status": row.status, "cells": taken, "redo": ending.redoes is not None}
         add_execution_event(connection, row, "rollback.begun", **event_data)
@@ -169,7 +169,7 @@ def end(database: Database, leaving: Leaving, ending: Ending, outcomes: Compensa
 def _move_head(connection: sa.Connection, leaving: Leaving, ending: Ending, outcomes: CompensationDocument) -> str:
     """Move an execution to a new head at the checkpoint, and record the rollback, or its undoing. Returns the head."""
     row, by, reason = leaving.execution, ending.by, ending.reason
-    head = edited_head(connection, row, {}, parent_id=leaving.to_id, mark=False)
+    head = edited_head(connection, row, {}, parent_id=leaving.to_id)
     at_head = executions.update().values(passed_id=head, reason=ending.status_reason, queue=ending.queue)
     connection.execute(at_head.values(kills=0, losses=0, asked=None).where(executions.c.id == row.id))
     data: RollbackData = {
@@ -314,13 +314,16 @@ def _cancel(connection: sa.Connection, execution: ExecutionRow, ids: list[str]) 
         add_execution_event(connection, replace(execution, id=id), "execution.superseded", by_rollback_of=execution.id)
 
 
-def _take_cells(connection: sa.Connection, row: ExecutionRow) -> int:
-    """The cells of an execution are to be done again, by it: their outcomes and scores go."""
+def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -> int:
+    """The cells of an execution are to be done again, by it: their outcomes and scores go.
+
+    edited: whether a person changed the state on the line that it goes back to.
+    """
     if not row.combinations:
         return 0
     shared = {key: getattr(row, key) for key in ("sweep_id", "case_number", "repeat")}
     shared |= {"status": "pending", "execution_id": row.id, "failure": None, "finished_at": None}
-    shared["edited"] = row.edited
+    shared["edited"] = edited
     mine = [{**shared, "combination": combination} for combination in row.combinations]
     update_rows(connection, cells, mine, _CELL, only={"status": (*sources(CELL, "pending"), "pending")})
     here = [scores.c[name] == getattr(row, name) for name in ("sweep_id", "case_number", "repeat")]

@@ -15,6 +15,7 @@ from wtb.store.control.approvals import withdraw
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_execution
 from wtb.store.log import keep_events
+from wtb.store.read.lineage import is_edited
 from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.rows.executions import CellsOfExecution, ExecutionRow, OpenHead
 from wtb.store.rows.sweeps import SweepRow
@@ -113,7 +114,7 @@ def _replace(
         "head_id": checkpoint,
         "queue": first.queue,
         "choices": first.choices,
-        "edited": any(row.edited for row in members),
+        "edited": is_edited(connection, checkpoint, any(row.edited for row in members)),
         "created_at": time.time(),
     }
     insert_rows(connection, executions, [made])

@@ -45,6 +45,25 @@ def line(marks: Marks, head: str | None) -> list[Mark]:
     return found[::-1]
 
 
+def edits(connection: sa.Connection, marks: Iterable[Mark]) -> set[str]:
+    """Return the ids of those checkpoints by which a person changed the state. Rollbacks make some that change none."""
+    parents = {mark.id: mark.parent_id for mark in marks if mark.trigger == "manual" and mark.parent_id is not None}
+    ids = {*parents, *filter(None, parents.values())}
+    rows = fetch_among(connection, sa.select(checkpoints.c.id, checkpoints.c.state), checkpoints.c.id, sorted(ids))
+    states: dict[str | None, Mapping[str, str]] = {row.id: row.state for row in rows}
+    return {id for id, parent in parents.items() if parent in states and states[id] != states[parent]}
+
+
+def is_edited(connection: sa.Connection, head: str | None, before: bool) -> bool:
+    """Return whether a person changed the state on the line that leads to a checkpoint.
+
+    before: what was known of it, in case that the beginning of the line was collected.
+    """
+    way = line(marks(connection, [head]), head)
+    is_whole = head is None or (bool(way) and way[0].parent_id is None)
+    return bool(edits(connection, way)) or (before and not is_whole)
+
+
 def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[RollbackRow]:
     """The rollbacks of executions, oldest first."""
     query = (
