@@ -180,7 +180,7 @@ def test_an_action_node_is_called_as_any_node_and_knows_its_parameters() -> None
 
 def test_an_action_node_with_other_functions_is_refused() -> None:
     with pytest.raises(InputError, match="instructions cannot be called with"):
-        ActionNode(lambda state: "x")
+        ActionNode(lambda: "x")
     with pytest.raises(InputError, match="confirm cannot be called with"):
         ActionNode(one, lambda state: {})
     with pytest.raises(InputError, match="expected one of autonomous, interactive"):

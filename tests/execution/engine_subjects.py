@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Protocol, TypedDict
 
 from langgraph.graph import START, StateGraph
-from langgraph.types import Send
+from langgraph.types import RetryPolicy, Send
 
 from tests.execution.fanning import FanEngine
 from wtb.authoring.code.resolve import as_workflow
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.edges import END
+from wtb.authoring.nodes import Backoff
 from wtb.authoring.workflow import Workflow
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Value
@@ -52,6 +53,9 @@ class Subject(Protocol):
 
     def loop(self, a: Fn, again: Callable[[Any], bool]) -> Workflow:
         """a -> a, while `again` says so of the state after it."""
+
+    def retried(self, a: Fn, attempts: int) -> Workflow:
+        """a alone, which is tried so often."""
 
     def add_variant(self, workflow: Workflow, node: str, name: str, fn: Fn) -> None: ...
 
@@ -97,6 +101,12 @@ class Native:
         wf = self._of(a)
         wf.edge("a", "a", when=again)
         wf.edge("a", END, default=True)
+        return wf
+
+    def retried(self, a: Fn, attempts: int) -> Workflow:
+        wf = Workflow("shape", state=State)
+        wf.entry(wf.node(a, name="a", retries=attempts - 1, backoff=Backoff(initial=0)))
+        wf.edge("a", END)
         return wf
 
     def add_variant(self, workflow: Workflow, node: str, name: str, fn: Fn) -> None:
@@ -177,6 +187,12 @@ class LangGraph:
         graph.add_conditional_edges("a", lambda state: [Send("work", {"x": item}) for item in state["items"]], ["work"])
         graph.add_edge("work", "d")
         return as_workflow(graph, "sends")
+
+    def retried(self, a: Fn, attempts: int) -> Workflow:
+        graph: Any = StateGraph(State)
+        graph.add_node("a", a, retry_policy=RetryPolicy(max_attempts=attempts, initial_interval=0, jitter=False))
+        graph.add_edge(START, "a")
+        return as_workflow(graph, "shape")
 
     def add_variant(self, workflow: Workflow, node: str, name: str, fn: Fn) -> None:
         assert isinstance(workflow, GraphWorkflow)

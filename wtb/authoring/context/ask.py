@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wtb.core.errors import InputError, Rejected, StateError, Unanswered
@@ -20,17 +21,28 @@ TEXT = 20_000  # characters of a question
 class Questioner:
     """Asks the questions of one attempt, in their order.
 
-    task: the key of the task that asks, so that tasks of one node that ask the same question each ask it. nobody: no
-    person is there, so that defaults apply at once. asked: the question that is not answered yet; it ends the attempt
-    even if the code of the node swallows the exception. questions: all of them.
+    Attributes:
+        task: The key of the task that asks, so that tasks of one node that ask the same question each ask it.
+        answers: Answers of people to what was asked at this checkpoint.
+        nobody: No person is there, so that defaults apply at once.
+        asked: The question that is not answered yet. It ends the attempt even if the node swallows the exception.
+        interrupts: What LangGraph's `interrupt` asked, in order: it finds its answers by order, not by words.
     """
 
     task: str
     answers: Answers = field(default_factory=dict)
     nobody: bool = False
     asked: Question | None = None
-    questions: list[Question] = field(default_factory=list)
+    interrupts: list[Question] = field(default_factory=list)
     _number: int = 0
+    _answered: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # a node may ask in several threads
+
+    def restart(self) -> None:
+        """Count from 0 again, because the node's code starts again within the attempt."""
+        with self._lock:
+            self._number = 0
+            self._answered.clear()
 
     def ask(
         self,
@@ -43,13 +55,44 @@ class Questioner:
         kind: Literal["ask", "action"] = "ask",
     ) -> Answer:
         """The answer; see Context.ask. Raises Asked where there is none yet."""
-        return self.again(self.question(text, options, context, timeout, default, kind))
+        with self._lock:
+            question = self.question(text, options, context, timeout, default, kind)
+            key, answer = self._find(question)
+            self.count(key)
+        return self._reply(question, answer)
 
-    def again(self, question: Question) -> Answer:
-        """The answer to the next question of the attempt, which may have been asked by an earlier one. Raises Asked."""
+    def interrupt(self, question: Question) -> Answer:
+        """Return the answer to what `interrupt` asks.
+
+        Raises:
+            Asked: If there is none yet.
+            Rejected: If a person rejected it.
+        """
+        self.interrupts.append(question)
+        return self._reply(question, self.answers.get(question.key) or self.answers.get(question.place))
+
+    def count(self, key: str) -> None:
+        """Count a question of this pass through the node's code. key: the one that its answer was found by."""
         self._number += 1
-        self.questions.append(question)
+        self._answered.add(key)
+
+    def _find(self, question: Question) -> tuple[str, Answer | None]:
+        """Return the answer to a question, and the key of the question that it was given to.
+
+        A node that asks in threads may ask in another order than before, so that the same words have another number:
+        they take an answer that this pass has not used yet.
+        """
         answer = self.answers.get(question.key) or self.answers.get(question.place)
+        if answer is not None or not self.answers:
+            return question.key, answer
+        for number in range(self._number + len(self.answers) + 1):
+            key = replace(question, number=number).key
+            if key in self.answers and key not in self._answered:
+                return key, self.answers[key]
+        return question.key, None
+
+    def _reply(self, question: Question, answer: Answer | None) -> Answer:
+        """Return an answer, or raise what it means for the attempt: Asked, Rejected or Unanswered."""
         if answer is None and self.nobody:
             answer = Answer("expired") if question.default is None else Answer("approve", choice=question.default)
         if answer is None:

@@ -60,8 +60,8 @@ def attempted(
         check_interrupt(error, own_process=surroundings.own_process)
         result.failure = _failure(error, is_final, task.node)
     result.duration_s = max(0.0, time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s))
-    if questioner.questions:
-        result.asked = tuple([question.key for question in questioner.questions])
+    if questioner.interrupts:
+        result.asked = tuple([question.key for question in questioner.interrupts])
     if questioner.asked is not None:  # whatever the node's own code made of it
         result.writes, result.failure, result.question = None, None, questioner.asked
     if workspace is not None:

@@ -68,7 +68,8 @@ class Task:
     workspace: the snapshot of files that it starts with. allowed: bytes of new files that it may leave, None is no
     limit.
     join: whether the step is to be joined too, since this is its only node run.
-    asked: what the attempt before it asked, in that order. answers: of people, to what was asked at this checkpoint.
+    asked: what LangGraph's `interrupt` asked in the attempt before it, in that order.
+    answers: of people, to what was asked at this checkpoint.
     saved: what `ctx.checkpoint` kept of this visit before. done: tool calls that are not to be made again, in order.
     allowance: what it may spend; None is no limit.
     execution, token: whose attempt it is, under which claim.
@@ -135,7 +136,7 @@ class Result:
 
     started_at: seconds since the epoch. duration_s: seconds.
     question: what it waits for; the node starts again once that is answered.
-    asked: the keys of all its questions.
+    asked: the keys of what LangGraph's `interrupt` asked, in that order.
     workspace: the snapshot of files that it left. files: (digest, bytes) of those that are new.
     joined: the step, if the task asked for it to be joined.
     """

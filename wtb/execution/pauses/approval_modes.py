@@ -80,7 +80,7 @@ class PriorAnswers:
 
     question: the one that it still waits for. failure: the failure with which a rejection ends it. previous: passed to
     the next attempt. draws: the attempt whose random numbers are drawn again, so that it asks the same questions.
-    asked: its questions.
+    asked: what LangGraph's `interrupt` asked.
     """
 
     question: Question | None = None

@@ -22,13 +22,11 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt, Send
 
-from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.edges import END
 from wtb.authoring.graph import Decision
-from wtb.core.errors import InputError, Rejected, RoutingError
-from wtb.core.questions import Question
+from wtb.core.errors import InputError, RoutingError
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import HIDDEN, Position
 from wtb.core.values import Value, Values, differing
@@ -39,7 +37,7 @@ from wtb.integrations.langgraph.authoring.workflow import CHOICE, GraphWorkflow,
 from wtb.integrations.langgraph.engine import memory_store, node_cache
 from wtb.integrations.langgraph.engine.callbacks import Listener
 from wtb.integrations.langgraph.engine.frames import Branch, Frame
-from wtb.integrations.langgraph.engine.interrupts import question_of, rejection_value, resume_value
+from wtb.integrations.langgraph.engine.interrupts import Interrupts
 from wtb.integrations.langgraph.engine.messages import with_message_ids
 from wtb.integrations.langgraph.engine.pregel import Stepper
 from wtb.integrations.langgraph.engine.state_mapping import (
@@ -121,17 +119,19 @@ class GraphEngine:
         return replace(_join(top, state, known, after, kept), decisions=tuple(decisions))
 
     def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
-        listener, questioner = Listener(context), _questioner(context)
+        listener = Listener(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
-        resume = [_resume(questioner, question) for question in task.asked]
+        assert context.questioner is not None, "an attempt can ask"
+        interrupts = Interrupts(context.questioner, task.asked)
         awaited = False
         with surrounding(context):
             while True:  # again with each further answer, on a fresh copy of the state
+                interrupts.restart()
                 known = Known()
                 top, frame, branch = self._to_run(task, known)
                 stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
-                prepared = stepper.prepare(top, frame, branch, nodes, resume)
+                prepared = stepper.prepare(top, frame, branch, nodes, interrupts)
                 running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
                 awaited = awaited or is_async(prepared.proc)
                 call = running.arun if awaited else running.run
@@ -140,8 +140,7 @@ class GraphEngine:
                     found = cached.found() if cached is not None else None
                     writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
                 except GraphInterrupt as interrupted:
-                    question = questioner.question(*question_of(_only_interrupt(who, interrupted).value))
-                    resume.append(_resume(questioner, question))
+                    interrupts.ask(_only_interrupt(who, interrupted).value)
                     continue
                 except NotImplementedError:  # such as a tool says that is only async, in a node that is both
                     if awaited or not may_be_awaited(nodes[branch.node].bound):
@@ -256,11 +255,6 @@ def _routing() -> Iterator[None]:
         ) from error
 
 
-def _questioner(context: Context) -> Questioner:
-    assert context.questioner is not None, "an attempt can ask"
-    return context.questioner
-
-
 def _only_interrupt(who: str, interrupted: GraphInterrupt) -> Interrupt:
     """What a node asks. Raises InputError where it asks several things at a time, whose answers could be mixed up."""
     interrupts = {one.id: one for one in interrupted.args[0]}
@@ -275,17 +269,6 @@ def _only_interrupt(who: str, interrupted: GraphInterrupt) -> Interrupt:
             f"for one answer after the other, or make each a node of its own"
         )
     return next(iter(interrupts.values()))
-
-
-def _resume(questioner: Questioner, question: Question) -> Any:
-    """What `interrupt` returns for a question. Raises Asked where nobody has answered it yet, or Rejected."""
-    value = None if question.context is None else decode(question.context)
-    try:
-        return resume_value(value, questioner.again(question))
-    except Rejected as rejected:
-        if (decisions := rejection_value(value, str(rejected))) is None:
-            raise
-        return decisions
 
 
 def _decisions(frame: Frame, branch: Branch) -> list[Decision]:

@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wtb.core.errors import InputError
-from wtb.core.questions import Answer
+from wtb.authoring.context.ask import Questioner
+from wtb.core.errors import InputError, Rejected
+from wtb.core.questions import Answer, Question
+from wtb.core.serialization.codec import decode
 
 _WORDS = ("question", "message", "description", "prompt", "text", "title")
+
+
+class Interrupts:
+    """What the calls of `interrupt` in one attempt return, in their order.
+
+    Questions of `ctx.ask` may come in between. They are counted by the same questioner, so that each question has its
+    place in a pass through the node's code; but only an answer to an `interrupt` is returned by one.
+
+    Raises:
+        Asked: If what was interrupted for has no answer any more.
+        Rejected: If a person rejected it.
+    """
+
+    def __init__(self, questioner: Questioner, asked: Iterable[Question]) -> None:
+        self._questioner = questioner
+        self._resumed: list[tuple[Question, Any]] = []
+        self._next = 0
+        for question in asked:
+            self._add(question)
+
+    def restart(self) -> None:
+        """Begin with the first one, because the node's code starts again within the attempt."""
+        self._next = 0
+        self._questioner.restart()
+
+    def ask(self, value: Any) -> None:
+        """Ask what the last pass was interrupted for, so that the next one has the answer. Raises as the class does."""
+        self._add(self._questioner.question(*question_of(value)))
+
+    def resume(self, consume: bool = False) -> Any:
+        """Return what the next call of `interrupt` returns; None if that was not asked yet. LangGraph calls this."""
+        if self._next >= len(self._resumed):
+            return None
+        question, value = self._resumed[self._next]
+        if consume:
+            self._next += 1
+            self._questioner.count(question.key)
+        return value
+
+    def __bool__(self) -> bool:
+        return bool(self._resumed)
+
+    def _add(self, question: Question) -> None:
+        value = None if question.context is None else decode(question.context)
+        try:
+            resumed = resume_value(value, self._questioner.interrupt(question))
+        except Rejected as rejected:
+            if (resumed := rejection_value(value, str(rejected))) is None:
+                raise
+        self._resumed.append((question, resumed))
 
 
 def question_of(value: Any) -> tuple[str, tuple[str, ...], Any]:

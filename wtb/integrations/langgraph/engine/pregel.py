@@ -37,6 +37,7 @@ from langgraph.types import Command, PregelExecutableTask
 from wtb.core.errors import StateError
 from wtb.integrations.langgraph.authoring.nodes import Graph
 from wtb.integrations.langgraph.engine.frames import IN_PLACE, Branch, Frame, open_channels, path_to
+from wtb.integrations.langgraph.engine.interrupts import Interrupts
 from wtb.integrations.langgraph.engine.task_runner import executable, invoke
 
 Nodes = Mapping[str, PregelNode]
@@ -145,9 +146,9 @@ class Stepper:
         raise ValueError(f"a Command for the graph {command.graph!r}, and no graph around it has that name")
 
     def prepare(
-        self, root: Frame, frame: Frame, branch: Branch, nodes: Nodes, resume: list[Any]
+        self, root: Frame, frame: Frame, branch: Branch, nodes: Nodes, interrupts: Interrupts
     ) -> PregelExecutableTask:
-        """A task that can be run. resume: what `interrupt` returns, in its order.
+        """A task that can be run. interrupts: what `interrupt` returns, in its order.
 
         nodes: of the graph, with the variant that is to be run.
         """
@@ -156,13 +157,9 @@ class Stepper:
             config = self._task(outer, towards, config).config
         task = self._executable(frame, branch, nodes, config)
         assert task is not None, "a task that was prepared once can be prepared again"
-        if not resume:
+        if not interrupts:
             return task
-        answers = list(resume)
-        pad = replace(
-            task.config[CONF][CONFIG_KEY_SCRATCHPAD],
-            get_null_resume=lambda consume=False: None if not answers else answers.pop(0) if consume else answers[0],
-        )
+        pad = replace(task.config[CONF][CONFIG_KEY_SCRATCHPAD], get_null_resume=interrupts.resume)
         return replace(task, config=patch_configurable(task.config, {CONFIG_KEY_SCRATCHPAD: pad}))
 
     def _advance_inner(self, frame: Frame, branch: Branch, config: RunnableConfig) -> None:
