@@ -12,7 +12,9 @@ import wtb
 from tests.support.tenants import limited_to
 from wtb import END, Bench, Workflow
 from wtb.core.errors import InputError, NotFound
+from wtb.display.text.inspect.lineage import tree as draw
 from wtb.operations.context import Context
+from wtb.operations.inspection.executions import tree
 from wtb.operations.inspection.history import history, show_checkpoint
 from wtb.operations.registry import Permission
 
@@ -128,6 +130,10 @@ def test_checkpoints_inside_nodes_have_their_ids_everywhere(bench: Bench) -> Non
     assert set(found.rollback_targets()) == {"count", "look", "end"}
     document = history(Context(bench.database), execution.id)
     assert [one["id"] for one in document["inside"]] == [one.id for one in found.inside]
+    drawn = tree(Context(bench.database), execution.history().execution or "")
+    listed = [one["id"] for of_case in drawn["trees"] for part in of_case["segments"] for one in part["inside"]]
+    assert listed == [one.id for one in found.inside]
+    assert all(f"  {id}  look  " in draw(drawn, 100) for id in listed)
 
 
 def test_a_rollback_takes_what_the_history_says_it_can(bench: Bench) -> None:

@@ -106,6 +106,7 @@ class SegmentDocument(TypedDict):
     made: dict[str, Any] | None
     step: int
     heads: list[str]  # executions
+    inside: NotRequired[list[InsideDocument]]  # in the tree of an execution: taken inside nodes that start here
 
 
 class TreeOfCase(TypedDict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from wtb.core.serialization.plain_json import iso
 from wtb.store.control.rollback import SUPERSEDED
 from wtb.store.database import Database
 from wtb.store.read import details, lineage, queries
@@ -13,7 +14,14 @@ from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.lineage import SegmentDocument, TreeDocument, TreeExecution, TreeNode, TreeOfCase
+    from wtb.core.documents.lineage import (
+        InsideDocument,
+        SegmentDocument,
+        TreeDocument,
+        TreeExecution,
+        TreeNode,
+        TreeOfCase,
+    )
 
 
 MOST = 60  # segments, where nobody asks for more
@@ -51,7 +59,9 @@ def tree_document(
         case_id = queries.case_rows(database, sweep.id, [number])[number].id
         for one in sorted({row.repeat for row in found}):
             mine = [row for row in found if row.repeat == one]
-            made = _segments(database, sweep.id, mine, marks, left, names)
+            made, segment_of = _segments(database, sweep.id, mine, marks, left, names)
+            if execution is not None or sweep.kind == "single":
+                _add_inside(database, made, segment_of)
             used += len(made)
             begun = {row.id for row in mine if row.head_id is not None}
             waiting = [row.id for row in mine if row.id not in begun]
@@ -114,8 +124,11 @@ def _segments(
     marks: lineage.Marks,
     rollbacks: Sequence[RollbackRow],
     defaults: Mapping[str, str],
-) -> list[SegmentDocument]:
-    """The segments of these executions' lines, each after the one that it goes on from, lines left first."""
+) -> tuple[list[SegmentDocument], dict[str, str]]:
+    """The segments of these executions' lines, each after the one that it goes on from, lines left first.
+
+    Also returned: checkpoint -> the segment that it is in.
+    """
     ids = {row.id for row in rows}
     left_heads = [one for one in rollbacks if one.execution_id in ids and one.redone_at is None]
     mine: dict[str, Mark] = {}
@@ -137,16 +150,19 @@ def _segments(
         children.setdefault(parent, []).append(id)
     by_hand = lineage.made_by_people(database, sweep_id, [id for id in mine if _is_manual(mine[id])])
     segments: list[SegmentDocument] = []
+    segment_of: dict[str, str] = {}
     todo: list[tuple[str, str | None]] = [(id, None) for id in sorted(children.get(None, []), reverse=True)]
     while todo:
         id, parent = todo.pop()
-        start, nodes = mine[id], []
+        start, nodes, covered = mine[id], [], []
         while True:
+            covered.append(id)
             nodes += [_node(writer, defaults) for writer in mine[id].writers]
             below = children.get(id, [])
             if len(below) != 1 or id in heads or _is_manual(mine[below[0]]) or (below[0] in current) != (id in current):
                 break
             id = below[0]
+        segment_of.update(dict.fromkeys(covered, id))
         left = id not in current
         segments.append(
             {
@@ -164,7 +180,30 @@ def _segments(
         # What goes on comes last, so that it stands at the end of a drawing.
         below = sorted(children.get(id, []), key=lambda one: (one in current, mine[one].created_at, one))
         todo += [(one, id) for one in reversed(below)]
-    return segments
+    return segments, segment_of
+
+
+def _add_inside(database: Database, segments: Sequence[SegmentDocument], segment_of: Mapping[str, str]) -> None:
+    """Add the checkpoints that were taken inside nodes, each to the segment in which its node began."""
+    by_segment: dict[str, list[InsideDocument]] = {}
+    with database.read() as connection:
+        taken = lineage.inside(connection, segment_of)
+    for mark in taken:
+        if mark.inside is None or mark.parent_id is None or mark.id in segment_of:
+            continue
+        document: InsideDocument = {
+            "id": mark.id,
+            "parent": mark.parent_id,
+            "node": mark.inside["node"],
+            "variant": mark.inside["variant"],
+            "node_run": mark.inside["node_run"],
+            "name": mark.name,
+            "trigger": mark.trigger,
+            "created_at": iso(mark.created_at),
+        }
+        by_segment.setdefault(segment_of[mark.parent_id], []).append(document)
+    for segment in segments:
+        segment["inside"] = by_segment.get(segment["id"], [])
 
 
 def _is_manual(mark: Mark) -> bool:

@@ -64,6 +64,15 @@ def is_edited(connection: sa.Connection, head: str | None, before: bool) -> bool
     return bool(edits(connection, way)) or (before and not is_whole)
 
 
+def inside(connection: sa.Connection, parents: Iterable[str]) -> list[Mark]:
+    """The checkpoints that were taken inside nodes which started from these, oldest first."""
+    taken: list[Mark] = []
+    for part in parts(sorted(set(parents))):
+        query = sa.select(*_COLUMNS).where(checkpoints.c.parent_id.in_(part), checkpoints.c.inside.is_not(None))
+        taken += fetch_records(connection, Mark, query)
+    return sorted(taken, key=lambda mark: (mark.created_at, mark.id))
+
+
 def rollbacks_of(connection: sa.Connection, execution_ids: Sequence[str]) -> list[RollbackRow]:
     """The rollbacks of executions, oldest first."""
     query = (

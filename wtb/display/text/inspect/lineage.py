@@ -44,6 +44,7 @@ def tree(document: TreeDocument, width: int, color: bool = False) -> str:
         repeat = f", repeat {one['repeat']}" if one["repeat"] else ""
         lines = [texts.cut(f"case {one['case']}{repeat}", width)]
         lines += _lines(one["segments"], document, canvas)
+        lines += _inside(one["segments"], width)
         if one["not_begun"]:
             lines.append(f"{texts.plural(len(one['not_begun']), 'execution')} not begun")
         parts.append("\n".join(lines) + "\n")
@@ -59,6 +60,13 @@ def tree(document: TreeDocument, width: int, color: bool = False) -> str:
             "\n".join(wrapped(f"left out: {', '.join(out)}; more with --limit, or name a --case", width)) + "\n"
         )
     return "\n".join(parts)
+
+
+def _inside(segments: Sequence[SegmentDocument], width: int) -> list[str]:
+    """Checkpoints inside nodes with their ids, of the tree of an execution."""
+    taken = [one for segment in segments for one in segment.get("inside", ())]
+    names = [f"  {one['id']}  {printable(one['node'])}  {printable(one['name'] or one['trigger'])}" for one in taken]
+    return ["checkpoints inside nodes", *(texts.cut(name, width) for name in names)] if names else []
 
 
 def _signs() -> Sequence[str]:
