@@ -247,7 +247,7 @@ def test_a_command_and_its_operations_take_the_same(name: str) -> None:
     assert options ^ taken(name) <= differing | PRESENTATION
 
 
-@pytest.mark.parametrize(("name", "path"), [one for one in CALLED if one[0] != "start"])
+@pytest.mark.parametrize(("name", "path"), [one for one in CALLED if one[1] != "Bench.start"])
 def test_a_method_takes_what_its_operation_takes(name: str, path: str) -> None:
     owner, _, method = path.partition(".")
     parameters = set(inspect.signature(getattr(getattr(wtb, owner), method)).parameters)

@@ -65,7 +65,7 @@ def test_runs_are_listed_by_how_they_ended(bench: Bench) -> None:
 def test_a_run_that_is_retried_or_rolled_back_has_the_status_of_what_it_does_now(bench: Bench) -> None:
     run = bench.start(workflow(), {"name": "Ana", "fails": True}, run={"pool": "thread"}).wait(60)
     assert [record.status for record in bench.executions()] == ["failed"]
-    run.rollback(run.history()["checkpoints"][0]["id"])
+    run.rollback(str(run.history().checkpoints[0].id))
     assert [record.status for record in bench.executions()] == ["paused"]
     run.resume(set={"fails": False})
     run.wait(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import orjson
 
@@ -17,12 +17,18 @@ from wtb.core.serialization.storable import unstorable
 if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import NodeDocument, WorkflowDocument
 
+
+class _Metadata(TypedDict, total=False):
+    metadata: dict[str, Any]
+
+
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
 
 
 def outline_digest(workflow: Workflow) -> str:
     """The SHA-256 of everything about a workflow that is neither code nor parameters of the sweep."""
-    described = [graph_snapshot(workflow), workflow.max_steps, _callable_name(workflow.resources)]
+    graph = {**graph_snapshot(workflow), "name": None}  # it may be registered under another name
+    described = [graph, workflow.max_steps, _callable_name(workflow.resources)]
     return hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -32,6 +38,7 @@ def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
         "name": workflow.name,
         "version": workflow.version,
         "description": workflow.description,
+        **_metadata(workflow),
         "state": {
             key.name: {"type": key.shown or type_name(key.annotation), "reducer": _callable_name(key.reducer)}
             for key in workflow.schema.keys.values()
@@ -58,6 +65,11 @@ def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
             for branch in workflow.branches
         ],
     }
+
+
+def _metadata(workflow: Workflow) -> _Metadata:
+    """Its metadata, if it has any: the ids of workflows without any stay what they were."""
+    return {"metadata": workflow.metadata} if workflow.metadata else {}
 
 
 def _node_snapshot(node: Node) -> NodeDocument:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Self, Unpack, overload
 
+import orjson
+
 from wtb.authoring.edges import END, Branch, Edge
 from wtb.authoring.nodes import Backoff, Node, NodeOptions, Rules, Variant
 from wtb.authoring.state_schema import Schema
@@ -40,6 +42,8 @@ class Workflow:
         input: TypedDict, dataclass or pydantic model of the keys that a case must bring.
         description: One line for people.
         version: Text that counts as part of the code: with another one, nothing is reused.
+        metadata: What else is to be kept and shown with its runs, such as an owner or a ticket: anything that JSON can
+            write.
         params: What nodes find in `ctx.params`; a sweep may override them.
         resources: Factory called once in each process; nodes find what it returns in `ctx.resources`.
         max_steps: How many steps an execution may take before it fails (a guard for loops).
@@ -76,6 +80,7 @@ class Workflow:
         input: type | None = None,
         description: str = "",
         version: str = "",
+        metadata: Mapping[str, Any] | None = None,
         params: Mapping[str, Any] | None = None,
         resources: Callable[[], Any] | None = None,
         max_steps: int = 100,
@@ -84,6 +89,7 @@ class Workflow:
         self.name = name
         self.description = description
         self.version = version
+        self.metadata = _checked_metadata(name, metadata or {})
         self.params = dict(params or {})
         self.resources = resources
         self.max_steps = max_steps
@@ -387,3 +393,12 @@ class Workflow:
 
 def _name(node: NodeLike) -> str:
     return node.name if isinstance(node, Node) else node
+
+
+def _checked_metadata(workflow: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the metadata of a workflow. Raises InputError if JSON cannot write it."""
+    try:
+        copied: dict[str, Any] = orjson.loads(orjson.dumps(dict(metadata)))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"workflow {workflow!r}: metadata: {error}; expected what JSON can write") from None
+    return copied

@@ -32,9 +32,14 @@ Broker = Annotated[
     typer.Option("--broker", metavar="URL", help="Broker \\[default: $WTB_BROKER_URL, else that of `wtb up` here]."),
 ]
 Sweep = Annotated[str, typer.Argument(metavar="SWEEP", help="Id, beginning of an id, or name (the newest).")]
-Execution = Annotated[str, typer.Argument(metavar="EXECUTION", help="Id, or beginning of an id.")]
+Execution = Annotated[
+    str, typer.Argument(metavar="EXECUTION", help="Id, beginning of an id, or a workflow (its newest run).")
+]
 SweepOrExecution = Annotated[
-    str, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or a sweep's name (the newest).")
+    str,
+    typer.Argument(
+        metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or name of a sweep or workflow (the newest)."
+    ),
 ]
 
 

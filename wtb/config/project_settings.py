@@ -35,6 +35,13 @@ def find_setting(name: str, start: Path | None = None) -> Setting | None:
     return None
 
 
+def shadowed_setting(name: str, setting: Setting) -> Setting | None:
+    """`[tool.wtb.name]` of the pyproject.toml beside a wtb.toml that has the setting, and so goes before it."""
+    file, keys = setting.file.with_name("pyproject.toml"), ("tool", "wtb", name)
+    content = _at(file, keys) if setting.file.name == "wtb.toml" and file.is_file() else None
+    return None if content is None else Setting(file, f"[{'.'.join(keys)}]", content)
+
+
 def table_of(setting: Setting, known: Collection[str]) -> Mapping[str, Any]:
     """A setting that must be a table with some of the `known` keys. Raises InputError."""
     where = f"{setting.file}: {setting.title}"

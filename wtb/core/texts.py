@@ -128,6 +128,11 @@ def bytes_of(count: float) -> str:
     return f"{count / 1000**power:.{1 if power else 0}f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
+def metadata(values: Mapping[str, Any]) -> str:
+    """Write the metadata of a workflow on one line."""
+    return ", ".join(f"{printable(name)}: {short(value)}" for name, value in values.items())
+
+
 def chosen(choices: Mapping[str, str]) -> str:
     """`retrieve=bm25 answer=terse`."""
     return printable(in_words(choices))

@@ -11,7 +11,7 @@ from typing import Any
 from wtb.authoring.workflow import Workflow
 from wtb.operations.context import Context, open_context
 from wtb.operations.handles.execution import ExecutionHandle
-from wtb.operations.running.local import begin, check_options
+from wtb.operations.running.local import begin, check_options, create
 from wtb.operations.running.preparing import prepare_single
 from wtb.operations.running.submitting import submit
 from wtb.store.database import Database
@@ -29,6 +29,7 @@ def start(
     mode: str | None = None,
     approval: str | Mapping[str, str] | None = None,
     queued: bool = False,
+    create_only: bool = False,
     **keys: Any,
 ) -> ExecutionHandle:
     """Start one input through a workflow, and return at once; `wait` waits for its end, a pause or a question.
@@ -44,6 +45,7 @@ def start(
         mode: `interactive` (people answer in place of models; the default) or `autonomous`.
         approval: When people are asked to let it go on, as in `Workflow(approval=...)`.
         queued: Leave it to workers, instead of running it on threads of this process.
+        create_only: Begin only when somebody resumes it, as `ExecutionHandle.resume` does.
         **keys: Keys of a sweep file, such as `project`, `limits` and `run`.
 
     Returns:
@@ -78,8 +80,10 @@ def start(
     context = db if isinstance(db, Context) else open_context(db)
     own = workflow if isinstance(workflow, Workflow) else None
     if queued:
-        submitted = submit(context, prepared, breakpoints=breakpoints, until=until)
+        submitted = submit(context, prepared, breakpoints=breakpoints, until=until, create_only=create_only)
         return ExecutionHandle(context, submitted.sweep, own)
+    if create_only:
+        return ExecutionHandle(context, create(context, prepared, breakpoints=breakpoints, until=until), own)
     run = begin(context, prepared, breakpoints=breakpoints, until=until)
     handle = ExecutionHandle(context, run.sweep_id, own)
     handle.run_in_background(context, run, prepared.bound.spec.run.grace)

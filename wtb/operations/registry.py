@@ -138,6 +138,13 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.spends,
         long=True,
     ),
+    "start --create-only": Operation(
+        "running.local:create",
+        "Store one input for a workflow, to be begun later by `resume`.",
+        ("Bench.start",),
+        needs=Permission.submit,
+        effect=Effect.changes,
+    ),
     "start --published": Operation(
         "running.published:start_published",
         "Give one input for a workflow that workers publish to them.",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from wtb.authoring.code.drafts import Draft, VariantDraft, add_for_forks, complete
 from wtb.authoring.code.fingerprint import present_code
-from wtb.authoring.code.import_paths import is_importable, workflow_path
+from wtb.authoring.code.import_paths import is_importable, registered_name, workflow_path
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
@@ -91,6 +91,7 @@ def draft_of(spec: SweepSpec) -> Draft:
         [NamedEvaluator(ref.name, ref.options, "") for ref in spec.evaluate],
         spec.params,
         spec.model_dump(mode="json", include={"mcp"})["mcp"],
+        name=registered_name(spec.workflow),
     )
 
 

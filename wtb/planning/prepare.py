@@ -106,12 +106,14 @@ class Prepared:
         queued: bool = False,
         priority: int = 0,
         breakpoints: Sequence[Breakpoint] | None = None,
+        held: str | None = None,
         also: Also | None = None,
     ) -> str:
         """Write the sweep to the database, whole or not at all. Returns its id.
 
         queued: for workers, which take those of the highest priority first; else this process is to run it.
-        breakpoints: where its executions pause; else those of the workflow. also: what is written in the same
+        breakpoints: where its executions pause; else those of the workflow. held: why they are paused from the
+        beginning; None where they may begin. also: what is written in the same
         transaction.
         """
         check_files(database, workspaces)
@@ -138,6 +140,7 @@ class Prepared:
             notify=self.notify,
             breakpoints=[str(one) for one in places],
             starts_at=self.starts_at,
+            held=held,
             clusters=self.clusters,
         )
         home = workspaces.of_project(project_of_submission(database, sweep.session, sweep.project))

@@ -63,6 +63,7 @@ def workflow_of(description: WorkflowDescription) -> Workflow:
     made = DescribedWorkflow(
         graph["name"],
         description=graph["description"] or "",
+        metadata=graph.get("metadata"),
         version=graph["version"],
         params={name: decode(text.encode()) for name, text in description["params"].items()},
         max_steps=description["max_steps"],

@@ -115,24 +115,26 @@ def registered_names() -> list[RegisteredName]:
 
 def described_names(names: Sequence[RegisteredName]) -> list[DescribedName]:
     """Import and describe what is registered."""
-    describe: Mapping[str, Callable[[str], Any]] = {"workflow": _workflow_at, "evaluator": _evaluator_at}
+    describe: Mapping[str, Callable[[RegisteredName], Any]] = {"workflow": _workflow_at, "evaluator": _evaluator_at}
     described: list[DescribedName] = []
     for one in names:
         try:
-            text = orjson.dumps(describe[one["kind"]](one["path"])).decode()
+            text = orjson.dumps(describe[one["kind"]](one)).decode()
             described.append({**one, "description": text, "error": None})
         except WTBError as error:
             described.append({**one, "description": None, "error": str(error)})
     return described
 
 
-def _workflow_at(path: str) -> WorkflowDescription:
-    workflow = workflow_at(path)
+def _workflow_at(registered: RegisteredName) -> WorkflowDescription:
+    workflow = workflow_at(registered["path"]).copy()
+    workflow.name = registered["name"]
     workflow.validate()
     return describe_workflow(workflow)
 
 
-def _evaluator_at(path: str) -> EvaluatorDescription:
+def _evaluator_at(registered: RegisteredName) -> EvaluatorDescription:
+    path = registered["path"]
     function = adapted(path, load(path))
     if not callable(function):
         raise InputError(f"evaluator {path!r} is of type {type(function).__name__}; expected a function (case, result)")

@@ -66,6 +66,7 @@ class Draft:
         params: Of the workflow, as the sweep has them.
         servers: The MCP servers that it declares.
         permitted: The import paths that evaluators may have; None for any.
+        name: By which people know the workflow, if it is registered.
         is_checked: Whether the workflow was valid when the sweep was submitted. To check that takes pydantic, for which
             the first node of a worker would wait; code that has changed since is refused by its fingerprint.
     """
@@ -79,6 +80,7 @@ class Draft:
     servers: Mapping[str, Any] = field(default_factory=dict)
     permitted: Sequence[str] | None = None
     is_checked: bool = False
+    name: str | None = None
 
     def text(self) -> str:
         """Return it as typed JSON. Raises StateError if a parameter cannot be written so."""
@@ -101,6 +103,7 @@ class Draft:
             data["servers"],
             data["permitted"],
             data["is_checked"],
+            data["name"],
         )
 
 
@@ -155,6 +158,7 @@ def complete(
             workflow.validate()
         params = {**workflow.params, **draft.params}
         made.workflow = bound = workflow.copy()
+        bound.name = draft.name or bound.name
         variants = _vary(draft, bound, code, made)
         made.problems += [(("params",), text) for text in bound.param_problems(params)]
     _evaluate(draft, evaluators or {}, code, made)

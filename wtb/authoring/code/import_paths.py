@@ -17,7 +17,7 @@ from typing import Any
 
 from wtb.authoring.code.sources.written_files import setting_up
 from wtb.config.distribution import pip_install
-from wtb.config.project_settings import find_setting, table_of
+from wtb.config.project_settings import find_setting, shadowed_setting, table_of
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.failures import check_interrupt, text_of
 from wtb.core.serialization.user_modules import barred, open_folder, shadowed_file
@@ -128,7 +128,33 @@ def registered(start: Path | None = None) -> Mapping[str, str]:
     names = setting.found
     if not isinstance(names, dict) or not all(isinstance(path, str) for path in names.values()):
         raise InputError(f"{setting.file}: {setting.title} must map names to import paths")
+    beside = shadowed_setting("workflows", setting)
+    others = beside.found if beside is not None and isinstance(beside.found, dict) else {}
+    for name in names.keys() & others.keys():
+        if names[name] != others[name]:
+            raise InputError(
+                f"workflow {name!r} is registered twice: as {names[name]!r} in {setting.file} and as "
+                f"{others[name]!r} in {beside.file if beside else ''}; remove one of them"
+            )
     return names
+
+
+def registered_name(workflow: str) -> str | None:
+    """Return the name by which people know a workflow, wherever it was started from.
+
+    Args:
+        workflow: A registered name, or an import path.
+
+    Returns:
+        The name; None for an import path that is registered under no name, or under several.
+    """
+    if ":" not in workflow:
+        return workflow
+    try:
+        names = [name for name, path in registered().items() if path == workflow]
+    except InputError:  # an import path needs no file that registers names
+        return None
+    return names[0] if len(names) == 1 else None
 
 
 def published_evaluators(start: Path | None = None) -> Sequence[str]:

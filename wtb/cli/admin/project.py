@@ -110,7 +110,8 @@ def workflow_show(
         present(shown, graphs.draw_published, format, output)
         return
     with prints_to_stderr():
-        found = resolve.workflow_at(workflow)
+        found = resolve.workflow_at(workflow).copy()
+        found.name = import_paths.registered_name(workflow) or found.name
         found.validate()
     parameters = {
         node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}

@@ -18,7 +18,7 @@ from wtb.operations.inspection import log as operations
 
 
 def log(
-    ref: options.Sweep,
+    ref: options.SweepOrExecution,
     severity: Annotated[
         str, typer.Option("--severity", help="The least that is shown: debug, info, warning or error.")
     ] = "debug",
@@ -42,7 +42,7 @@ def log(
 
     See also: `wtb history` shows the checkpoints of one execution; `wtb show EXECUTION`, what its nodes printed.
 
-    Examples: wtb log nightly --severity warning  |  wtb log nightly --kind cell --follow  |  wtb log nightly --summary
+    Examples: wtb log nightly --severity warning  |  wtb log EXECUTION  |  wtb log nightly --kind cell --follow
     """
     if summary and follow:
         raise InputError("--summary counts what is there; it does not go with --follow")

@@ -64,6 +64,9 @@ def start(
     ] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Its project.")] = None,
     queued: Annotated[bool, typer.Option("--submit", help="Leave it to the workers, and return at once.")] = False,
+    create_only: Annotated[
+        bool, typer.Option("--create-only", help="Store it only, and print its id; `wtb resume` begins it.")
+    ] = False,
     session: options.Session = None,
     db: options.Db = None,
     broker: options.Broker = None,
@@ -81,7 +84,7 @@ def start(
 
     See also: `wtb run` runs a sweep over many cases.
 
-    Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --until retrieve
+    Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --create-only
     """
     run = {name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None}
     if (backend := backend_elsewhere(published, db, broker)) is not None:
@@ -102,13 +105,20 @@ def start(
             session=session,
             limits=read_limits(limits),
             written=state_edits.as_written(texts),
+            create_only=create_only,
         )
-        _put(submitted, format, output)
+        _put(submitted, format, output, create_only)
         return
     keys: _Keys = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
     prepared = _prepared(workflow, input, set or [], read_pairs("--variant", variants), from_node, keys)
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before there is a database
     where = shared_context(db, broker) if queued else open_context(db, create=True)
+    if create_only and not queued:
+        with prints_to_stderr():
+            created = local.create(where, prepared, breakpoints=breakpoints or (), until=until)
+        say(f"begin it with: wtb resume {created}")
+        _put_started(created, False, format, output)
+        return
     if not queued:
         with prints_to_stderr(), show_events(where.database, None, quiet) as show:
             ran = local.run(where, prepared, breakpoints=breakpoints or (), until=until, progress=show)
@@ -116,18 +126,33 @@ def start(
         present_execution(where.database, name, format is options.Format.json, output, ran.ended)
         return
     with prints_to_stderr():
-        submitted = submitting.submit(where, prepared, anyway=True, breakpoints=breakpoints or (), until=until)
-    _put(submitted, format, output)
+        submitted = submitting.submit(
+            where,
+            prepared,
+            anyway=True,
+            breakpoints=breakpoints or (),
+            until=until,
+            create_only=create_only,
+        )
+    _put(submitted, format, output, create_only)
 
 
-def _put(submitted: submitting.Submitted, format: options.Format, output: Path | None) -> None:
+def _put(submitted: submitting.Submitted, format: options.Format, output: Path | None, create_only: bool) -> None:
+    if create_only:
+        say(f"begin it with: wtb resume {submitted.sweep}")
+        _put_started(submitted.sweep, False, format, output)
+        return
     if submitted.problem is not None:
         say(f"{submitted.problem}; it starts when the broker is back")
     elif not submitted.workers:
         say("it starts when there is a worker: wtb worker")
     say(f"look at it with: wtb status {submitted.sweep}")
-    started: StartedDocument = {"id": submitted.sweep, "submitted": True}
-    put_as(started, submitted.sweep, format, output)
+    _put_started(submitted.sweep, True, format, output)
+
+
+def _put_started(id: str, submitted: bool, format: options.Format, output: Path | None) -> None:
+    started: StartedDocument = {"id": id, "submitted": submitted}
+    put_as(started, id, format, output)
 
 
 class _Keys(TypedDict):

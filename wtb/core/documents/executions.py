@@ -29,6 +29,7 @@ class ExecutionHeading(TypedDict):
     trace: str
     created_at: str
     finished_at: str | None
+    metadata: NotRequired[dict[str, Any]]
 
 
 class AddedRowDocument(TypedDict):

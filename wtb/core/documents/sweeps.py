@@ -76,6 +76,7 @@ class RunDocument(TypedDict):
     error: str | None
     workflow: str | None
     workflow_version: str | None
+    metadata: NotRequired[dict[str, Any]]
     project: str | None
     session: str
     created_at: str
@@ -174,6 +175,7 @@ class SweepDefinition(TypedDict):
     """What was asked for. Parameters, evaluators and limits are as the sweep file has them."""
 
     workflow: str | None
+    metadata: NotRequired[dict[str, Any]]
     cases: int
     cases_from: Any
     vary: dict[str, list[str]]

@@ -98,6 +98,7 @@ def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> Executio
         "trace": failure.trace if failure else "",
         "created_at": iso(row.created_at),
         "finished_at": iso(row.finished_at),
+        "metadata": queries.workflow_graph(database, sweep.workflow_id).get("metadata", {}),
     }
 
 

@@ -63,6 +63,7 @@ def run_document(row: ListedSweep) -> RunDocument:
         "error": None if row.failure is None else str(Failure(**row.failure)),
         "workflow": row.workflow,
         "workflow_version": row.version,
+        "metadata": row.metadata or {},
         "project": row.project,
         "session": row.session,
         "created_at": iso(row.created_at),
@@ -167,6 +168,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
         **status_document(database, row),
         "definition": {
             "workflow": spec.get("workflow"),
+            "metadata": queries.workflow_graph(database, row.workflow_id).get("metadata", {}),
             "cases": row.cells // max(1, len(choices) * repeats),
             "cases_from": spec.get("cases"),
             "vary": {node: list(variants) for node, variants in varied.items()},

@@ -328,7 +328,7 @@ _KEEPS = "it is for who keeps the machine, and so has the database"
 WITHOUT_ROUTE: Mapping[str, str] = {
     **dict.fromkeys(
         (
-            *("plan", "run", "start", "submit", "regress", "baseline set --repeat"),
+            *("plan", "run", "start", "start --create-only", "submit", "regress", "baseline set --repeat"),
             *("schedule add", "schedule run-now", "schedule run-due"),
         ),
         _RUNS,

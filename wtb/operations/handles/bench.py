@@ -164,6 +164,7 @@ class Bench(Administration, Published, Schedules):
         until: str | None = None,
         breakpoints: Sequence[str] = (),
         queued: bool = False,
+        create_only: bool = False,
         **keys: Any,
     ) -> ExecutionHandle:
         """Start one input through a workflow, and return at once.
@@ -183,6 +184,7 @@ class Bench(Administration, Published, Schedules):
             breakpoints=breakpoints,
             db=self._context,
             queued=queued,
+            create_only=create_only,
             **keys,
         )
 

@@ -100,6 +100,7 @@ class Published:
         session: str | None = None,
         limits: Limits | None = None,
         written: Mapping[str, str] | None = None,
+        create_only: bool = False,
     ) -> Submitted:
         """Give one input for a workflow that workers publish to them.
 
@@ -120,4 +121,5 @@ class Published:
             session=session,
             limits=limits,
             written=written,
+            create_only=create_only,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wtb.core.documents.common import CELL_STATUSES
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
@@ -116,6 +116,7 @@ class RunRecord:
         error: What it failed by; None if it did not.
         workflow: The name of its workflow.
         workflow_version: The version of its workflow, if that has one.
+        metadata: The metadata of its workflow.
         project: Its project, if it has one.
         session: Its session.
         created_at: When it was submitted, in UTC.
@@ -136,6 +137,7 @@ class RunRecord:
     error: str | None
     workflow: str
     workflow_version: str | None
+    metadata: Mapping[str, Any]
     project: str | None
     session: str
     created_at: datetime
@@ -153,6 +155,7 @@ def run_record(document: RunDocument) -> RunRecord:
         error=document["error"],
         workflow=document["workflow"] or "",
         workflow_version=document["workflow_version"],
+        metadata=FrozenMapping(document.get("metadata", {})),
         project=document["project"],
         session=document["session"],
         created_at=datetime.fromisoformat(document["created_at"]),

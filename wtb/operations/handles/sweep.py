@@ -83,7 +83,9 @@ class SweepHandle(TargetHandle):
         graph = queries.workflow_graph(self.database, row.workflow_id)
         counts = queries.cell_counts(self.database, self.id)
         own = (getattr(row, column.name) for column in fields(row))
-        listed = ListedSweep(*(*own, graph["name"], graph.get("version"), row.status, None, None, None, counts))
+        listed = ListedSweep(
+            *(*own, graph["name"], graph.get("version"), graph.get("metadata"), row.status, None, None, None, counts)
+        )
         return sweep_record(sweep_document(listed))
 
     @property

@@ -18,6 +18,7 @@ from wtb.operations.inspection.ends import DECISIVE, Death, Ends
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read import details, queries
+from wtb.store.read.references import find
 from wtb.store.rows.sweeps import EventRow, SweepRow
 from wtb.store.runs.leases import sweep_statuses
 
@@ -43,7 +44,7 @@ def log(
 
     Args:
         context: Where; it is reported if the process that runs the sweep has died meanwhile.
-        ref: A sweep: its id, the beginning of it, or its name.
+        ref: A sweep, or an execution whose events alone are meant: its id, the beginning of it, or a name.
         severity: The least that is returned: debug, info, warning or error.
         kinds: What their kinds begin with, such as `cell` or `node_run.failed`; by default all.
         execution: Only events of this execution: its id, or the beginning of it.
@@ -59,8 +60,7 @@ def log(
     """
     severities = severities_from(severity)
     database = context.database
-    sweep_id = queries.find_sweep(database, ref).id
-    only = None if execution is None else queries.find_execution(database, execution).id
+    sweep_id, only = _followed_ids(database, ref, execution)
     pages = _waiting(_follow(context, sweep_id, only), interval_s) if follow else _pages(database, sweep_id)
     matching = (row for page in pages for row in page if _is_wanted(row, severities, kinds, only))
     events = map(_document, matching)
@@ -82,7 +82,7 @@ def follow_events(
 
     Args:
         context: Where, as for `log`.
-        ref: A sweep: its id, the beginning of it, or its name.
+        ref: A sweep, or an execution whose events alone are meant: its id, the beginning of it, or a name.
         severity: The least that is returned: debug, info, warning or error.
         kinds: What their kinds begin with; by default all.
         execution: Only events of this execution: its id, or the beginning of it.
@@ -92,8 +92,7 @@ def follow_events(
     """
     severities = severities_from(severity)
     database = context.database
-    sweep_id = queries.find_sweep(database, ref).id
-    only = None if execution is None else queries.find_execution(database, execution).id
+    sweep_id, only = _followed_ids(database, ref, execution)
     for page in _follow(context, sweep_id, only):
         yield None if page is None else [_document(row) for row in page if _is_wanted(row, severities, kinds, only)]
 
@@ -212,7 +211,7 @@ def count_events(
 
     Args:
         context: Where.
-        ref: A sweep: its id, the beginning of it, or its name.
+        ref: A sweep, or an execution whose events alone are meant: its id, the beginning of it, or a name.
         severity: The least that is counted, as for `log`.
         kinds: What their kinds begin with; by default all.
         execution: Only events of this execution: its id, or the beginning of it.
@@ -224,14 +223,28 @@ def count_events(
         InputError: If there is no such sweep, execution or severity.
     """
     severities = severities_from(severity)
-    sweep_id = queries.find_sweep(context.database, ref).id
-    only = None if execution is None else queries.find_execution(context.database, execution).id
+    sweep_id, only = _followed_ids(context.database, ref, execution)
     rows = details.event_counts(context.database, sweep_id, only)
     return [
         {"kind": row.kind, "severity": row.severity, "count": row.number}
         for row in rows
         if matches(row.kind, row.severity, severities, kinds)
     ]
+
+
+def _followed_ids(database: Database, ref: str, execution: str | None) -> tuple[str, str | None]:
+    """Find the sweep that a reference means, and the execution whose events alone are meant, if one is.
+
+    Raises:
+        InputError: If there is no such sweep or execution, or two executions are named.
+    """
+    target = find(database, ref)
+    only = None if execution is None else queries.find_execution(database, execution).id
+    if target.kind == "sweep":
+        return target.id, only
+    if only not in (None, target.id):
+        raise InputError(f"{ref!r} is an execution, and so is {execution!r}; name a sweep, or one execution only")
+    return target.row.sweep_id, target.id
 
 
 def severities_from(least: str) -> Sequence[str]:

@@ -30,6 +30,7 @@ from wtb.store.rows.sweeps import SweepRow
 
 ShowProgress = Callable[[Progress], None]
 
+CREATED = "created, and not begun"  # why an execution is paused that nobody has resumed yet
 LOOK_S = 0.1  # between two looks at a run
 
 
@@ -102,6 +103,33 @@ def begin(
     run = new_run(context.database, sweep_id, prepared.bound, context.workspaces, pdb=pdb)
     context.report(announcement(prepared, sweep_id))
     return run
+
+
+@checked
+@checked
+@audited
+def create(context: Context, prepared: Prepared, *, breakpoints: Sequence[str] = (), until: str | None = None) -> str:
+    """Store a single execution that begins when somebody resumes it.
+
+    Args:
+        context: Where.
+        prepared: What is to run.
+        breakpoints: Where it pauses: `[before|after] NODE [if CONDITION]`.
+        until: A node to pause after.
+
+    Returns:
+        Its id.
+
+    Raises:
+        InputError: If a breakpoint or session is not there.
+        ConflictError: If the session's quota allows no node run.
+    """
+    places = check_options(prepared, breakpoints=breakpoints, until=until)
+    mine = replace(prepared, submitted_by=context.by)
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=CREATED)
+    note(sweep=sweep_id)
+    context.report(announcement(prepared, sweep_id))
+    return sweep_id
 
 
 @checked

@@ -105,6 +105,8 @@ def prepare_single(
         InputError: With everything that is wrong, one line each.
     """
     path = workflow if isinstance(workflow, str) else import_path_of(workflow)
+    if Path(path).suffix in (".yaml", ".yml", ".json"):
+        raise InputError(f"{path!r} is a file; expected a workflow, and `wtb run` or `wtb submit` takes a sweep file")
     data = {"sweep": path, "workflow": path, "cases": [], **keys}
     spec = parse_single({**data, "vary": {node: [name] for node, name in (variants or {}).items()}})
     state = dict(input) if isinstance(input, Mapping) else input

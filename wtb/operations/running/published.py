@@ -140,6 +140,7 @@ def start_published(
     session: str | None = None,
     limits: Limits | None = None,
     written: Mapping[str, str] | None = None,
+    create_only: bool = False,
 ) -> Submitted:
     """Give one input for a workflow that workers publish to them.
 
@@ -157,6 +158,7 @@ def start_published(
         session: Its session, in place of the one of the context.
         limits: As in a sweep file.
         written: Values of the input that were typed as text; they are read as the types of their keys.
+        create_only: Begin only when somebody resumes it.
 
     Returns:
         Its id, and whether it starts at once.
@@ -177,7 +179,7 @@ def start_published(
         session=session or context.session,
         limits=dict(limits or {}),
     )
-    return submit(context, prepared, anyway=True, breakpoints=breakpoints, until=until)
+    return submit(context, prepared, anyway=True, breakpoints=breakpoints, until=until, create_only=create_only)
 
 
 def _prepared(

@@ -10,14 +10,15 @@ from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import stops
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
-from wtb.core.errors import BrokerError
+from wtb.core.errors import BrokerError, InputError
 from wtb.core.texts import plural
 from wtb.display.views import progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context, Notifier
-from wtb.operations.running.local import announcement
+from wtb.operations.running.local import CREATED, announcement
 from wtb.operations.running.preparing import check_threads
 from wtb.planning.prepare import Prepared
+from wtb.planning.sweep_spec import SingleSpec
 from wtb.store.database import Database, check_shared
 from wtb.store.files.locations import check_files
 
@@ -32,6 +33,7 @@ class Submitted:
         cells: How many cells it has.
         workers: How many workers take from its queues now.
         problem: Why workers could not be notified; it starts when the broker is back. None if they were.
+        held: Whether it begins only when somebody resumes it.
     """
 
     sweep: str
@@ -39,11 +41,12 @@ class Submitted:
     cells: int
     workers: int
     problem: str | None = None
+    held: bool = False
 
     @property
     def started(self) -> bool:
         """Whether it starts at once."""
-        return self.problem is None and self.workers > 0
+        return self.problem is None and self.workers > 0 and not self.held
 
 
 @checked
@@ -56,6 +59,7 @@ def submit(
     anyway: bool = False,
     breakpoints: Sequence[str] = (),
     until: str | None = None,
+    create_only: bool = False,
 ) -> Submitted:
     """Give a sweep or a single input to the workers, whole or not at all.
 
@@ -66,6 +70,7 @@ def submit(
         anyway: Also where no worker is there to run it, or no broker is named.
         breakpoints: Where it pauses: `[before|after] NODE [if CONDITION]`.
         until: A node to pause after.
+        create_only: Of a single input: begin only when somebody resumes it.
 
     Returns:
         Its id, and whether it starts at once.
@@ -75,6 +80,8 @@ def submit(
         BrokerError: If no worker takes from one of its queues, or no broker is named; nothing was submitted.
     """
     database, spec = context.database, prepared.bound.spec
+    if create_only and not isinstance(spec, SingleSpec):
+        raise InputError("only a single input can be created without beginning it, and this is a sweep")
     check_shared(database)
     notifier = context.notifier  # imports Celery meanwhile
     check_threads(database, spec)
@@ -85,8 +92,12 @@ def submit(
     _check_broker(notifier, anyway)
     chosen = spec.run.priority if priority is None else priority
     mine = replace(prepared, submitted_by=context.by)
-    sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places)
+    held = CREATED if create_only else None
+    sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places, held=held)
     note(sweep=sweep_id)
+    if create_only:
+        context.report(announcement(prepared, sweep_id))
+        return Submitted(sweep_id, spec.sweep, prepared.cells, workers, held=True)
     context.report(announcement(prepared, sweep_id, f"; {plural(workers, 'worker')} to run it"))
     return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 R = TypeVar("R")
+_MOST_CANDIDATES = 5  # that are named where a reference means several
 
 
 def select_sweeps(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -64,28 +65,45 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
 
     Args:
         database: The database.
-        ref: Its id, the beginning of its id, or a name: the newest sweep of that name.
+        ref: Its id; the name of sweeps; the name of a workflow; or the beginning of an id. They are looked up in this
+            order. A name means the newest sweep of that name, or the newest single execution of that workflow.
 
     Returns:
         Its record.
 
     Raises:
-        InputError: If there is none, with a near match, or if it is the beginning of several ids.
+        InputError: If there is none, with a near match; or if there are several, with their ids: it is the beginning of
+            them, or sweeps of several projects have that name.
     """
     query = select_sweeps().where(*in_scope(database, sweeps))
-    query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc()).limit(2)
-    named = sweeps.c.name == ref
+    query = query.order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
+    named, is_single = sweeps.c.name == ref, sweeps.c.kind == "single"
+    of_workflow = sweeps.c.workflow_id.in_(sa.select(workflows.c.id).where(workflows.c.name == ref))
     with database.read() as connection:
-        for condition in (sweeps.c.id == ref, sa.and_(named, sweeps.c.kind == "sweep"), named):
-            if (row := fetch_record(connection, SweepRow, query.where(condition))) is not None:
-                return row
-        rows = fetch_records(connection, SweepRow, query.where(sweeps.c.id.startswith(ref, autoescape=True)))
+        if (row := fetch_record(connection, SweepRow, query.where(sweeps.c.id == ref).limit(1))) is not None:
+            return row
+        by_name = (sa.and_(named, ~is_single), sa.and_(sa.or_(named, of_workflow), is_single), of_workflow)
+        for condition in by_name if ref else ():
+            if (row := fetch_record(connection, SweepRow, query.where(condition).limit(1))) is None:
+                continue
+            elsewhere = query.where(condition, sweeps.c.project != row.project).limit(_MOST_CANDIDATES)
+            if others := fetch_records(connection, SweepRow, elsewhere):
+                candidates = ", ".join(f"{one.id} ({one.project})" for one in [row, *others])
+                raise InputError(f"{ref!r} is a name in several projects: {candidates}; give an id")
+            return row
+        beginning = query.where(sweeps.c.id.startswith(ref, autoescape=True)).limit(_MOST_CANDIDATES)
+        rows = fetch_records(connection, SweepRow, beginning)
         if len(rows) == 1 and ref:
             return rows[0]
-        names = sa.select(sweeps.c.name).where(is_visible, *in_scope(connection, sweeps)).distinct().limit(1000)
+        visible = [is_visible, *in_scope(connection, sweeps)]
+        names = sa.union(
+            sa.select(sweeps.c.name).where(*visible).distinct().limit(1000).subquery().select(),
+            sa.select(workflows.c.name).join(sweeps, sweeps.c.workflow_id == workflows.c.id).where(*visible).distinct(),
+        )
         known = list(connection.scalars(names))
     if len(rows) > 1 and ref:
-        raise InputError(f"{ref!r} is the beginning of several sweeps' ids; give more of it")
+        candidates = ", ".join(f"{one.id} ({one.name})" for one in rows)
+        raise InputError(f"{ref!r} is the beginning of several sweeps' ids: {candidates}; give more of it")
     raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
 
 
@@ -137,7 +155,13 @@ def list_sweeps(
     Returns:
         Their records.
     """
-    of_run = (_shown_status, executions.c.id, executions.c.reason, executions.c.failure)
+    of_run = (
+        workflows.c.graph["metadata"].label("metadata"),
+        _shown_status,
+        executions.c.id,
+        executions.c.reason,
+        executions.c.failure,
+    )
     query = (
         select_sweeps(workflows.c.name.label("workflow"), workflows.c.version, *of_run)
         .join(workflows, workflows.c.id == sweeps.c.workflow_id)

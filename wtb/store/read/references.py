@@ -83,7 +83,7 @@ def find(database: Database, ref: str) -> Target:
 
 @checked
 def find_target(database: Database, ref: str) -> Target:
-    """Find what is to be acted on as `find` does; a single execution is the execution, not its sweep."""
+    """Find a sweep or an execution to act on, as `find` does; a single execution is the execution, not its sweep."""
     found = find(database, ref)
     if found.kind == "sweep" and found.row.kind == "single":
         return ExecutionTarget(queries.single_execution(database, found.id))
@@ -92,12 +92,12 @@ def find_target(database: Database, ref: str) -> Target:
 
 @checked
 def find_one(database: Database, ref: str) -> ExecutionRow:
-    """The row of an execution: by its id or the beginning of it, or, by what `wtb start` printed, of a single one.
+    """Find an execution by its id, the beginning of it, or a name that means a single one.
 
-    Of a single execution that was retried it is the one that has its cell now.
+    Of a single execution that was retried, and of a sweep that has one cell, it is the one that has the cell now.
 
     Raises:
-        InputError: There is none, or it is a sweep.
+        InputError: There is none, or it is a sweep of several cells.
     """
     try:
         target = find_target(database, ref)
@@ -106,6 +106,8 @@ def find_one(database: Database, ref: str) -> ExecutionRow:
             raise
         text = f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep"
         raise NotFound(text) from None
+    if target.kind == "sweep" and target.row.cells == 1:
+        return queries.single_execution(database, target.id)
     if target.kind == "sweep":
         raise InputError(
             f"{ref!r} is the {target}, which has many executions; name one of them "

@@ -63,6 +63,7 @@ class ListedSweep(SweepRow):
 
     Attributes:
         workflow: The name of its workflow.
+        metadata: That of its workflow, if that has any.
         shown_status: Its status; of a single execution, that of the execution.
         execution: The id of a single execution, beside `execution_reason` and `failure`; None for a sweep.
         counts: Its cells by status.
@@ -70,6 +71,7 @@ class ListedSweep(SweepRow):
 
     workflow: str
     version: str
+    metadata: dict[str, Json] | None
     shown_status: RunStatus
     execution: str | None
     execution_reason: str | None

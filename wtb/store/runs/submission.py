@@ -29,8 +29,9 @@ class NewSweep:
     """What is known of a sweep when it is submitted.
 
     queued: workers run it, those of the highest priority first. queue: of the nodes that come first. starts_at: of a
-    single execution, the node that comes first where it is not the workflow's entry. clusters: that of each case, where
-    any has one.
+    single execution, the node that comes first where it is not the workflow's entry. held: why executions are paused
+    from the beginning, until somebody resumes them; None where they may begin. clusters: that of each case, where any
+    has one.
     """
 
     id: str
@@ -53,6 +54,7 @@ class NewSweep:
     kind: str = "sweep"
     breakpoints: Sequence[str] = ()
     starts_at: str | None = None
+    held: str | None = None
     clusters: Sequence[str | None] = ()
 
 
@@ -166,7 +168,8 @@ def _roots(sweep: NewSweep, session: str, turns: _Turns, number: int, case: str)
                 "case_number": number,
                 "repeat": repeat,
                 "combinations": group,
-                "status": "pending",
+                "status": "pending" if sweep.held is None else "paused",
+                "reason": sweep.held,
                 "queue": sweep.queue,
                 "created_at": time.time(),
             }

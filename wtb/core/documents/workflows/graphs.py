@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -64,6 +64,7 @@ class WorkflowDocument(TypedDict):
     name: str
     version: str
     description: str | None
+    metadata: NotRequired[dict[str, Any]]
     state: dict[str, StateKey]
     entries: list[str]
     nodes: list[NodeDocument]

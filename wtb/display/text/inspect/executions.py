@@ -73,6 +73,7 @@ def _about(document: ExecutionDocument) -> list[tuple[str, str]]:
     children = len(about["children"])
     return [
         ("workflow", about["sweep"]["name"] if single else ""),
+        ("metadata", words.metadata(about.get("metadata", {}))),
         ("sweep", "" if single else f"{about['sweep']['name']} ({about['sweep']['id']})"),
         ("case", "" if single else f"{about['case']}, repeat {about['repeat']}"),
         ("choices", words.chosen_by_all(about["combinations"])),

@@ -70,6 +70,8 @@ def draw(graph: WorkflowDocument, parameters: Parameters, width: int, color: boo
     lines = [_bold(printable(graph["name"]), color) + version]
     if graph["description"]:
         lines += wrapped(graph["description"], width)
+    if metadata := graph.get("metadata"):
+        lines += wrapped(texts.metadata(metadata), width)
     order = _order(graph)
     lines += ["", f"start ─▶ {', '.join(map(printable, graph['entries']))}"]
     for node in order:
