@@ -171,6 +171,7 @@ DIFFERENCES = {
     ("plan", "published"): "asks for another operation",
     ("plan", "keys"): "those of the file",
     ("submit", "published"): "asks for another operation",
+    ("submit", "create_only"): "of a single input, as `wtb start` takes it",
     ("submit", "keys"): "those of the file",
     ("score", "published"): "asks for another operation",
     ("score", "scoring"): "is `status`, or what was just asked for",
@@ -218,6 +219,7 @@ DIFFERENCES = {
 # Why a method lacks an argument of its operation.
 METHODS_LACK = {
     ("Bench.run", "pdb"): "the debugger needs a terminal",
+    ("Bench.submit", "create_only"): "of a single input, as `Bench.start` takes it",
     ("Bench.costs", "ref"): "the handle's own method",
     ("Bench.regress", "final"): "a baseline is of the other cases",
     ("SweepHandle.resume", "set"): "values are of one execution",
