@@ -31,6 +31,8 @@ def scores(spec: SweepSpec, case: Case, state: dict[str, Any]) -> dict[str, floa
 
 def test_the_graphs_know_nothing_of_wtb() -> None:
     for file in FOLDER.rglob("*.py"):
+        if file.parent.name == "bot":  # whose nodes are action nodes of WTB
+            continue
         found = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
         named = {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}
         named |= {node.module or "" for node in found if isinstance(node, ast.ImportFrom)}

@@ -96,7 +96,7 @@ class ActionNode:
         if any(map(inspect.iscoroutinefunction, (instructions, confirm))):
             self.__class__ = _AsyncActionNode
 
-    def __call__(self, state: Any, around: Any = None, /, **params: Any) -> Any:
+    def __call__(self, state: Any, around: Any = None, **params: Any) -> Any:
         """Run both passes. around: the context of WTB, or LangGraph's config or runtime."""
         ctx = _context(around)
         prompt = self._prompt(state, around, ctx, params)
@@ -158,7 +158,7 @@ class ActionNode:
 class _AsyncActionNode(ActionNode):
     """An action node with an async function, which LangGraph recognizes by its async `__call__`."""
 
-    async def __call__(self, state: Any, around: Any = None, /, **params: Any) -> Any:
+    async def __call__(self, state: Any, around: Any = None, **params: Any) -> Any:
         ctx = _context(around)
         return await self._later(state, ctx, self._prompt(state, around, ctx, params))
 
