@@ -133,9 +133,7 @@ def render(found: Sequence[Found], share: float = 1.0) -> str:
     """Tables of percentages; a dash where nothing was simulated, bold where a bound is broken."""
     counts = [one.of for one in found if one.of]
     part = "" if share == 1 else f" (`--share {share:g}` of those of `make simulate`)"
-    runs = (
-        f"{len(found):,} figures, each of {min(counts):,} to {max(counts):,} observations{part}." if counts else ""
-    )
+    runs = f"{len(found):,} figures, each of {min(counts):,} to {max(counts):,} observations{part}." if counts else ""
     return _joined([runs, *(_table(found, claim) for claim in dict.fromkeys(one.promise.claim for one in found))])
 
 
