@@ -33,6 +33,7 @@ NAVIGATION = {
     "Write workflows": [
         "docs/authoring",
         "docs/langgraph",
+        "docs/langgraph-bot",
         "docs/models",
         "docs/providers",
         "docs/long-runs",

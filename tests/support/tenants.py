@@ -102,7 +102,7 @@ def plain() -> Workflow:
 
 @dataclass
 class Tenant:
-    """A project with a sweep that waits for an answer, a single run, a session, a baseline, a schedule, a token and budgets.
+    """A project with a sweep that waits for an answer, a run, a session, a baseline, a schedule, a token and budgets.
 
     Each has the project's name in its own.
     """
