@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tests.support import tenants
 from tests.support.bench import in_memory, make_bench
 from tests.support.tenants import NOTHING, Call, Tenant, limited_to
+from wtb import start
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.operations.administration.budgets import list_budgets
@@ -80,6 +81,9 @@ def test_a_digest_alone_gives_no_value(alpha: Tenant, folder: Path) -> None:
 
 
 def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: Tenant) -> None:
+    start(
+        tenants.plain(), {"x": 1}, db=beta.context, create_only=True, sweep="zebras.ru", session=beta.names["session"]
+    )
     names = tenants.lists()
     assert {"list", "approvals", "costs", "session list", "schedule list", "budget list", "token list"} <= set(names)
     for name in names:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, make_bench
-from wtb import END, Workflow, start
+from wtb import END, Workflow
 from wtb.core.errors import WTBError
 from wtb.operations.administration.access import grant_access
 from wtb.operations.administration.budgets import set_budgets
@@ -60,7 +60,7 @@ _NAMES_NOTHING = """
     from_node full headers heads input interval_s keep keys kinds label labels limit limits looked_into margin
     max_bytes max_cells metric missed mode notify now on_failure openinference own part path pdb pilot policy
     prepared priority progress protobuf provider queued quota rater reason remove repeat role row run scale scopes
-    set severity since singles status statuses strict sweeps team timeout to tz undo until update user value
+    set severity since singles state status statuses strict sweeps team timeout to tz undo until update user value
     variants workflow written
 """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
@@ -102,7 +102,7 @@ def plain() -> Workflow:
 
 @dataclass
 class Tenant:
-    """A project with a sweep that waits for an answer, a run, a session, a baseline, a schedule, a token and budgets.
+    """A project with a sweep that waits for an answer, a session, a baseline, a schedule, a token and budgets.
 
     Each has the project's name in its own.
     """
@@ -129,7 +129,6 @@ class Tenant:
             context.database, self.folder, plain(), sweep=self.called("done"), session=self.called("session")
         )
         done.run()
-        start(plain(), {"x": 1}, db=context, create_only=True, sweep=self.called("run"), session=self.called("session"))
         self.names["scoring"] = ask_to_score(context.database, self.bench.sweep_id, [{"regex": {}}], queue="", by="ann")
         set_baseline(context, self.called("baseline"), done.sweep_id)
         file = self.folder / f"{self.project}.yaml"

@@ -209,7 +209,8 @@ def test_a_consent_is_none_to_the_same_with_another_sweep_of_that_name(place: Pl
     tenant = Tenant(place.context, tmp_path, "delta")
     given = {"ref": tenant.names["sweep_name"], "action": "cancel"}
     confirm = place.call("steer", **given)["confirm"]["token"]
-    newer = make_bench(place.context.database, tmp_path, asking(), sweep=tenant.names["sweep_name"])
+    sweep, session = tenant.names["sweep_name"], tenant.names["session"]
+    newer = make_bench(place.context.database, tmp_path, asking(), sweep=sweep, session=session)
     with pytest.raises(ConflictError, match="has changed since you were told; nothing was done"):
         place.call("steer", **given, confirm=confirm)
     assert newer.status == "pending"

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,9 +21,11 @@ from wtb.display.text import sweeps
 from wtb.display.text.admin import machine
 from wtb.display.text.inspect import execution_status, executions
 from wtb.display.text.inspect import history as history_text
-from wtb.operations.context import Backend
 from wtb.operations.inspection import history
 from wtb.operations.inspection import sweeps as operations
+
+if TYPE_CHECKING:
+    from wtb.operations.context import Backend
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
 

@@ -32,7 +32,9 @@ def read_execution(database: Database, row: ExecutionRow) -> ExecutionHistory:
         return history
     chosen = _chosen_variants(database, row, history.latest.position.next)
     rows = queries.node_runs_from(database, history.latest.id)
-    return replace(history, unfinished=_runs(database, [run for run in rows if run.variant in chosen[run.node]]))
+    return replace(
+        history, unfinished=_runs(database, [run for run in rows if run.variant in chosen.get(run.node, ())])
+    )
 
 
 def read_history(database: Database, row: ExecutionRow) -> ExecutionHistory:
