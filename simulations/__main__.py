@@ -11,7 +11,9 @@ import os
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +23,15 @@ from simulations.promises import Found, Promise
 from simulations.tables import FIGURES, PAGE, partly, render, replace, summary
 
 
+@cache
+def known_promises() -> Sequence[Promise]:
+    """Return all promises; to make them takes a second, so each process does it once."""
+    return tuple(promises())
+
+
 def simulate(number: int, share: float, seed: int) -> tuple[int, int]:
     """Count the hits of one promise, by its number, over a share of its runs."""
-    promise = list(promises())[number]
+    promise = known_promises()[number]
     name = zlib.crc32(f"{promise.claim}|{promise.situation}|{promise.size}".encode())
     return promise.count(np.random.default_rng([seed, name]), max(20, int(promise.runs * share)))
 
@@ -68,7 +76,7 @@ def main() -> int:
     parser.add_argument("--done", type=Path, metavar="FILE", help="figures of a run of this code that was interrupted")
     options = parser.parse_args()
     began = time.monotonic()
-    known = list(promises())
+    known = known_promises()
     asked = options.only or [""]
     chosen = [
         number
