@@ -9,7 +9,7 @@ from wtb.analysis.nightly.line import Line, PastNight
 from wtb.core.cron import BAD
 from wtb.core.errors import InputError
 from wtb.store.database import Database
-from wtb.store.read.baselines import KEPT_FIRST, LAST, Night, baseline_rows, read_nights
+from wtb.store.read.baselines import KEPT_FIRST, LAST, Night, nights_in_session, read_nights
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.schedules import Fire, fire_of_sweep, fire_rows
@@ -57,7 +57,7 @@ def line_of_fire(database: Database, fire: Fire, baseline: SweepRow, tonight: Sw
 
 @dataclass(frozen=True)
 class NightSeries:
-    """What a night is one of.
+    """The nights that one reference belongs to.
 
     Attributes:
         reference: The sweep that does not move.
@@ -81,9 +81,8 @@ def series_of(database: Database, night: SweepRow) -> NightSeries | None:
     """
     fire = fire_of_sweep(database, night.id)
     if fire is None:
-        every = (read_nights(database, night.session, row.name) for row in baseline_rows(database, night.session))
-        for nights in every:
-            if nights is not None and night.id in {past.sweep_id for past in nights.nights}:
+        for nights in nights_in_session(database, night.session):
+            if any(past.sweep_id == night.id for past in nights.nights):
                 reference = _find(database, nights.reference_id)
                 worse = {past.sweep_id for past in nights.nights if past.is_worse}
                 return None if reference is None else NightSeries(reference, worse)

@@ -129,12 +129,13 @@ def registered(start: Path | None = None) -> Mapping[str, str]:
     if not isinstance(names, dict) or not all(isinstance(path, str) for path in names.values()):
         raise InputError(f"{setting.file}: {setting.title} must map names to import paths")
     beside = shadowed_setting("workflows", setting)
-    others = beside.found if beside is not None and isinstance(beside.found, dict) else {}
-    for name in names.keys() & others.keys():
-        if names[name] != others[name]:
+    if beside is None or not isinstance(beside.found, dict):
+        return names
+    for name, path in beside.found.items():
+        if names.get(name, path) != path:
             raise InputError(
-                f"workflow {name!r} is registered twice: as {names[name]!r} in {setting.file} and as "
-                f"{others[name]!r} in {beside.file if beside else ''}; remove one of them"
+                f"workflow {name!r} is registered twice: as {names[name]!r} in {setting.file} and as {path!r} in "
+                f"{beside.file}; remove one of them"
             )
     return names
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import Checkpoint, shown
 from wtb.core.tree.history import inside_document
+from wtb.display.views.executions import readable_values
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.read import details, histories, queries
@@ -27,8 +27,7 @@ def checkpoint_details(
     history = histories.with_reasons(database, sweep_id, histories.read_line(database, checkpoint.id))
     inside = checkpoint.inside
     saved = {} if inside is None else inside.saved
-    digests = {*shown(checkpoint.state).values(), *saved.values()}
-    values = {digest: readable(value.data) for digest, value in queries.load_values(database, digests).items()}
+    values = readable_values(database, {*shown(checkpoint.state).values(), *saved.values()})
     manifest = files.of_project(sweep.project).manifest(checkpoint.workspace)
     return {
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status},

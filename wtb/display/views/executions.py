@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -74,12 +74,8 @@ def trace(database: Database, row: ExecutionRow) -> Trace:
 
 
 def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> ExecutionHeading:
-    """What an execution is: its cells, its place in the tree, and how it ended."""
-    if row.choices is not None:
-        choices = [row.choices]
-    else:
-        every = queries.choices(database, row.sweep_id)
-        choices = [every[number] for number in row.combinations]
+    """Describe an execution: its cells, its place in the tree, and how it ended."""
+    choices = queries.choices_of_execution(database, row)
     failure = Failure(**row.failure) if row.failure else None
     return {
         "id": row.id,
@@ -276,7 +272,11 @@ def history_document(database: Database, row: ExecutionRow, *, states: bool = Fa
 def _values(database: Database, history: ExecutionHistory) -> dict[str, JsonValue]:
     """Values of the states of a history and of what its nodes wrote, by digest, as plain JSON."""
     states = [checkpoint.state for checkpoint in history] + [boundary.output for boundary in history.boundaries]
-    digests = {digest for state in states for digest in shown(state).values()}
+    return readable_values(database, {digest for state in states for digest in shown(state).values()})
+
+
+def readable_values(database: Database, digests: Iterable[str]) -> dict[str, JsonValue]:
+    """Return values by digest, as plain JSON. Raises DamagedError if one is missing or damaged."""
     return {digest: readable(value.data) for digest, value in queries.load_values(database, digests).items()}
 
 

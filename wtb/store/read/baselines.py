@@ -97,19 +97,20 @@ class _StoredNights(TypedDict):
 
 def read_nights(database: Database, session: str, name: str) -> Nights | None:
     """Return the nights of a baseline of a session (by its name); None if there is no such baseline."""
+    return next(iter(nights_in_session(database, session, baselines.c.name == name)), None)
+
+
+def nights_in_session(database: Database, session: str, *conditions: sa.ColumnElement[bool]) -> list[Nights]:
+    """Return the nights of each baseline of a session (by its name), in the order of the baselines' names."""
     columns = baselines.c.sweep_id, baselines.c.reference_id, baselines.c.noise_floor, baselines.c.nights
-    query = _rows(sa.select(*columns)).where(sessions.c.name == session, baselines.c.name == name)
-    row = database.row(query.where(*in_scope(database, baselines)))
-    if row is None:
-        return None
-    stored = _stored(row["nights"], row["noise_floor"])
-    return Nights(
-        row["reference_id"] or row["sweep_id"],
-        row["sweep_id"],
-        stored["repeats"],
-        [Night(*night) for night in stored["nights"]],
-        stored["count"],
-    )
+    query = _rows(sa.select(*columns)).where(sessions.c.name == session, *conditions).order_by(baselines.c.name)
+    every: list[Nights] = []
+    for row in database.rows(query.where(*in_scope(database, baselines))):
+        stored = _stored(row["nights"], row["noise_floor"])
+        nights = [Night(*night) for night in stored["nights"]]
+        reference = row["reference_id"] or row["sweep_id"]
+        every.append(Nights(reference, row["sweep_id"], stored["repeats"], nights, stored["count"]))
+    return every
 
 
 def _stored(nights: _StoredNights | None, floor: NoiseFloorDocument | None) -> _StoredNights:

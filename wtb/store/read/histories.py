@@ -90,11 +90,7 @@ def _chosen_variants(database: Database, row: ExecutionRow, nodes: Sequence[str]
     """Return the variants of nodes that an execution runs, by node."""
     if not nodes:
         return {}
-    if row.choices is not None:
-        choices = [row.choices]
-    else:
-        every = queries.choices(database, row.sweep_id)
-        choices = [every[number] for number in row.combinations]
+    choices = queries.choices_of_execution(database, row)
     sweep = queries.find_sweep(database, row.sweep_id)
     graph = queries.workflow_graph(database, sweep.workflow_id)
     defaults = {node["name"]: node["default"] for node in graph.get("nodes", ())}

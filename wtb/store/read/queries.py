@@ -202,6 +202,14 @@ def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
     return database.scalars(query)
 
 
+def choices_of_execution(database: Database, row: ExecutionRow) -> list[dict[str, str]]:
+    """Return the combinations whose cells an execution carries; of one that was forked by hand, its own choices."""
+    if row.choices is not None:
+        return [dict(row.choices)]
+    every = choices(database, row.sweep_id)
+    return [every[number] for number in row.combinations]
+
+
 def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, CaseRow]:
     query = sa.select(cases).where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)))
     return {row.number: row for row in database.records(CaseRow, query)}

@@ -14,7 +14,7 @@ _WORDS = ("question", "message", "description", "prompt", "text", "title")
 
 
 class Interrupts:
-    """What the calls of `interrupt` in one attempt return, in their order.
+    """The values that calls of `interrupt` in one attempt return, in their order.
 
     Questions of `ctx.ask` may come in between. They are counted by the same questioner, so that each question has its
     place in a pass through the node's code; but only an answer to an `interrupt` is returned by one.
