@@ -15,9 +15,10 @@ from tests.support.cluster import Cluster
 from tests.support.project import FLOW, Outcome, Project
 from wtb.hosting.api.routes import PREFIX
 
-# It says which processes imported it, and fails as long as a file is there.
+# It says which processes imported it, fails as long as one file is there, and does not end as long as another is.
 REVIEWED = """
 import os
+import time
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -40,6 +41,8 @@ wf = Workflow("reviewed", state=State)
 def draft(state, *, by: int = 1):
     if Path(__file__).with_name("broken").exists():
         raise ValueError("it is broken")
+    while Path(__file__).with_name("held").exists():
+        time.sleep(0.02)
     return {"x": state["x"] * by}
 
 

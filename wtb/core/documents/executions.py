@@ -231,10 +231,37 @@ class OpenQuestion(TypedDict):
     """A question that an execution waits for."""
 
     id: str
+    kind: NotRequired[str]
     question: str
+    options: NotRequired[list[str]]
     node: str
     asked_at: str
     expires_at: str | None
+
+
+class FailureDocument(TypedDict):
+    """Why an execution failed: the kind of its failure, the error, and the node that raised it."""
+
+    kind: str
+    error: str
+    message: str
+    node: str | None
+
+
+class OutcomeDocument(TypedDict):
+    """How an execution has ended or stands: the answer to the request that started it, and the end of its stream.
+
+    `result` is what its last step wrote; nothing unless it is completed.
+    """
+
+    execution: str
+    sweep: str
+    status: str
+    reason: str | None
+    result: dict[str, Any] | None
+    state: dict[str, Any]
+    failure: FailureDocument | None
+    questions: list[OpenQuestion]
 
 
 class Asked(TypedDict):

@@ -7,23 +7,32 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from wtb.analysis.failure_causes import execution_may_be_helped
+from wtb.core.failures import Failure
 from wtb.core.questions import how_to_answer
 from wtb.core.serialization.plain_json import iso
+from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.history import task_document
-from wtb.display.views.executions import sweep_of_execution
+from wtb.display.views.executions import readable_values, sweep_of_execution
 from wtb.execution.runtime.budgets import limit_of, raising
 from wtb.store.control import executions
 from wtb.store.control.pending_rollbacks import command, unfinished
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
-from wtb.store.read import details, queries
+from wtb.store.read import details, histories, queries
 from wtb.store.rows.control import QuestionRow
 from wtb.store.rows.executions import ExecutionRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 
 if TYPE_CHECKING:
-    from wtb.core.documents.executions import ExecutionOwner, OpenQuestion, StandingDocument
+    from wtb.core.documents.executions import (
+        ExecutionOwner,
+        FailureDocument,
+        OpenQuestion,
+        OutcomeDocument,
+        StandingDocument,
+    )
 
 
 PRINTED = 4_000  # characters that are shown of what an attempt has printed so far: the last
@@ -55,16 +64,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
     head = queries.checkpoint(database, row.head_id) if row.head_id else None
     change = executions.last_change(database, row.id)
     asked = executions.questions_of(database, row.id)
-    questions: list[OpenQuestion] = [
-        {
-            "id": one.id,
-            "question": one.question,
-            "node": one.node,
-            "asked_at": iso(one.asked_at),
-            "expires_at": iso(one.expires_at),
-        }
-        for one in asked
-    ]
+    questions = list(map(_open_question, asked))
     rollback = unfinished(row)  # a rollback that was interrupted, and has to be finished first
     possible = _commands(row.status, name, asked, runs_now(database, sweep), more)
     if row.status == "failed" and row.failure and not execution_may_be_helped(database, row):
@@ -129,3 +129,52 @@ def _commands(status: str, name: str, asked: Sequence[QuestionRow], runs: bool, 
     possible = _COMMANDS[status] if not left else (f"resume{more}", *_COMMANDS[status])
     words = [one.partition(" ") for one in possible]
     return answers + [f"wtb {verb} {name}{f' {rest}' if rest else ''}" for verb, _, rest in words]
+
+
+def status_in_sweep(sweep: SweepRow, row: ExecutionRow) -> tuple[str, str | None]:
+    """Return the status of an execution and the reason for it: those of its sweep if that does not let it begin."""
+    is_held_up = row.status == "pending" and row.choices is None and sweep.status in ("paused", "failed", "cancelled")
+    return (sweep.status, sweep.reason) if is_held_up else (row.status, row.reason)
+
+
+def outcome_document(database: Database, row: ExecutionRow) -> OutcomeDocument:
+    """Return how an execution has ended or stands, with its state. The row is one of `find_one`."""
+    sweep = queries.find_sweep(database, row.sweep_id)
+    status, reason = status_in_sweep(sweep, row)
+    history = histories.read_line(database, row.head_id)
+    head = history.latest
+    state = {} if head is None else shown(head.state)
+    last = next((checkpoint for checkpoint in reversed(history.checkpoints) if checkpoint.writers), None)
+    wrote: dict[str, str] = {}
+    for writer in () if last is None or row.status != "completed" else last.writers:
+        wrote |= shown(history.runs[writer.node_run].writes)
+    values = readable_values(database, {*state.values(), *wrote.values()})
+    return {
+        "execution": row.id,
+        "sweep": row.sweep_id,
+        "status": status,
+        "reason": reason,
+        "result": {key: values[digest] for key, digest in wrote.items()} if row.status == "completed" else None,
+        "state": {key: values[digest] for key, digest in state.items()},
+        "failure": _failure(row),
+        "questions": list(map(_open_question, executions.questions_of(database, row.id))),
+    }
+
+
+def _failure(row: ExecutionRow) -> FailureDocument | None:
+    if not row.failure:
+        return None
+    failure = Failure(**row.failure)
+    return {"kind": failure.kind, "error": failure.type, "message": failure.message, "node": failure.node}
+
+
+def _open_question(row: QuestionRow) -> OpenQuestion:
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "question": row.question,
+        "options": list(row.options or ()),
+        "node": row.node,
+        "asked_at": iso(row.asked_at),
+        "expires_at": iso(row.expires_at),
+    }

@@ -35,10 +35,12 @@ from wtb.hosting.api.requests.ends import operation_routes, when_ended
 from wtb.hosting.api.requests.idempotency import answered_once, key_of, when_answered
 from wtb.hosting.api.requests.long_answers import WAIT_S, Prefer, Wait, seconds_to_wait
 from wtb.hosting.api.requests.long_running import Asked, LongOperations
+from wtb.hosting.api.requests.outcomes import CancelOnDisconnect, outcome_routes
 from wtb.hosting.api.requests.preconditions import changed_if_current, is_known, tag_of
 from wtb.hosting.api.requests.uploads import upload_routes
 from wtb.hosting.api.routes import AGENTS, PREFIX, ROUTES, Lines, Route
-from wtb.hosting.api.streaming import follow, several
+from wtb.hosting.api.streaming import execution, follow, several
+from wtb.hosting.api.streaming.started import Started
 from wtb.hosting.api.streaming.streams import Streams
 from wtb.hosting.api.threads import OPERATIONS, run_quickly
 from wtb.hosting.pages.static import document, is_for_people, page_routes
@@ -117,7 +119,7 @@ def make_app(
     for route in ROUTES:
         app.add_api_route(
             PREFIX + route.path,
-            _endpoint(route, context, long_operations),
+            _endpoint(route, context, long_operations, streams),
             methods=[route.method],
             summary=route.summary,
             tags=[route.path.split("/")[1]],
@@ -131,6 +133,8 @@ def make_app(
     if doors.provider is not None:
         app.include_router(sign_in.provider_router(identities, doors.provider))
     app.include_router(follow.router(context, streams, doors.requests))
+    app.include_router(execution.router(context, streams))
+    app.include_router(outcome_routes(context))
     app.include_router(several.router(context, streams, doors.requests))
     app.include_router(figures.router(context))
     app.include_router(metrics_router(context, lambda: streams.followers))
@@ -181,7 +185,7 @@ def _id_of(route: Route) -> str:
 def _further_responses(route: Route) -> dict[int | str, dict[str, Any]]:
     """Return how else a route answers where nothing is wrong, as OpenAPI describes it."""
     responses: dict[int | str, dict[str, Any]] = {}
-    if route.is_long:
+    if route.is_long or route.starts_execution:
         responses[HTTPStatus.ACCEPTED] = {"description": "It goes on; `Location` is where to ask what comes of it."}
     if route.version is not None:
         responses[HTTPStatus.NOT_MODIFIED] = {"description": "It has the version that `If-None-Match` names."}
@@ -206,7 +210,7 @@ def _permission(route: Route, context: Context) -> Any:
     return Depends(check)
 
 
-def _endpoint(route: Route, context: Context, long_operations: LongOperations) -> Callable[..., Any]:
+def _endpoint(route: Route, context: Context, long_operations: LongOperations, streams: Streams) -> Callable[..., Any]:
     """Return a function with the parameters of an operation, which FastAPI reads out of requests."""
     function = route.function
     reads = route.operation.effect is Effect.reads and not route.is_long
@@ -248,15 +252,30 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations) -
         request: Request, wait: float | None = None, prefer: str | None = None, **arguments: Any
     ) -> Response:
         response = await at_once(request, **arguments)
+        acting = context.acting_as(request.state.identity, route.needs)
+        return await when_ended(acting, response, seconds_to_wait(wait, prefer, 0.0))
+
+    started = Started(context, streams)
+
+    async def and_follow(
+        request: Request,
+        wait: float | None = None,
+        prefer: str | None = None,
+        cancel_on_disconnect: bool = False,
+        **arguments: Any,
+    ) -> Response:
+        if refusal := started.refusal(request, cancel_on_disconnect):
+            return refusal
+        response = await at_once(request, **arguments)
         seconds = seconds_to_wait(wait, prefer, 0.0)
-        if response.status_code != HTTPStatus.CREATED or not seconds:
-            return response
-        return await when_ended(context.acting_as(request.state.identity, route.needs), response, seconds)
+        return await started.followed(request, response, seconds, cancel_on_disconnect)
 
     chosen: Callable[..., Any] = in_time if route.is_long else and_wait if route.starts else at_once
+    waiting: Sequence[inspect.Parameter] = () if chosen is at_once else (_WAIT, _PREFER)
+    if route.starts_execution:
+        chosen, waiting = and_follow, (*waiting, _CANCEL)
     hints = get_type_hints(function)
     given = [one for name, one in arguments_of(function).items() if name not in route.left_out]
-    waiting = () if chosen is at_once else (_WAIT, _PREFER)
     described = arguments_described(function)
     chosen.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
@@ -284,6 +303,9 @@ def _response(route: Route, request: Request, returned: Any) -> Response:
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
 _WAIT = inspect.Parameter("wait", inspect.Parameter.KEYWORD_ONLY, annotation=Wait, default=None)
+_CANCEL = inspect.Parameter(
+    "cancel_on_disconnect", inspect.Parameter.KEYWORD_ONLY, annotation=CancelOnDisconnect, default=False
+)
 _PREFER = inspect.Parameter("prefer", inspect.Parameter.KEYWORD_ONLY, annotation=Prefer, default=None)
 
 

@@ -93,6 +93,11 @@ class Route:
         return self.operation.effect is Effect.spends and self.location is not None and not self.is_long
 
     @property
+    def starts_execution(self) -> bool:
+        """Whether it starts one execution, whose outcome or events the same request may return."""
+        return self.starts and self.location == "/executions/{sweep}"
+
+    @property
     def summary(self) -> str:
         """What it does, in one sentence."""
         return f"Say what this would do: {self.operation.summary}" if self.preview else self.operation.summary

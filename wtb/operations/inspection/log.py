@@ -105,11 +105,13 @@ class Page:
         events: Those that were asked for, the oldest first.
         upto: The position up to which the log was read.
         is_last: Whether there was no more.
+        positions: That of each event.
     """
 
     events: Sequence[EventDocument]
     upto: LogPosition
     is_last: bool
+    positions: Sequence[LogPosition] = ()
 
 
 @dataclass(frozen=True)
@@ -177,14 +179,15 @@ def events_after(
             )
         )
     read = [row for row in rows if until is None or _position(row) <= until]
-    events = [_document(row) for row in read if _is_selected(row, selection)]
+    selected = [row for row in read if _is_selected(row, selection)]
+    events, positions = list(map(_document, selected)), list(map(_position, selected))
     if selection.cases:
         events = list(_with_cases(context.database, selection.sweep, events))
     is_last = len(read) < _PAGE
     if is_last and until is not None:
-        return Page(events, until, is_last)
+        return Page(events, until, is_last, positions)
     last = _position(read[-1]) if read else after
-    return Page(events, max(last, end) if is_last else last, is_last)
+    return Page(events, max(last, end) if is_last else last, is_last, positions)
 
 
 def last_event(context: Context, selection: Selection) -> LogPosition:

@@ -10,11 +10,11 @@ from typing import get_args
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.documents.common import RunStatus
-from wtb.core.documents.executions import ExecutionDocument, StandingDocument
+from wtb.core.documents.executions import ExecutionDocument, OutcomeDocument, StandingDocument
 from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
-from wtb.display.views.execution_status import standing_document
+from wtb.display.views.execution_status import outcome_document, standing_document, status_in_sweep
 from wtb.display.views.executions import execution_document
 from wtb.display.views.sweeps import run_document, status_document, summary_document, sweep_document
 from wtb.operations.context import Context
@@ -22,7 +22,7 @@ from wtb.operations.inspection.cells import cell_documents
 from wtb.store.control import approvals
 from wtb.store.limits.sessions import find_session
 from wtb.store.read import details, queries
-from wtb.store.read.references import find, find_target
+from wtb.store.read.references import find, find_one, find_target
 from wtb.store.rows.sweeps import SweepRow
 
 
@@ -155,6 +155,31 @@ def status(context: Context, ref: str) -> StatusDocument | StandingDocument:
     if target.kind == "execution":
         return standing_document(context.database, target.row)
     return status_document(context.database, target.row)
+
+
+def outcome(context: Context, ref: str) -> OutcomeDocument:
+    """Return how an execution has ended or stands, with its state, its result and the questions that it waits for.
+
+    Args:
+        context: Where.
+        ref: An execution: its id, the beginning of it, or a name that means a single one.
+
+    Raises:
+        InputError: If there is no such execution.
+    """
+    approvals.expire(context.database)
+    return outcome_document(context.database, find_one(context.database, ref))
+
+
+def statuses_of(context: Context, execution: str) -> tuple[str, str]:
+    """Return the status of the sweep of an execution, and how the execution stands in it, by its id.
+
+    Raises:
+        NotFound: If there is no such execution.
+    """
+    row = queries.find_execution(context.database, execution)
+    sweep = queries.find_sweep(context.database, row.sweep_id)
+    return sweep.status, status_in_sweep(sweep, row)[0]
 
 
 @checked

@@ -59,12 +59,14 @@ async def when_ended(context: Context, response: Response, wait_s: float) -> Res
 
     Args:
         context: Where they act.
-        response: That it was started, with the id of its sweep.
+        response: That it was started, with the id of its sweep; any other is returned as it is.
         wait_s: How long they wait.
 
     Returns:
         The response, with how it stands as `status`, and why as `reason`; as it was if that cannot be seen.
     """
+    if response.status_code != HTTPStatus.CREATED or not wait_s:
+        return response
     document = orjson.loads(bytes(response.body))
     each, end = looks(context, document["sweep"], count=False), time.monotonic() + wait_s
     try:

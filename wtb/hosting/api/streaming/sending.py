@@ -19,15 +19,15 @@ from wtb.hosting.access.rates import Rates
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.streaming.streams import MOST_SUBSCRIBERS, Message
 
-_RECONNECT = b"retry: 1000\n\n"  # after so many milliseconds the client comes again
-_COMMENT = b": nothing new\n\n"
+RECONNECT = b"retry: 1000\n\n"  # after so many milliseconds the client comes again
+COMMENT = b": nothing new\n\n"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
 _SERVICE_RESTART = 1012  # the client may connect again at once
 
 
 def sent(messages: AsyncGenerator[Message | None, None]) -> StreamingResponse:
     """Return the response that sends messages as server-sent events, for as long as they come."""
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
-    return StreamingResponse(_as_events(messages), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_as_events(messages), media_type="text/event-stream", headers=HEADERS)
 
 
 def full() -> Problem:
@@ -37,11 +37,11 @@ def full() -> Problem:
 
 
 async def _as_events(messages: AsyncGenerator[Message | None, None]) -> AsyncIterator[bytes]:
-    yield _RECONNECT
+    yield RECONNECT
     with suppress(WTBError):  # the database is out of reach: the client comes again, and is told so
         async with aclosing(messages):
             async for message in messages:
-                yield _COMMENT if message is None else b"id: %b\ndata: %b\n\n" % (message.id.encode(), message.text)
+                yield COMMENT if message is None else b"id: %b\ndata: %b\n\n" % (message.id.encode(), message.text)
 
 
 async def send(websocket: WebSocket, messages: AsyncGenerator[Message | None, None]) -> None:

@@ -96,7 +96,7 @@ def message(kind: str, position: LogPosition, **content: object) -> Message:
     return Message(id, orjson.dumps({"version": FRAME_VERSION, "id": id, "type": kind, **content}, default=str))
 
 
-class _Tail:
+class Tail:
     """The end of the log of one selection, as far as it was read."""
 
     def __init__(self, position: LogPosition) -> None:
@@ -141,7 +141,7 @@ class Streams:
         self._still_active = still_active
         self._owners: Counter[Follower] = Counter()
         self._ended: set[Follower] = set()
-        self._tails: dict[Selection, _Tail] = {}
+        self._tails: dict[Selection, Tail] = {}
         self._readers: dict[Selection, asyncio.Task[None]] = {}
         self._reads, self._catching_up = asyncio.Semaphore(_READS), asyncio.Semaphore(_CATCHING_UP)
         self.pace = Pace(context.database)
@@ -185,7 +185,7 @@ class Streams:
             NotFound: If the sweep was deleted.
             WTBError: If the database cannot be read.
         """
-        async with self._tail(selection) as tail, self.owned(owner):
+        async with self.tail(selection) as tail, self.owned(owner):
             position, heard = tail.position if after is None else after, monotonic()
             while not self.is_over(owner):
                 if tail.is_deleted:  # who comes again is told so
@@ -209,11 +209,16 @@ class Streams:
                     heard = monotonic()
 
     @asynccontextmanager
-    async def _tail(self, selection: Selection) -> AsyncIterator[_Tail]:
+    async def tail(self, selection: Selection) -> AsyncIterator[Tail]:
+        """Have a log read inside the block; the tail says when there is more.
+
+        Args:
+            selection: Which events.
+        """
         if selection not in self._tails:
             last = await run_quickly(last_event, self._context, selection)
             if selection not in self._tails:
-                self._tails[selection] = _Tail(last)
+                self._tails[selection] = Tail(last)
                 self._readers[selection] = asyncio.create_task(self._read(selection, self._tails[selection]))
         tail = self._tails[selection]
         tail.followers += 1
@@ -282,7 +287,7 @@ class Streams:
             page = await run_quickly(partial(events_after, self._context, selection, after, until=upto))
             return await run_quickly(_frame, after, page)
 
-    async def _read(self, selection: Selection, tail: _Tail) -> None:
+    async def _read(self, selection: Selection, tail: Tail) -> None:
         """Read what is new of a log that is followed, again and again; no other waits for that, however slow it is."""
         self.pace.quicken()
         while True:
@@ -293,7 +298,7 @@ class Streams:
                 await asyncio.sleep(_RETRY_S)
             await self.pace.wait()
 
-    async def _read_on(self, selection: Selection, tail: _Tail) -> None:
+    async def _read_on(self, selection: Selection, tail: Tail) -> None:
         is_last = False
         while not is_last:
             async with self._reads:
