@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wtb.authoring.evaluation.evaluators import evaluator
     from wtb.authoring.nodes import Backoff, Node, Variant
     from wtb.authoring.workflow import Workflow
-    from wtb.core.errors import FinalError, InputError, NodeError, Rejected, StateError, WTBError
+    from wtb.core.errors import FinalError, InputError, NodeError, Rejected, StateError, ToolDenied, WTBError
     from wtb.operations.execution import start
     from wtb.operations.handles.bench import Bench, submit
     from wtb.operations.handles.bench import open as open
@@ -48,6 +48,7 @@ _HOME = {
     "Sweep": "wtb.operations.sweep",
     "SweepHandle": "wtb.operations.handles.sweep",
     "SweepRecord": "wtb.operations.handles.records",
+    "ToolDenied": "wtb.core.errors",
     "Variant": "wtb.authoring.nodes",
     "WTBError": "wtb.core.errors",
     "Workflow": "wtb.authoring.workflow",
@@ -79,6 +80,7 @@ __all__ = [
     "Sweep",
     "SweepHandle",
     "SweepRecord",
+    "ToolDenied",
     "Variant",
     "WTBError",
     "Workflow",

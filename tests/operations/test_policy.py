@@ -276,3 +276,33 @@ def test_what_a_policy_forbids_is_forbidden_over_http_and_in_the_audit_log(place
     (noted,) = list_audit(place, command="pause")
     assert (noted["outcome"], noted["via"]) == ("failed", "POST /api/v1/sweeps/{ref}/pause")
     assert "policy no.cedar" in str(noted["error"])
+
+
+def test_commands_explain_calls_of_tools(project: Project) -> None:
+    """With the arguments, as nodes evaluate them."""
+    text = """
+@id("large") forbid(principal, action == Action::"call tool with arguments", resource == Tool::"pay")
+when { context.numbers.hasTag("sum") && context.numbers.getTag("sum") > 5 };
+@id("mail") @ask("Really?") forbid(principal, action == Action::"call tool with arguments", resource == Tool::"send");
+"""
+    project.write({"policy/calls.cedar": EVERYBODY + text})
+    call = ("policy", "explain", "call tool with arguments", "--resource")
+    assert project.inside(*call, "Tool:pay", "--with", "arguments.sum=5", check=0).stdout.startswith("allowed")
+    large = project.inside(*call, "Tool:pay", "--with", "arguments.sum=5.5", check=1)
+    assert large.stdout == "denied: policy large forbids it\n"
+    asked = project.inside(*call, "Tool:send", check=1)
+    assert asked.stdout == "asks a person: policy mail requires that a person approves it\n"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        '@ask("?") permit(principal, action == Action::"call tool with arguments", resource);',
+        '@ask("?") forbid(principal, action, resource);',
+        '@ask("?") forbid(principal, action in [Action::"call tool with arguments", Action::"submit"], resource);',
+    ],
+)
+def test_only_calls_of_tools_can_wait_for_a_person(place: Context, folder: Path, policy: str) -> None:
+    (folder / "bad.cedar").write_text(EVERYBODY + policy)
+    with pytest.raises(InputError, match=r"bad\.cedar #2: @ask is for a forbid policy whose action is"):
+        list_sweeps(place)

@@ -40,6 +40,7 @@ PUBLIC = {
         "Sweep",
         "SweepHandle",
         "SweepRecord",
+        "ToolDenied",
         "Variant",
         "WTBError",
         "Workflow",

@@ -34,6 +34,7 @@ ANSWERED_AFTER_FAILURE: Final = "node.answered_after_failure"
 EVENTS: Final = frozenset({"node.log", "node.progress", "node.metric", "node.stream", ANSWERED_AFTER_FAILURE})
 _DEEPEST: Final = 50
 _DIGITS: Final = 10_000  # bits; Python refuses to write out much longer numbers
+_SUBJECT: Final = 2000  # characters of what a node was allowed or denied, and of an error of its policies
 _TRIGGERS: Final = ("step", "time", "manual", "durable", "error")
 
 
@@ -67,6 +68,28 @@ class CheckpointReport(TypedDict):
     workspace: str | None
     files: tuple[tuple[str, int], ...]
     at: float
+
+
+class DecisionReport(TypedDict):
+    """A decision of policies about something that a node does, as its attempt reports it.
+
+    Attributes:
+        action: What the node does, such as calling a tool.
+        on: What it does that with, such as the tool.
+        arguments: Typed JSON; None for calls that are allowed, since these are recorded by themselves.
+        asked: Whether a person is asked now.
+        answered_by: Who approved or rejected it.
+    """
+
+    action: str
+    on: str
+    at: float
+    allowed: bool
+    rules: list[str]
+    errors: list[str]
+    arguments: str | None
+    asked: bool
+    answered_by: str | None
 
 
 class Malformed(StateError):
@@ -250,6 +273,20 @@ def _unknown_cost(reported: Any) -> CostReport:
     return {"cause": reported["cause"], "what": name(reported["what"])}
 
 
+def _decided(reported: Any) -> DecisionReport:
+    return {
+        "action": name(reported["action"]),
+        "on": text(reported["on"], _SUBJECT),
+        "at": number(reported["at"]),
+        "allowed": reported["allowed"] is True,
+        "rules": [name(rule) for rule in reported["rules"]],
+        "errors": [text(error, _SUBJECT) for error in reported["errors"]],
+        "arguments": optional(_stored, reported["arguments"]),
+        "asked": reported["asked"] is True,
+        "answered_by": optional(name, reported["answered_by"]),
+    }
+
+
 def _written(reported: Any) -> tuple[str, str]:
     """A file among the code, and the node that wrote it."""
     part, node = reported
@@ -298,6 +335,7 @@ _REPORTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "unknown_cost": _unknown_cost,
     "connected": name,
     "written": _written,
+    "decided": _decided,
     "tool": _tool,
     "checkpoint": _checkpoint,
     "suggestion": text,

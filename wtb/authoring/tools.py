@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 from wtb.core.errors import InputError, StateError, meant_or_known
 from wtb.core.serialization.codec import decode, encode
@@ -78,15 +78,26 @@ class ToolReport(TypedDict):
 OnCall = Callable[[ToolReport], None]
 
 
+class Gate(Protocol):
+    """Holds calls of tools against policies."""
+
+    def check(self, tool: str, arguments: Mapping[str, Any], stored: str, result: str | None) -> str | None:
+        """Return what an earlier call returned, or None if this one is to be made; see `ToolGate`."""
+
+
 class Tools:
     """The tools of a workflow, as one attempt calls them: `tools.book(flight=...)` or `tools["book"](flight=...)`.
 
     on_call: called with each call as soon as it has ended.
     done: calls of this node run that are not made again, in their order: the n-th call of a tool with the same
     arguments returns what it returned then. The first call that is not among them ends that.
+    gate: holds each call against policies; None without any.
     """
 
-    def __init__(self, known: Mapping[str, Tool], on_call: OnCall, done: Iterable[ToolReport] = ()) -> None:
+    def __init__(
+        self, known: Mapping[str, Tool], on_call: OnCall, done: Iterable[ToolReport] = (), gate: Gate | None = None
+    ) -> None:
+        self.gate = gate
         self._known = known
         self._on_call = on_call
         self._lock = threading.Lock()
@@ -191,6 +202,8 @@ class _Bound:
         given = encoded_arguments(name, arguments)
         asynchronous = inspect.iscoroutinefunction(self.tool.forward)
         before = self.tools.before(name, given)
+        if self.tools.gate is not None:
+            before = self.tools.gate.check(name, arguments, given, before)
         if before is not None:
             returned = decode(before.encode())
             return _given(returned) if asynchronous and _in_loop() else returned

@@ -9,7 +9,8 @@
     │   ├── NodeTimeout       ... at its deadline
     │   │   └── Unanswered    ... of a question: nobody answered, and it has no default
     │   ├── FinalError        ... and must not be tried again (raise it in a node)
-    │   │   └── BudgetReached ... for it has spent what it may
+    │   │   ├── BudgetReached ... for it has spent what it may
+    │   │   └── ToolDenied    ... for a policy denies a call of a tool
     │   └── Rejected          ... a person refused: its cells are cancelled
     ├── RoutingError          no edge leads on from a node
     ├── ConflictError         an impossible transition, or somebody else owns it
@@ -166,6 +167,18 @@ class FinalError(NodeError):
 
 class BudgetReached(FinalError):
     """A node run has spent what it may: its own limit, or all that a budget has left."""
+
+
+class ToolDenied(FinalError):
+    """A policy denies a call of a tool, or the person whom it asks rejected the call.
+
+    A node may handle it. Otherwise the node run fails, and is not tried again.
+
+    Example:
+        >>> from wtb import FinalError, ToolDenied
+        >>> issubclass(ToolDenied, FinalError)
+        True
+    """
 
 
 class RoutingError(WTBError):

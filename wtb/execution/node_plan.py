@@ -17,6 +17,7 @@ class NodePlan:
 
     free_hosts: Hosts that cost nothing.
     unknown_costs: How often each reason was reported why its cost is not known.
+    allowed: How often attempts reported that policies allow something, by what and by which policies.
     """
 
     node: str
@@ -27,6 +28,7 @@ class NodePlan:
     limited: bool
     free_hosts: Sequence[str] = ()
     unknown_costs: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
+    allowed: Counter[tuple[str, ...]] = field(default_factory=Counter, compare=False)
 
 
 class NodePlans:

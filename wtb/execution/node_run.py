@@ -54,7 +54,8 @@ class NodeRuns:
         # Stalls are looked for in each attempt; at once is committed which attempt has begun.
         self.alone = self.stalls is not None or not journal.durability
         nobody, self.fine = sweep.holds.approvals.nobody, run.checkpoints == "fine"
-        self.settings = Settings(sweep.interactive, run.mode, nobody, self.fine)
+        policies = None if sweep.policies is None else sweep.policies.text
+        self.settings = Settings(sweep.interactive, run.mode, nobody, self.fine, policies)
 
     def run(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> NodeRun:
         """Run a task from the head of an execution, or return the result that an earlier claim committed.
@@ -314,6 +315,7 @@ class RunningNode:
             answers=execution.loaded.dialogue.answers,
             saved=visit.saved,
             done=visit.calls,
+            earlier=visit.earlier if self.runs.settings.policies is not None else (),
             settings=self.runs.settings,
             execution=execution.id,
             token=execution.token,

@@ -144,10 +144,24 @@ class Combinations:
 
 
 @dataclass(frozen=True)
+class SweepPolicies:
+    """What the nodes of a sweep are held against.
+
+    Attributes:
+        by: Who submitted it.
+        text: The policies, as node processes read them.
+    """
+
+    by: str
+    text: str
+
+
+@dataclass(frozen=True)
 class RunningSweep:
     """A sweep as its runner sees it: what is fixed, what limits the work, and how far it is.
 
     written: files among its code that nodes write. single: it is one execution that a person started.
+    policies: those that it recorded; None without any.
     """
 
     ids: SweepIds
@@ -159,6 +173,7 @@ class RunningSweep:
     database: Database
     written: WrittenFiles
     single: bool = False
+    policies: SweepPolicies | None = None
 
     @cached_property
     def interactive(self) -> bool:

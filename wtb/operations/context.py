@@ -197,7 +197,12 @@ class Context:
         if find_policies() is not None:
             from wtb.operations.policy.asking import authorize  # which few need, and takes its time to import
 
-            authorize(self.database, self.identity.name or self.by, function, given)
+            authorize(self.database, self.principal, function, given)
+
+    @property
+    def principal(self) -> str:
+        """Who acts, as policies know them."""
+        return self.identity.name or self.by
 
     def acting_as(self, identity: Identity, permission: Permission, origin: Origin | None = None) -> Context:
         """Return the same place for somebody who may do something: only the projects in which they may are there.

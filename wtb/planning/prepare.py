@@ -21,7 +21,7 @@ from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, count, expand
-from wtb.core.tree.stored_spec import DataFinding, StoredSpec
+from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec
 from wtb.core.values import Value
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
@@ -61,7 +61,7 @@ class Prepared:
     clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
     it is not the workflow's entry. submitted_by: who submits it, as the sweep records. findings: what the check of its
     cases found. blank_rows: rows of the source that are skipped. sampled_from: the number of cases that
-    `only.sample` was drawn from.
+    `only.sample` was drawn from. policies: those that its nodes are held against, as the sweep records.
     """
 
     bound: Bound
@@ -77,6 +77,7 @@ class Prepared:
     findings: Sequence[DataFinding] = ()
     blank_rows: int = 0
     sampled_from: int | None = None
+    policies: StoredPolicies | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -167,6 +168,8 @@ class Prepared:
             stored["data"] = list(self.findings)
         if self.submitted_by is not None:
             stored["submitted_by"] = self.submitted_by
+        if self.policies is not None:
+            stored["policies"] = self.policies
         return stored
 
     def tool_versions(self) -> dict[str, dict[str, str]]:
@@ -223,6 +226,7 @@ _RECORDED = (
     "fork_variants",
     "data",
     "sample",
+    "policies",
 )
 
 

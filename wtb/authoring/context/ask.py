@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -70,6 +70,26 @@ class Questioner:
         """
         self.interrupts.append(question)
         return self._reply(question, self.answers.get(question.key) or self.answers.get(question.place))
+
+    def approval(self, question: Question, on_asked: Callable[[], None]) -> Answer | None:
+        """Return the answer to exactly this question, which WTB asks and not the node.
+
+        Args:
+            question: The question; it does not count among those of the node.
+            on_asked: Called if a person is asked now.
+
+        Returns:
+            The answer; None if nobody is there to ask.
+
+        Raises:
+            Asked: If there is none yet.
+        """
+        answer = self.answers.get(question.key)  # not by its place: the words say what is approved
+        if answer is None and not self.nobody:
+            self.asked = self.asked or question
+            on_asked()
+            raise Asked(question)
+        return answer
 
     def count(self, key: str) -> None:
         """Count a question of this pass through the node's code. key: the one that its answer was found by."""

@@ -23,7 +23,7 @@ from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.failed_calls import FailedCalls
 from wtb.authoring.context.prices import load_prices, price
 from wtb.authoring.context.usage import normalized_usage
-from wtb.authoring.tools import ServerTools, Tool, ToolReport, Tools
+from wtb.authoring.tools import Gate, ServerTools, Tool, ToolReport, Tools
 from wtb.core.errors import BudgetReached, InputError, StateError
 from wtb.core.questions import Answer
 from wtb.core.scoring.unknown_costs import Cause
@@ -82,6 +82,7 @@ class Context:
     workspace_of: Callable[[], Path] | None = field(default=None, repr=False)
     known_tools: Mapping[str, Tool] = field(default_factory=dict, repr=False)
     done: Sequence[ToolReport] = field(default=(), repr=False)
+    tool_gate: Gate | None = field(default=None, repr=False)
     checkpoint_taker: CheckpointTaker | None = field(default=None, repr=False)
     fine: bool = field(default=False, repr=False)
     questioner: Questioner | None = field(default=None, repr=False)
@@ -181,7 +182,7 @@ class Context:
     @cached_property
     def tools(self) -> Tools:
         """The workflow's tools: `ctx.tools.search(q="x")` calls one, and its call is recorded."""
-        return Tools(self.known_tools, self._called, self.done)
+        return Tools(self.known_tools, self._called, self.done, self.tool_gate)
 
     def mcp(self, server: str) -> ServerTools:
         """The tools of an MCP server that the workflow uses: `ctx.mcp("files").read(path="a.txt")`.

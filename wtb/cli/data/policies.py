@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from wtb.authoring.policies import cedar, recorded
 from wtb.cli import options
 from wtb.cli.console import say
 from wtb.cli.output import put_as
@@ -16,6 +17,8 @@ from wtb.operations.policy import engine, vocabulary
 if TYPE_CHECKING:
     from wtb.core.documents.storage.policies import PoliciesDocument, PolicyDecisionDocument
     from wtb.operations.policy.vocabulary import Fact, Resource
+
+_ARGUMENT = "arguments."  # before the name of one, in --with
 
 
 def check(format: options.Show = options.Format.table) -> None:
@@ -53,17 +56,27 @@ def explain(
 
     Example: wtb policy explain submit --by ana --resource Workflow:support --with limit_cents=6000
     """
-    known = (*dict.fromkeys(vocabulary.actions().values()), vocabulary.CALL_TOOL)
+    known = (*dict.fromkeys(vocabulary.actions().values()), vocabulary.CALL_TOOL, *recorded.NODE_ACTIONS)
     if action not in known:
         raise InputError(f"there is no operation {action!r}{meant_or_known(action, known)}")
     kind, _, id = resource.partition(":")
     kinds = get_args(vocabulary.Resource)
     if kind not in kinds or not id:
         raise InputError(f"--resource {resource!r}: expected KIND:ID, with a kind of: {', '.join(kinds)}")
-    asked = vocabulary.Asked(action, by or contexts.current_user(), _kind(kind), id, _facts(given or []))
+    facts, arguments = _facts(given or [])
+    asked = vocabulary.Asked(action, by or contexts.current_user(), _kind(kind), id, facts)
     policies = engine.find_policies()
-    decision = engine.Decision(True, ()) if policies is None else policies.decide(asked)
-    why = "there are no policies here, and so all is allowed" if policies is None else decision.why
+    if policies is None:
+        decision, why = cedar.Decision(True, ()), "there are no policies here, and so all is allowed"
+    elif action not in recorded.NODE_ACTIONS:
+        decision = policies.decide(asked)
+        why = decision.why
+    elif (for_nodes := policies.recorded(asked.by)) is None or action not in for_nodes["actions"]:
+        decision, why = cedar.Decision(True, ()), f"no policy names {action!r}, and so all of them are allowed"
+    else:
+        known_facts = {"node": "", "variant": "", "case": "", **{key: str(fact) for key, fact in facts.items()}}
+        decision = recorded.NodePolicies(for_nodes, {}).decide_call(id, arguments, known_facts)
+        why = decision.why
     document: PolicyDecisionDocument = {
         "allowed": decision.allowed,
         "action": asked.action,
@@ -74,7 +87,8 @@ def explain(
         "errors": list(decision.errors),
         "why": why,
     }
-    put_as(document, f"{'allowed' if decision.allowed else 'denied'}: {why}", format)
+    outcome = "allowed" if decision.allowed else "denied" if decision.question is None else "asks a person"
+    put_as(document, f"{outcome}: {why}", format)
     if not decision.allowed:
         raise typer.Exit(1)
 
@@ -84,20 +98,35 @@ def _kind(kind: str) -> Resource:
     return found
 
 
-def _facts(given: list[str]) -> dict[str, Fact]:
+def _facts(given: list[str]) -> tuple[dict[str, Fact], dict[str, str | float]]:
+    """Return what is known, and the arguments of a call of a tool."""
     facts: dict[str, Fact] = {}
-    kinds = {name.rstrip("?"): kind for name, kind in vocabulary.FACTS.items()}
+    arguments: dict[str, str | float] = {}
+    kinds = {name.rstrip("?"): kind for name, kind in {**vocabulary.FACTS, **vocabulary.NODE_FACTS}.items()}
     for text in given:
         key, equals, value = text.partition("=")
-        if not equals or key not in kinds:
-            raise InputError(f"--with {text!r}: expected KEY=VALUE, with a key of: {', '.join(kinds)}")
-        if kinds[key] == "Long":
+        if equals and key.startswith(_ARGUMENT):
+            arguments[key.removeprefix(_ARGUMENT)] = _argument(value)
+        elif not equals or key not in kinds:
+            raise InputError(f"--with {text!r}: expected KEY=VALUE, with a key of: {', '.join(kinds)}, arguments.NAME")
+        elif kinds[key] == "Long":
             if not value.lstrip("-").isdigit():
                 raise InputError(f"--with {text!r}: expected a whole number")
             facts[key] = int(value)
         else:
             facts[key] = value
-    return facts
+    return facts, arguments
+
+
+def _argument(text: str) -> str | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 POLICY = {"check": check, "explain": explain}

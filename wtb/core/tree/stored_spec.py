@@ -27,6 +27,22 @@ class Environment(TypedDict):
     judges: NotRequired[dict[str, str]]
 
 
+class StoredPolicies(TypedDict):
+    """The policies that hold for the nodes of a sweep, as of its submission.
+
+    Attributes:
+        text: All policies, in Cedar.
+        names: The name of each, in order.
+        actions: Actions of nodes that policies name; nodes ask about no others.
+        by: The principal: who submitted the sweep, as policies know them.
+    """
+
+    by: str
+    text: str
+    names: list[str]
+    actions: list[str]
+
+
 class NodeLimits(TypedDict, total=False):
     """Where a sweep stops for one of its nodes; None is no limit."""
 
@@ -153,6 +169,7 @@ class StoredSpec(TypedDict, total=False):
     equal_inputs: NotRequired[Literal["cluster", "independent"]]
     data: NotRequired[list[DataFinding]]
     sample: NotRequired[int]
+    policies: NotRequired[StoredPolicies]
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:

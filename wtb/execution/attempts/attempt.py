@@ -7,12 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from wtb.authoring.boundary import CheckpointReport, CostReport
+from wtb.authoring.boundary import CheckpointReport, CostReport, DecisionReport
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
 from wtb.core.ids import new_id
 from wtb.core.scoring.unknown_costs import is_free
 from wtb.core.serialization.codec import digest
+from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
 from wtb.core.values import Json, Value, Values
 from wtb.execution import rows
@@ -27,6 +28,7 @@ from wtb.execution.state import RunningSweep, SweepIds
 from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun, Recorded
 
+ARGUMENTS = 2000  # characters of those of a call, in the event of a decision about it
 SEVERITIES = ("debug", "info", "warning", "error")
 
 
@@ -87,6 +89,7 @@ class Attempt:
         self._run = run
         self._disk = sweep.limits.disk
         self._written = sweep.written
+        self._policies = sweep.policies
         self._sums: list[Any] = [0.0, 0, 0]
         self._has_spent = False
         self._connections: list[str] = []
@@ -147,11 +150,39 @@ class Attempt:
             self._connections.append(data)
         elif kind == "written":
             self._note_written(*data)
+        elif kind == "decided":
+            self._decided(data)
 
     def _note_written(self, file: str, node: str) -> None:
         """Record, once a sweep, that nodes write a file which was taken for code."""
         if (words := self._written.note(file, node)) is not None:
             self._event("node.log", time.time(), {"message": words, "level": "info"})
+
+    def _decided(self, decision: DecisionReport) -> None:
+        """Record a decision of policies. Of calls that are allowed, the 1st, 2nd, 4th, 8th ... attempt is recorded."""
+        if self._policies is None:
+            return
+        data: dict[str, Json] = {
+            "operation": decision["action"],
+            "by": self._policies.by,
+            "allowed": decision["allowed"],
+            "rules": [*decision["rules"]],
+            "errors": [*decision["errors"]],
+            "on": decision["on"],
+            "attempt": self.number,
+        }
+        if decision["asked"] or not decision["allowed"] or decision["answered_by"] is not None:
+            arguments = decision["arguments"]
+            data["arguments"] = None if arguments is None else storable(arguments, ARGUMENTS)
+            data |= {"asked": decision["asked"], "answered_by": decision["answered_by"]}
+        else:
+            key = (decision["action"], decision["on"], *decision["rules"])
+            allowed = self._run.plan.allowed
+            allowed[key] += 1
+            if allowed[key] & (allowed[key] - 1):
+                return
+        event = self._run.event("policy.decided", "info" if decision["allowed"] else "warning", **data)
+        self._run.append(events=[{**event, "at": decision["at"]}])
 
     def stall(self, limit: float) -> None:
         """Record that the attempt has stalled, if it reported nothing for longer than `limit` seconds."""
@@ -183,7 +214,10 @@ class Attempt:
             "attempt": self.number,
             "number": self.visit.number,
         }
-        self.visit.calls.append({**call, "number": self.visit.number})
+        numbered: ToolReport = {**call, "number": self.visit.number}
+        self.visit.calls.append(numbered)
+        if self._policies is not None:
+            self.visit.earlier.append(numbered)
         self.visit.number += 1
         self._run.append(invocations=[row])
 

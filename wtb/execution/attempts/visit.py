@@ -22,12 +22,14 @@ class Visit:
 
     saved, workspace: those of the last checkpoint inside the node.
     calls: tool calls that are not made again.
+    earlier: all tool calls that were made, also those of attempts that failed.
     number: that of the next tool call.
     """
 
     saved: Values = field(default_factory=dict)
     workspace: str | None = None
     calls: list[ToolReport] = field(default_factory=list)
+    earlier: list[ToolReport] = field(default_factory=list)
     number: int = 0
 
 
@@ -52,6 +54,7 @@ def load_visit(database: Database, execution: Execution, task: NodeTask, variant
         visit.saved = execution.loaded.saved
         calls = tool_calls(database, inside.node_run, taken_at(database, execution.at))
         visit.calls = [_report(call) for call in calls if call.status != "undone"]
+        visit.earlier = visit.calls.copy()
     if execution.at.trigger == "manual":
         for run in asked_above(database, execution.at, task.key, variant):
             _add_run(database, visit, run, fine)
@@ -75,6 +78,7 @@ def _add_run(database: Database, visit: Visit, run: NodeRunRow, fine: bool) -> N
         visit.calls = []
     made = tool_calls(database, run.id)
     visit.calls += [_report(call) for call in made if call.attempt >= first and call.status != "undone"]
+    visit.earlier += [_report(call) for call in made if call.status != "undone"]
 
 
 def _report(call: InvocationRow) -> ToolReport:

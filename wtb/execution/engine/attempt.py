@@ -13,7 +13,7 @@ from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.connections import watched
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
-from wtb.authoring.tools import Tool
+from wtb.authoring.tools import Gate, Tool
 from wtb.core.errors import FinalError, InputError, NodeTimeout, Rejected, StateError, Unanswered
 from wtb.core.failures import MESSAGE, Failure, check_interrupt
 from wtb.core.questions import Asked
@@ -49,6 +49,8 @@ def attempted(
         checkpoints = CheckpointTaker(workspace, result.record, task.allowed, saved)
         context = _context(task, result.record, surroundings.resources, workspace, checkpoints, tools)
         context.questioner = questioner
+        if task.settings.policies is not None:
+            context.tool_gate = _tool_gate(task, task.settings.policies, result.record, questioner)
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
         with watched(context, owns_process=surroundings.own_process):
@@ -93,6 +95,18 @@ def _failure(error: BaseException, is_final: Callable[[BaseException], bool], no
         failure = Failure.of(error, final=True, node=node)
         why = f"the retry policy failed: {Failure.of(broken)}"
         return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
+
+
+def _tool_gate(task: Task, policies: str, record: Record, questioner: Questioner) -> Gate | None:
+    """What holds the calls of an attempt against policies; None if no policy is about calls."""
+    from wtb.authoring.policies.recorded import CALL, read_policies  # which few sweeps need
+    from wtb.authoring.policies.tool_gate import ToolGate
+
+    known = read_policies(policies)
+    if CALL not in known.actions:
+        return None
+    facts = {"node": task.node, "variant": task.variant, "case": task.root.case.id}
+    return ToolGate(known, facts, record, questioner, task.earlier)
 
 
 def _context(

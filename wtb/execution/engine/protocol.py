@@ -46,12 +46,14 @@ class Settings:
     interactive: whether people answer in place of models. mode: the mode that the run names, if it names one.
     nobody: whether no person is there to ask.
     fine: whether there is a checkpoint after each tool call.
+    policies: those that nodes are held against, as `read_policies` takes them; None without any.
     """
 
     interactive: bool = False
     mode: str | None = None
     nobody: bool = False
     fine: bool = False
+    policies: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Task:
     asked: what LangGraph's `interrupt` asked in the attempt before it, in that order.
     answers: of people, to what was asked at this checkpoint.
     saved: what `ctx.checkpoint` kept of this visit before. done: tool calls that are not to be made again, in order.
+    earlier: all tool calls of the attempts before it, if policies hold for them.
     allowance: what it may spend; None is no limit.
     execution, token: whose attempt it is, under which claim.
     on_event: called with each thing that the attempt reports, as it happens.
@@ -93,6 +96,7 @@ class Task:
     answers: Answers = field(default_factory=dict)
     saved: Values = field(default_factory=dict)
     done: Sequence[ToolReport] = ()
+    earlier: Sequence[ToolReport] = ()
     settings: Settings = Settings()
     allowance: Allowance | None = None
     execution: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wtb.authoring.boundary import CallReport, CheckpointReport
+from wtb.authoring.boundary import CallReport, CheckpointReport, DecisionReport
 from wtb.authoring.context.attempt_record import OnEvent
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision
@@ -141,6 +141,8 @@ class RedactingExecutor:
             return self._call(data)
         if kind == "tool":
             return self._tool(data)
+        if kind == "decided":
+            return self._decided(data)
         return self._checkpoint(data) if kind == "checkpoint" else data
 
     def _call(self, call: CallReport) -> CallReport:
@@ -152,6 +154,11 @@ class RedactingExecutor:
         arguments = typed(call["arguments"]) or ""
         error = self._redactor.optional(call["error"])
         return {**call, "arguments": arguments, "result": typed(call["result"]), "error": error}
+
+    def _decided(self, decision: DecisionReport) -> DecisionReport:
+        arguments = self._redactor.typed_text(decision["arguments"])
+        errors = [self._redactor.text(error) for error in decision["errors"]]
+        return {**decision, "on": self._redactor.text(decision["on"]), "arguments": arguments, "errors": errors}
 
     def _checkpoint(self, taken: CheckpointReport) -> CheckpointReport:
         keys = self._redactor.keys

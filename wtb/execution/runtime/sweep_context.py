@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph_snapshot import outline_digest
+from wtb.authoring.policies.recorded import written
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import StoreError
 from wtb.core.stop import Disk
@@ -25,7 +26,7 @@ from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.runtime.node_limits import Permits
 from wtb.execution.sandbox.heads import CodeHead
 from wtb.execution.sandbox.pool import InProcesses, UserCode
-from wtb.execution.state import Combinations, Limits, Progress, RunningSweep, SweepIds
+from wtb.execution.state import Combinations, Limits, Progress, RunningSweep, SweepIds, SweepPolicies
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_nodes
 from wtb.store.control import executions
@@ -103,6 +104,7 @@ class SweepContext:
             database,
             self.written,
             single=row.kind == "single",
+            policies=_policies(row, bound),
         )
 
     def runner(
@@ -150,6 +152,17 @@ class SweepContext:
         for execution, token in gone:
             code.end_attempt(execution, token)
         return PendingRequests(gone, seen.pending, sweep.holds)
+
+
+def _policies(row: SweepRow, bound: Bound) -> SweepPolicies | None:
+    """The policies that a sweep recorded, with what is known of it."""
+    recorded = row.spec.get("policies")
+    if recorded is None:
+        return None
+    facts = {"sweep": row.name, "workflow": bound.workflow.name, "session": row.session, "project": row.project}
+    if "submitted_by" in row.spec:
+        facts["submitted_by"] = row.spec["submitted_by"]
+    return SweepPolicies(recorded["by"], written(recorded, facts))
 
 
 def _disk_used(database: Database, session: str, quota: Quota) -> int:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from wtb.authoring.policies.cedar import Decision
 from wtb.core.errors import AccessDenied, InputError
 from wtb.core.values import Json
-from wtb.operations.policy.engine import Decision, find_policies
+from wtb.operations.policy.engine import find_policies
 from wtb.operations.policy.vocabulary import CALL_TOOL, Asked, Fact, action_of
 from wtb.operations.registry import Effect
 from wtb.planning.prepare import Prepared

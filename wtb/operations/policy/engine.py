@@ -1,12 +1,7 @@
-"""Cedar in this process: a folder of policies, checked against a schema when it is loaded, and decisions by them.
-
-Policies are parsed once. Cedar skips a policy that cannot be evaluated, so that a `forbid` that fails would not forbid;
-here any error denies.
-"""
+"""A folder of policies, checked against a schema when it is loaded, and decisions by them."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -16,9 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from wtb.authoring.policies.cedar import ASK, Decision, ParsedPolicy, PolicySet, parse_policies
+from wtb.authoring.policies.recorded import CALL, NODE_ACTIONS
 from wtb.config.distribution import pip_install
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.errors import InputError
+from wtb.core.tree.stored_spec import StoredPolicies
 from wtb.operations.policy.vocabulary import Asked, Fact, schema
 
 FOLDER = "WTB_POLICY"
@@ -28,39 +26,20 @@ _DEFAULT = "policy"
 _SUFFIX = ".cedar"
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What policies say.
+class Policies:
+    """The policies of a folder.
 
     Attributes:
-        allowed: Whether it may be done.
-        rules: The policies that decided; none where none permits it.
-        errors: What could not be evaluated, each of which denies.
+        folder: Where they are.
+        names: The name of each, in order.
+        actions: Actions of nodes that they name.
     """
 
-    allowed: bool
-    rules: tuple[str, ...]
-    errors: tuple[str, ...] = ()
-
-    @property
-    def why(self) -> str:
-        """The reason in words."""
-        if self.errors:
-            return f"a policy could not be evaluated, which denies: {'; '.join(self.errors)}"
-        if not self.rules:
-            return "no policy permits it"
-        return f"policy {', '.join(self.rules)} {'permits' if self.allowed else 'forbids'} it"
-
-
-class Policies:
-    """The policies of a folder."""
-
-    def __init__(self, folder: Path, names: Sequence[str], cedar: Any, parsed: Any) -> None:
+    def __init__(self, folder: Path, policies: PolicySet, actions: Sequence[str]) -> None:
         self.folder = folder
-        self.names = names
-        self._cedar = cedar
-        self._parsed = parsed
-        self._nobody = cedar.Entities.from_json_str("[]")
+        self.names = policies.names
+        self.actions = actions
+        self._policies = policies
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._decide)
 
     def decide(self, asked: Asked) -> Decision:
@@ -68,25 +47,14 @@ class Policies:
         # It follows from these alone, and the library takes a tenth of a millisecond to read a request.
         return self._remembered(asked.by, asked.action, asked.kind, asked.id, tuple(asked.context.items()))
 
-    def _decide(self, by: str, action: str, kind: str, id: str, context: tuple[tuple[str, Fact], ...]) -> Decision:
-        request = {
-            "principal": {"type": "User", "id": by},
-            "action": {"type": "Action", "id": action},
-            "resource": {"type": kind, "id": id},
-            "context": json.dumps(dict(context)),  # as the library would, after a copy
-        }
-        try:
-            result = self._cedar.is_authorized(request, self._parsed, self._nobody)
-            errors, reasons = list(result.diagnostics.errors), list(result.diagnostics.reasons)
-            allowed = bool(result.allowed)
-        except Exception as error:  # noqa: BLE001 - of the library: whatever it is denies
-            return Decision(False, (), (f"{type(error).__name__}: {error}",))
-        rules = tuple(sorted(self._name(one) for one in reasons))
-        return Decision(allowed and not errors, rules, tuple(str(error) for error in errors))
+    def recorded(self, by: str) -> StoredPolicies | None:
+        """Return what a sweep of somebody records; None if no policy names an action of nodes: these cost nothing."""
+        if not self.actions:
+            return None
+        return {"by": by, "text": self._policies.text, "names": list(self.names), "actions": list(self.actions)}
 
-    def _name(self, id: str) -> str:
-        number = id.removeprefix("policy")
-        return self.names[int(number)] if number.isdigit() and int(number) < len(self.names) else id
+    def _decide(self, by: str, action: str, kind: str, id: str, context: tuple[tuple[str, Fact], ...]) -> Decision:
+        return self._policies.decide(by, action, (kind, id), dict(context))
 
 
 @dataclass(frozen=True)
@@ -167,33 +135,39 @@ def _load(folder: Path, stamps: Sequence[tuple[str, int, int]]) -> Policies:
             f"{folder} has policies, and what evaluates them is not installed: {pip_install('policy')}"
         ) from None
     texts, names, problems = [], [], []
+    parsed: list[ParsedPolicy] = []
     for path in (Path(name) for name, _, _ in stamps):
         text = path.read_text("utf-8", "replace")
         try:
-            count, annotated = _named(cedar, text)
+            policies = parse_policies(text)
         except ValueError as error:
             problems.append(f"{path}: {' '.join(str(error).split())}")
             continue
         texts.append(text)
-        names += [annotated.get(number, f"{path.name} #{number + 1}") for number in range(count)]
+        named = [policy.name or f"{path.name} #{number}" for number, policy in enumerate(policies, 1)]
+        problems += [
+            f"{path}: {name}: {_ASKS}"
+            for name, policy in zip(named, policies, strict=True)
+            if _misplaces_question(policy)
+        ]
+        names += named
+        parsed += policies
     if problems:
         raise InputError(*problems)
     whole = "\n".join(texts)
     checked = cedar.validate_policies(whole, schema())
     if not checked.validation_passed:
         raise InputError(*(_problem(folder, names, error) for error in checked.errors))
-    return Policies(folder, names, cedar, cedar.PolicySet.from_str(whole))
+    mentioned = frozenset[str]().union(*(policy.actions or () for policy in parsed))
+    return Policies(folder, PolicySet(whole, names), [action for action in NODE_ACTIONS if action in mentioned])
 
 
-def _named(cedar: Any, text: str) -> tuple[int, dict[int, str]]:
-    """How many policies a text has, and the `@id` of those that have one, by their number. Raises ValueError."""
-    cedar.PolicySet.from_str(text)
-    document = json.loads(cedar.policies_to_json_str(text))
-    found = document.get("staticPolicies", {})
-    if document.get("templates"):
-        raise ValueError("it has a template, which nothing links; write a policy for each")
-    ids = {int(id.removeprefix("policy")): (policy.get("annotations") or {}).get("id") for id, policy in found.items()}
-    return len(found), {number: name for number, name in ids.items() if name}
+_ASKS = f"@{ASK} is for a forbid policy whose action is {CALL!r} alone"
+
+
+def _misplaces_question(policy: ParsedPolicy) -> bool:
+    """Return whether a policy is to ask a person where nothing waits for an answer."""
+    return policy.question is not None and not (policy.forbids and policy.actions == frozenset({CALL}))
 
 
 def _problem(folder: Path, names: Sequence[str], error: Any) -> str:

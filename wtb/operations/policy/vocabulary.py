@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
+from wtb.authoring.policies.recorded import CALL
 from wtb.operations.registry import OPERATIONS, Operation
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
@@ -36,6 +37,12 @@ FACTS: Mapping[str, str] = {
     "answer?": "String",
     "name?": "String",
 }
+
+
+# What else the context of an action of nodes always has, and that of a call of a tool.
+NODE_FACTS: Mapping[str, str] = {"node": "String", "variant": "String", "case": "String"}
+CALL_FACTS: Mapping[str, str] = {"arguments": "Arguments", "numbers": "Numbers"}
+_OF_NODES = {**{name: kind for name, kind in FACTS.items() if name != "node?"}, **NODE_FACTS}
 
 
 @dataclass(frozen=True)
@@ -82,10 +89,16 @@ def action_of(module: str, function: str) -> tuple[str, Operation] | None:
 @cache
 def schema() -> str:
     """The schema that policies are held against, in Cedar's language."""
-    facts = ", ".join(f"{name}: {kind}" for name, kind in FACTS.items())
     named = ", ".join(f'"{name}"' for name in (*dict.fromkeys(actions().values()), CALL_TOOL))
     return (
         "entity User; entity Database; entity Sweep; entity Workflow; entity Tool;\n"
+        "entity Arguments tags String; entity Numbers tags Long;\n"
         f"action {named} appliesTo {{ principal: User, resource: [Database, Sweep, Workflow, Tool], "
-        f"context: {{ {facts} }} }};\n"
+        f"context: {{ {_types(FACTS)} }} }};\n"
+        f'action "{CALL}" appliesTo {{ principal: User, resource: [Tool], '
+        f"context: {{ {_types({**_OF_NODES, **CALL_FACTS})} }} }};\n"
     )
+
+
+def _types(facts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in facts.items())

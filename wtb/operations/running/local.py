@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from wtb.execution.runtime.sweep_run import Ended, SweepRun, new_run
 from wtb.execution.state import Progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context
+from wtb.operations.policy.signing import signed
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SingleSpec
@@ -97,7 +98,7 @@ def begin(
     """
     places = check_options(prepared, breakpoints=breakpoints, until=until, pdb=pdb)
     check_gates(context.database, prepared.bound.spec)
-    mine = replace(prepared, submitted_by=context.by)
+    mine = signed(context, prepared)
     sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places)
     note(sweep=sweep_id)
     run = new_run(context.database, sweep_id, prepared.bound, context.workspaces, pdb=pdb)
@@ -125,7 +126,7 @@ def create(context: Context, prepared: Prepared, *, breakpoints: Sequence[str] =
         ConflictError: If the session's quota allows no node run.
     """
     places = check_options(prepared, breakpoints=breakpoints, until=until)
-    mine = replace(prepared, submitted_by=context.by)
+    mine = signed(context, prepared)
     sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=CREATED)
     note(sweep=sweep_id)
     context.report(announcement(prepared, sweep_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from wtb.analysis.gates import check_gates
@@ -15,6 +15,7 @@ from wtb.core.texts import plural
 from wtb.display.views import progress
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context, Notifier
+from wtb.operations.policy.signing import signed
 from wtb.operations.running.local import CREATED, announcement
 from wtb.operations.running.preparing import check_threads
 from wtb.planning.prepare import Prepared
@@ -91,7 +92,7 @@ def submit(
     check_files(database, context.workspaces)
     _check_broker(notifier, anyway)
     chosen = spec.run.priority if priority is None else priority
-    mine = replace(prepared, submitted_by=context.by)
+    mine = signed(context, prepared)
     held = CREATED if create_only else None
     sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places, held=held)
     note(sweep=sweep_id)

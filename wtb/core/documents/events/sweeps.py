@@ -239,13 +239,26 @@ class CaseErased(Event):
 
 
 class PolicyDecidedData(TypedDict):
-    """Of `policy.decided`. rules: the policies that decided. errors: what could not be evaluated, which denies."""
+    """Of `policy.decided`. rules: the policies that decided. errors: what could not be evaluated, which denies.
+
+    The others are of what a node does. on: what with, such as a tool. arguments: typed JSON, shortened; left out of
+    calls that are allowed, which are recorded by themselves. asked: whether a person is asked. answered_by: who
+    answered.
+    """
 
     operation: str
     by: str
     allowed: bool
     rules: list[str]
     errors: list[str]
+    node: NotRequired[str]
+    variant: NotRequired[str]
+    task: NotRequired[str]
+    attempt: NotRequired[int]
+    on: NotRequired[str]
+    arguments: NotRequired[str | None]
+    asked: NotRequired[bool]
+    answered_by: NotRequired[str | None]
 
 
 class PolicyDecided(Event):

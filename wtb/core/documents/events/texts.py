@@ -54,13 +54,7 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         sweeps.CaseErasedData,
         lambda d: f"{d['by']} erased case {d['case']}, with {plural(d['cells'], 'cell')}{_because(d.get('reason'))}",
     ),
-    "policy.decided": _of(
-        sweeps.PolicyDecidedData,
-        lambda d: (
-            f"{d['by']} {'may' if d['allowed'] else 'may not'} {d['operation']}"
-            f"{_because(', '.join([*d['rules'], *d['errors']]) or None)}"
-        ),
-    ),
+    "policy.decided": _of(sweeps.PolicyDecidedData, lambda d: _decided(d)),
     "sweep.pinned": _of(sweeps.Nothing, lambda d: "sweep pinned: retention keeps it"),
     "sweep.unpinned": _of(sweeps.Nothing, lambda d: "sweep unpinned"),
     "baseline.set": _of(sweeps.BaselineSetData, lambda d: f"now the baseline {d['name']}: retention keeps it"),
@@ -268,6 +262,16 @@ def _error(error: object, node: str | None = None) -> str:
 
 def _by_worker(worker: object) -> str:
     return f" on {worker}" if worker is not None else ""
+
+
+def _decided(decision: sweeps.PolicyDecidedData) -> str:
+    why = _because(", ".join([*decision["rules"], *decision["errors"]]) or None)
+    if "on" not in decision:
+        return f"{decision['by']} {'may' if decision['allowed'] else 'may not'} {decision['operation']}{why}"
+    answered = decision.get("answered_by")
+    outcome = "allowed" if decision["allowed"] else "waits for approval" if decision.get("asked") else "denied"
+    by = "" if answered is None else f" by {answered}"
+    return f"{decision['operation']} ({decision['on']}): {outcome}{by}{why}"
 
 
 def _because(reason: object) -> str:

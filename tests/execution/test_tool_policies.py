@@ -1,0 +1,344 @@
+"""Policies about calls of tools: allowed, denied, or made once a person has approved them, in node processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.bench import Bench, in_memory
+from tests.support.flows import Flows, failures, said, tried
+from wtb.authoring.policies.cedar import PolicySet
+from wtb.authoring.policies.recorded import NodePolicies, named_arguments
+from wtb.operations.context import Context
+from wtb.operations.control.answers import answer
+from wtb.operations.policy.signing import signed
+from wtb.planning.prepare import prepare
+from wtb.planning.sweep_spec import parse_spec
+from wtb.store.database import Database
+from wtb.store.tables.schema import approvals, invocations
+
+POLICIES = """
+permit(principal, action, resource);
+
+@id("no-large-sums")
+forbid(principal, action == Action::"call tool with arguments", resource == Tool::"pay")
+when { context.numbers.hasTag("sum") && context.numbers.getTag("sum") > 1000 };
+
+@id("mail-to-others") @ask("This leaves the house.")
+forbid(principal, action == Action::"call tool with arguments", resource == Tool::"send")
+unless { context.arguments.hasTag("to") && context.arguments.getTag("to") like "*@example.com" };
+"""
+TOOLS = """
+@wf.tool
+def send(*, to, fails=False):
+    say("made", f"send {to}")
+    if fails and len((HERE / "made").read_text().splitlines()) == 1:
+        raise ValueError("mailbox full")
+    return f"sent to {to}"
+
+@wf.tool
+def pay(*, sum):
+    say("made", f"pay {sum}")
+    return sum
+"""
+
+Submit = Callable[..., Bench]
+
+
+@pytest.fixture
+def submit(flows: Flows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
+    """Submit a sweep of a module, with the policies that hold."""
+    folder = tmp_path / "policy"
+    folder.mkdir()
+    monkeypatch.setenv("WTB_POLICY", str(folder))
+    monkeypatch.setattr("wtb.operations.policy.engine.KEEP_S", -1.0)
+
+    def submit(
+        text: str, *, policies: str = POLICIES, pool: str = "process", database: Database | None = None, **spec: Any
+    ) -> Bench:
+        (folder / "house.cedar").write_text(policies, "utf-8")
+        flows.write(TOOLS + text)
+        data = {
+            "workflow": f"{flows.name}:wf",
+            "cases": [{"id": "one", "input": {}}],
+            "vary": {"a": "all"},
+            "run": {"pool": pool},
+            **spec,
+        }
+        place = database or in_memory()
+        made = Bench(place, signed(Context(place, by="ana"), prepare(parse_spec(data))), flows.files)
+        flows.made.append(made)
+        return made
+
+    return submit
+
+
+def open_questions(bench: Bench) -> list[dict[str, Any]]:
+    return [row for row in bench.rows(approvals) if row["status"] == "open"]
+
+
+def reply(bench: Bench, action: str) -> dict[str, Any]:
+    """Answer the only open question, and continue. Returns the question."""
+    (question,) = open_questions(bench)
+    answer(Context(bench.database, by="bea"), question["id"], action, bound=bench.prepared.bound)
+    bench.run()
+    return question
+
+
+@pytest.mark.parametrize("pool", ["process", "thread"])
+def test_a_call_is_allowed_or_denied_by_its_arguments(submit: Submit, flows: Flows, pool: str) -> None:
+    bench = submit(
+        """
+@wf.node(retries=2)
+def a(state, ctx):
+    for sum in (1, 2, 1000, 1000.5):
+        ctx.tools.pay(sum=sum)
+""",
+        pool=pool,
+    )
+    bench.run()
+
+    assert flows.said("made") == ["pay 1", "pay 2", "pay 1000"]
+    message = "tool 'pay' may not be called with these arguments: policy no-large-sums forbids it"
+    assert failures(bench) == [("error", message)]
+    assert [row["failure"]["type"] for row in tried(bench)] == ["ToolDenied"]  # it is not tried again
+    decisions = said(bench, "policy.decided")
+    assert [(one["on"], one["allowed"], one["rules"], one.get("arguments")) for one in decisions] == [
+        ("pay", True, ["house.cedar #1"], None),  # once for all calls that the same policies allow
+        ("pay", False, ["no-large-sums"], '{"sum":1000.5}'),
+    ]
+    assert {(one["by"], one["node"], one["operation"]) for one in decisions} == {
+        ("ana", "a", "call tool with arguments")
+    }
+
+
+def test_a_node_may_handle_a_denial(submit: Submit) -> None:
+    bench = submit(
+        """
+from wtb import ToolDenied
+
+@wf.node
+def a(state, ctx):
+    try:
+        ctx.tools.pay(sum=5000)
+    except ToolDenied as error:
+        return {"why": str(error)}
+"""
+    )
+    bench.run()
+
+    assert "no-large-sums" in bench.cells()[0].state["why"]
+
+
+def test_an_approved_call_is_made_once_whatever_follows(submit: Submit, flows: Flows, database: Database) -> None:
+    """A node that asks more later, fails after the call, and dies after it, does not repeat the call."""
+    bench = submit(
+        """
+@wf.node(retries=1, backoff=0.01)
+def a(state, ctx):
+    ctx.tools.pay(sum=3)
+    sent = ctx.tools.send(to="x@elsewhere.org")
+    again = ctx.tools.send(to="x@elsewhere.org")
+    choice = ctx.ask("Enough?", options=["yes"]).choice
+    if not (HERE / "failed").exists():
+        say("failed", "once")
+        raise RuntimeError("after the calls")
+    if not (HERE / "died").exists():
+        say("died", "once")
+        os._exit(3)
+    return {"sent": [sent, again, choice]}
+""",
+        database=database,
+    )
+    bench.run()
+    first = reply(bench, "approve")
+    second = reply(bench, "approve")
+    third = reply(bench, "yes")
+
+    assert first["question"] == "This leaves the house. Call send(to='x@elsewhere.org')?"
+    assert (second["question"], third["question"]) == (first["question"], "Enough?")
+    assert [made for made in flows.said("made") if "send" in made] == ["send x@elsewhere.org"] * 2
+    assert bench.cells()[0].state["sent"] == ["sent to x@elsewhere.org"] * 2 + ["yes"]
+    approved = [one for one in said(bench, "policy.decided") if one.get("answered_by")]
+    assert {(one["allowed"], one["answered_by"], *one["rules"]) for one in approved} == {
+        (True, "bea", "mail-to-others")
+    }
+
+
+def test_a_call_that_failed_after_its_approval_is_asked_about_again(submit: Submit, flows: Flows) -> None:
+    bench = submit(
+        """
+@wf.node(retries=1, backoff=0.01)
+def a(state, ctx):
+    return {"sent": ctx.tools.send(to="x@elsewhere.org", fails=True)}
+"""
+    )
+    bench.run()
+    reply(bench, "approve")
+    assert flows.said("made") == ["send x@elsewhere.org"]
+    reply(bench, "approve")
+
+    assert flows.said("made") == ["send x@elsewhere.org"] * 2
+    assert bench.cells()[0].state["sent"] == "sent to x@elsewhere.org"
+    with bench.database.read() as connection:
+        statuses = connection.scalars(sa.select(invocations.c.status).order_by(invocations.c.number)).all()
+    assert statuses == ["failed", "done"]
+
+
+def test_variants_are_approved_one_by_one(submit: Submit, flows: Flows) -> None:
+    bench = submit(
+        """
+async def sends(state, ctx):
+    return {"sent": ctx.tools.send(to="x@elsewhere.org")}
+
+a = wf.node(sends, name="a")
+a.variant("other")(sends)
+"""
+    )
+    bench.run()
+    context, bound = Context(bench.database, by="bea"), bench.prepared.bound
+    for question, action in zip(open_questions(bench), ("approve", "reject"), strict=True):
+        answer(context, question["id"], action, bound=bound)
+    bench.run()
+
+    assert flows.said("made") == ["send x@elsewhere.org"]
+    assert bench.counts == {"succeeded": 1, "failed": 1}
+
+
+def test_a_rejected_call_is_not_made(submit: Submit, flows: Flows) -> None:
+    bench = submit(
+        """
+@wf.node(retries=3)
+def a(state, ctx):
+    ctx.tools.send(to="x@elsewhere.org")
+"""
+    )
+    bench.run()
+    reply(bench, "reject")
+
+    assert flows.said("made") == []
+    ((_, message),) = [failure for failure in failures(bench) if failure[0] == "error"]
+    assert message.startswith("tool 'send' may not be called: policy mail-to-others requires that a person approves it")
+    assert message.endswith("it was rejected by bea")
+
+
+def test_policies_that_name_no_calls_record_nothing(submit: Submit) -> None:
+    bench = submit(
+        """
+@wf.node
+def a(state, ctx):
+    return {"paid": ctx.tools.pay(sum=5000)}
+""",
+        policies="permit(principal, action, resource);",
+    )
+    bench.run()
+
+    assert "policies" not in bench.row.spec
+    assert bench.cells()[0].state["paid"] == 5000
+    assert said(bench, "policy.decided") == []
+
+
+def test_the_policies_of_the_submission_hold_to_the_end(submit: Submit, flows: Flows, tmp_path: Path) -> None:
+    bench = submit(
+        """
+@wf.node
+def a(state, ctx):
+    ctx.ask("Go on?")
+    ctx.tools.pay(sum=5000)
+"""
+    )
+    bench.run()
+    (tmp_path / "policy" / "house.cedar").write_text("permit(principal, action, resource);")
+    reply(bench, "approve")
+
+    assert flows.said("made") == []
+
+
+def test_arguments_are_redacted_wherever_they_are_kept(submit: Submit) -> None:
+    """Policies see them as they are."""
+    bench = submit(
+        """
+@wf.node
+def a(state, ctx):
+    try:
+        ctx.tools.pay(sum={"of": "tok-1234", "large": 2})
+    except Exception as error:
+        pass
+    ctx.tools.send(to="tok-1234@elsewhere.org")
+""",
+        policies=POLICIES
+        + """
+@id("by-token")
+forbid(principal, action == Action::"call tool with arguments", resource == Tool::"pay")
+when { context.arguments.hasTag("sum.of") && context.arguments.getTag("sum.of") == "tok-1234" };
+""",
+        redact={"patterns": {"token": "tok-[0-9]+"}},
+    )
+    bench.run()
+
+    (question,) = open_questions(bench)
+    assert "tok-1234" not in f"{question['question']} {question['context']}"
+    decisions = said(bench, "policy.decided")
+    assert [one["rules"] for one in decisions] == [["by-token"], ["mail-to-others"]]
+    assert "tok-1234" not in str(decisions)
+    reply(bench, "approve")
+    assert bench.counts == {"succeeded": 1}
+
+
+def test_a_policy_that_asks_denies_where_nobody_is_there(submit: Submit, flows: Flows) -> None:
+    bench = submit(
+        """
+@wf.node
+def a(state, ctx):
+    ctx.tools.send(to="x@elsewhere.org")
+""",
+        run={"pool": "process", "approval": "none"},
+    )
+    bench.run()
+
+    assert flows.said("made") == []
+    assert failures(bench)[0][1].endswith("and nobody is there to ask")
+
+
+def test_arguments_have_names_and_kinds() -> None:
+    texts, numbers = named_arguments(
+        {
+            "to": "x",
+            "sum": 1.2,
+            "less": -1.2,
+            "huge": 10**30,
+            "no": None,
+            "flag": True,
+            "at": Path("/tmp/a"),
+            "where": {"city": "Bern", "zip": 3000},
+            "all": ["a", "b"],
+            "odd": "\ud800",
+        }
+    )
+    assert numbers == {"sum": 2, "less": -2, "huge": 2**63 - 1, "where.zip": 3000}
+    assert (texts["where.city"], texts["all"], texts["flag"], texts["at"]) == ("Bern", '["a","b"]', "true", "/tmp/a")
+    assert "no" not in texts
+    recorded = {
+        "by": "ana",
+        "text": POLICIES,
+        "names": ["all", "sums", "mail"],
+        "actions": ["call tool with arguments"],
+    }
+    facts = {"node": "a", "variant": "default", "case": "one"}
+    policies = NodePolicies(recorded, {"sweep": "s"})  # type: ignore[arg-type]
+    assert policies.decide_call("pay", {"sum": float("nan"), "odd": "\ud800"}, facts).rules == ("sums",)
+    assert policies.decide_call("send", {"to": "x"}, facts).question == "This leaves the house."
+
+
+def test_a_denial_wins_over_a_question() -> None:
+    more = 'forbid(principal, action == Action::"call tool with arguments", resource);'
+    recorded = {"by": "ana", "text": POLICIES + more, "names": [*"abcd"], "actions": ["call tool with arguments"]}
+    decision = NodePolicies(recorded, {}).decide_call(  # type: ignore[arg-type]
+        "send", {"to": "x"}, {"node": "a", "variant": "b", "case": "c"}
+    )
+    assert (decision.allowed, decision.question, decision.rules) == (False, None, ("c", "d"))
+    assert PolicySet(POLICIES, [*"abc"]).names == ["a", "b", "c"]
