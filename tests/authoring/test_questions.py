@@ -130,9 +130,54 @@ def test_modes_are_read_as_files_and_commands_write_them(given: Any, mode: Any) 
     assert Run(approval=given).approval == (mode or After(after="plan"))
 
 
+def test_several_modes_are_read_and_kept_and_a_list_of_one_is_that_mode() -> None:
+    several = Run(approval=["after plan", {"after": "write"}, "on-error"])
+    assert several.approval == (After(after="plan"), After(after="write"), "on_error")
+    kept = several.model_dump(mode="json")["approval"]
+    assert kept == [{"after": "plan"}, {"after": "write"}, "on_error"]
+    assert Run(approval=kept) == several
+    assert Run(approval=["before"]).approval == "before"
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "message"),
+    [
+        (["before", "on_error", "before"], 2, "'before' twice; expected each mode once"),
+        ([{"after": "a"}, "after a"], 1, "'after a' twice"),
+        (["none", "before"], 0, r"'none' \(nobody is there to answer\) beside 'before'; expected it alone"),
+        (["on_error", "manual"], 1, r"'manual' \(only nodes ask\) beside 'on_error'"),
+        (["before", "sometimes"], 1, "'sometimes'; expected none, manual, before"),
+        (["before", {"after": 5}], 1, r"expected none, manual, before"),
+    ],
+)
+def test_modes_that_contradict_each_other_are_rejected_with_their_place(given: Any, place: int, message: str) -> None:
+    spec = {"workflow": "a:b", "cases": "c", "vary": {"a": "all"}, "run": {"approval": given}}
+    with pytest.raises(InputError, match=rf"run.approval\[{place}\].*{message}"):
+        parse_spec(spec)
+    if "sometimes" in given or {"after": 5} in given:
+        return
+    wf = Workflow("w", approval=[{"after": "a"} if one == "after a" else one for one in given])
+    wf.node(lambda state: {}, name="a")
+    wf.entry("a")
+    wf.edge("a", END)
+    with pytest.raises(WorkflowError, match=rf"approval\[{place}\] has {message}"):
+        wf.validate()
+
+
+def test_a_workflow_names_the_place_of_each_bad_mode() -> None:
+    wf = Workflow("w", approval=["befor", {"after": "b"}])
+    wf.node(lambda state: {}, name="a")
+    wf.entry("a")
+    wf.edge("a", END)
+    with pytest.raises(WorkflowError) as raised:
+        wf.validate()
+    assert "approval[0] is 'befor'; did you mean 'before'?" in str(raised.value)
+    assert "approval[1]: workflow 'w' has no node 'b'" in str(raised.value)
+
+
 def test_an_approval_mode_that_is_none_is_refused_with_its_place() -> None:
     spec = {"workflow": "a:b", "cases": "c", "vary": {"a": "all"}}
-    for given in ("sometimes", 5, {"after": 5}, {"before": "a"}, ["before"]):
+    for given in ("sometimes", 5, {"after": 5}, {"before": "a"}, [], ["befor"], [["before"]]):
         with pytest.raises(InputError, match=r"run.approval"):
             parse_spec({**spec, "run": {"approval": given}})
     with pytest.raises(InputError, match=r"run.mode"):

@@ -14,10 +14,12 @@ from tests.support.bench import Bench
 from wtb import END, InputError, Workflow
 from wtb.core.errors import ConflictError, Rejected, WTBError
 from wtb.display.views.questions import question_document, whole_question
+from wtb.display.views.sweeps import status_document
 from wtb.integrations.models.two_pass import ActionNode
 from wtb.operations.context import Context
 from wtb.operations.control.answers import Answered, answer
 from wtb.store.control import approvals, questions, sweeps
+from wtb.store.read import queries
 from wtb.store.rows.control import ListedQuestion
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import approvals as approvals_table
@@ -357,6 +359,84 @@ def test_on_error_a_failed_node_run_asks_and_knows_the_feedback(run_sweep: Make)
     assert second.state["y"] == [5, "ValueError: no such index", "five"]
     assert "no such index" in third.error
     assert "leave it" in third.error
+
+
+def planned(approval: Any = None) -> Workflow:
+    """Return plan -> left and right in parallel -> write, which fails until a person gives feedback."""
+    wf = Workflow("planned", **({} if approval is None else {"approval": approval}))
+
+    def write(state: Any, ctx: Any) -> Any:
+        if ctx.previous is None or ctx.previous.feedback is None:
+            raise ValueError("no title")
+        return {"text": [state["plan"], state["l"], state["r"], ctx.previous.feedback]}
+
+    wf.node(lambda state: {"plan": 1}, name="plan")
+    wf.node(lambda state: {"l": state["plan"]}, name="left")
+    wf.node(lambda state: {"r": state["plan"]}, name="right")
+    wf.node(write, name="write")
+    wf.entry("plan")
+    wf.edge("plan", "left")
+    wf.edge("plan", "right")
+    wf.edge(["left", "right"], "write")
+    wf.edge("write", END)
+    return wf
+
+
+def test_several_modes_ask_each_at_its_place_and_say_which_asks(run_sweep: Make) -> None:
+    modes = [{"after": "plan"}, {"after": "left"}, {"after": "right"}, "on_error"]
+    made = run_sweep(planned(), run={"approval": modes})
+    row = queries.find_sweep(made.database, made.sweep_id)
+    assert status_document(made.database, row)["approval"] == modes
+    asked: list[Any] = []
+    while open_questions(made):
+        found = open_questions(made)
+        asked.append([question_document(one)["mode"] for one in found])
+        for one in found:
+            answer(who(made), one.id, "approve", feedback="Title" if one.kind == "error" else None)
+        made.run()
+    assert asked == [[{"after": "plan"}], [{"after": "left"}, {"after": "right"}], ["on_error"]]
+    assert made.cells()[0].state["text"] == [1, 1, 1, "Title"]
+
+
+def test_of_two_questions_about_a_step_a_rejection_of_one_cancels(run_sweep: Make) -> None:
+    made = run_sweep(planned(), run={"approval": [{"after": "left"}, {"after": "right"}]})
+    left, right = open_questions(made)
+    answer(who(made), left.id, "approve")
+    made.run()
+    assert [one.id for one in open_questions(made)] == [right.id]
+    answer(who(made), right.id, "reject", feedback="no")
+    made.run()
+    assert made.counts == {"cancelled": 1}
+
+
+def test_a_state_changed_in_one_of_two_answers_asks_the_other_about_the_new_state(run_sweep: Make) -> None:
+    made = run_sweep(planned(), run={"approval": [{"after": "left"}, {"after": "right"}]})
+    left, _ = open_questions(made)
+    answer(who(made), left.id, "modify", set={"l": 7}, bound=made.prepared.bound)
+    made.run()
+    (again,) = open_questions(made)
+    assert question_document(again)["mode"] == {"after": "right"}
+    answer(who(made), again.id, "approve")
+    made.run()
+    assert made.counts == {"failed": 1}  # by write: nobody is asked on errors
+    assert made.executions[-1].failure
+
+
+def test_before_beside_after_asks_about_each_step_once(run_sweep: Make) -> None:
+    made = run_sweep(planned(["before", {"after": "plan"}, "on_error"]))
+    asked: list[Any] = []
+    while open_questions(made):
+        (one,) = open_questions(made)
+        asked.append(one.question)
+        answer(who(made), one.id, "approve", feedback="Title" if one.kind == "error" else None)
+        made.run()
+    assert asked == [
+        "Run plan?",
+        "Go on with what plan made?",
+        "Run write?",
+        "write failed: ValueError: no title. Try again?",
+    ]
+    assert made.counts == {"succeeded": 1}
 
 
 def test_with_nobody_there_defaults_count_at_once(run_sweep: Make) -> None:

@@ -103,6 +103,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "telemetry export": {"endpoint": "http://127.0.0.1:9"},
 }
 ELSEWHERE: Mapping[tuple[str, str], str] = {
+    ("start --published", "approval"): "a single mode is a text, several are a list",
     ("submit", "priority"): "it needs PostgreSQL, which is checked first",
     ("answer --all", "action"): "the first argument of the command, where others have the question",
     ("costs", "by"): "names in one text, which the command reads",

@@ -24,6 +24,7 @@ from wtb.authoring.edges import END, Branch, Edge
 from wtb.authoring.nodes import Backoff, Node, NodeOptions, Rules, Variant
 from wtb.authoring.state_schema import Schema
 from wtb.authoring.tools import Tool
+from wtb.core.arguments.approval import Approval, approval_problems
 from wtb.core.errors import InputError, WorkflowError, did_you_mean
 
 DEFAULT: Final = "default"
@@ -48,7 +49,8 @@ class Workflow:
         resources: Factory called once in each process; nodes find what it returns in `ctx.resources`.
         max_steps: How many steps an execution may take before it fails (a guard for loops).
         approval: When people are asked to let an execution go on: `manual` (only what nodes ask), `none` (nobody is
-            there), `before` (each step), `on_error`, or `{"after": NODE}`; `run.approval` of a sweep overrides it.
+            there), `before` (each step), `on_error`, `{"after": NODE}`, or a list of the last three; `run.approval` of
+                a sweep overrides it.
 
     Example:
         >>> from wtb import END, Workflow
@@ -84,7 +86,7 @@ class Workflow:
         params: Mapping[str, Any] | None = None,
         resources: Callable[[], Any] | None = None,
         max_steps: int = 100,
-        approval: str | Mapping[str, str] = "manual",
+        approval: Approval = "manual",
     ) -> None:
         self.name = name
         self.description = description
@@ -381,7 +383,6 @@ class Workflow:
         Raises:
             WorkflowError: With all problems at once, one line each.
         """
-        from wtb.authoring.approval import approval_problems
         from wtb.authoring.graph import odd_names, problems
 
         found = [*self.problems, *odd_names(self), *(p for node in self.nodes.values() for p in node.problems)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -24,6 +24,9 @@ from wtb.config.field_types import (
     name_of,
 )
 from wtb.config.validation_messages import expected, problem
+from wtb.core.arguments import approval
+from wtb.core.arguments.approval import is_mode, read_mode
+from wtb.core.errors import describe
 
 Dollars = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
@@ -92,21 +95,37 @@ class After(Strict):
     after: Name
 
 
+_Mode = Literal["none", "manual", "before", "on_error"] | After
+
+
 def _approval(value: object) -> object:
-    """A mode by its name, `{after: NODE}`, or `after NODE`, as commands write that."""
+    """Read a mode by its name, `{after: NODE}` or `after NODE`, as commands write that, or a list of these."""
+    if isinstance(value, list | tuple):
+        bounded(value)
+        return _several(list(value))
     if value is None or isinstance(value, After):
         return value
-    if isinstance(value, str) and (after := re.fullmatch(r"after[ :=]+(.+)", value)):
-        value = {"after": after[1]}
-    if isinstance(value, dict) and list(value) == ["after"]:
-        return {"after": name_of(value["after"])}
-    mode = value.replace("-", "_") if isinstance(value, str) else value
-    if mode not in ("none", "manual", "before", "on_error"):
-        raise expected("none, manual, before, on_error or {after: NODE}")
-    return mode
+    mode = read_mode(value)
+    if not is_mode(mode):
+        raise expected(f"{approval.EXPECTED}, or a list of these")
+    return {"after": name_of(mode["after"])} if isinstance(mode, dict) else mode
 
 
-Approval = Annotated[Literal["none", "manual", "before", "on_error"] | After | None, BeforeValidator(_approval)]
+def _several(values: list[object]) -> object:
+    """Read a list of modes; a list of one is that mode."""
+    if not values:
+        raise expected(f"{approval.EXPECTED}, or a list of these")
+    modes: list[Any] = [{"after": one.after} if isinstance(one, After) else read_mode(one) for one in values]
+    for place, mode in enumerate(modes):
+        if not is_mode(mode):
+            raise problem(f"{describe(values[place])}; expected {approval.EXPECTED}", at=(place,))
+    if wrong := approval.contradiction(modes):
+        place, text = wrong
+        raise problem(text, at=(place,))
+    return _approval(modes[0]) if len(modes) == 1 else tuple(map(_approval, modes))
+
+
+Approval = Annotated[_Mode | tuple[_Mode, ...] | None, BeforeValidator(_approval)]
 
 
 def _variable(value: object) -> object:
@@ -124,9 +143,10 @@ class Run(Strict):
     per_process: so many runs of async nodes share a node process.
     pool: None is `process` where the code can be imported there, else `thread`.
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
-    a higher one first. approval: when people are asked to let it go on; None is as the workflow says. mode: who
-    answers the prompts of action nodes, a model or a person; None is as each of them says. checkpoints: fine takes one
-    after each tool call of a node. stall: seconds of silence after which a node counts as stalled; None is never.
+    a higher one first. approval: when people are asked to let it go on, a mode or several; None is as the workflow
+    says. mode: who answers the prompts of action nodes, a model or a person; None is as each of them says.
+    checkpoints: fine takes one after each tool call of a node.
+    stall: seconds of silence after which a node counts as stalled; None is never.
     provider_wait: how long a node run waits for a provider that fails, before the sweep pauses.
     free_hosts: connections to these cost nothing: `HOST`, `HOST:PORT` or patterns with `*`.
     """

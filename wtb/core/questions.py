@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from wtb.core.arguments.approval import Mode
 from wtb.core.failures import Failure
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Json
@@ -23,6 +24,13 @@ GivenAction = Literal["approve", "reject", "modify"]  # by a person
 Action = Literal[GivenAction, "expired"]
 ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
 _SHOWN = 120  # characters of answers that are named in a line
+
+
+def mode_of_question(kind: str, node: str | None) -> Mode | None:
+    """Return the approval mode that asks a question of this kind; None if a node asks by itself."""
+    if kind == "after":
+        return {"after": node or ""}
+    return {"before": "before", "error": "on_error"}.get(kind)
 
 
 def ways(kind: str, options: Sequence[str] | None) -> tuple[str, ...]:

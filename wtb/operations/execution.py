@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.authoring.workflow import Workflow
+from wtb.core.arguments.approval import Approval
 from wtb.operations.context import Context, open_context
 from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.running.local import begin, check_options, create
@@ -27,7 +28,7 @@ def start(
     breakpoints: Sequence[str] = (),
     db: str | Database | Context | None = None,
     mode: str | None = None,
-    approval: str | Mapping[str, str] | None = None,
+    approval: Approval | None = None,
     queued: bool = False,
     create_only: bool = False,
     **keys: Any,

@@ -23,6 +23,7 @@ from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, count, expand
 from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec
 from wtb.core.values import Value
+from wtb.planning.approval import effective_modes
 from wtb.planning.binding import Bound, bind
 from wtb.planning.cases import Case, CaseSource, read_cases
 from wtb.planning.checks import (
@@ -166,6 +167,9 @@ class Prepared:
             stored["sample"] = self.only.sample
         if self.findings:
             stored["data"] = list(self.findings)
+        modes = effective_modes(spec, self.bound.workflow)
+        if modes != ("manual",):
+            stored["approval"] = [mode if isinstance(mode, str) else dict(mode) for mode in modes]
         if self.submitted_by is not None:
             stored["submitted_by"] = self.submitted_by
         if self.policies is not None:
@@ -227,6 +231,7 @@ _RECORDED = (
     "data",
     "sample",
     "policies",
+    "approval",
 )
 
 

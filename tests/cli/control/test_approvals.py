@@ -310,3 +310,16 @@ def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Proje
         "expected none, manual, before, on_error"
         in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "sometimes", check=2).said
     )
+
+
+def test_start_takes_several_approval_modes_and_shows_which_of_them_asks(letters: Project) -> None:
+    modes = ("--approval", "after draft", "--approval", "on-error")
+    assert letters.inside("start", "letters:wf", "--set", "question=rain", *modes, "--quiet", check=1)
+    standing = letters.inside("status", "letters", "--format", "json", check=0).json
+    assert standing["approval"] == [{"after": "draft"}, "on_error"]
+    assert [one["mode"] for one in standing["questions"]] == [{"after": "draft"}]
+    assert "after draft, on_error" in letters.inside("status", "letters", check=0).stdout
+    assert "Go on with what draft made? (asked by after draft)" in letters.inside("approvals", check=0).stdout
+    refused = letters.inside("start", "letters:wf", *modes, "--approval", "none", check=2)
+    assert "run.approval[2]" in refused.said
+    assert "'none' (nobody is there to answer) beside 'after draft'; expected it alone" in refused.said

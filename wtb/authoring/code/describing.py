@@ -19,6 +19,7 @@ from wtb.authoring.graph_snapshot import graph_snapshot, type_name
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.state_schema import Schema
 from wtb.authoring.workflow import Workflow
+from wtb.core.arguments.approval import Approval, modes_of
 from wtb.core.documents.workflows.publications import (
     EvaluatorDescription,
     PublicationKind,
@@ -63,7 +64,6 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
     Returns:
         What `wtb.authoring.code.described` makes a workflow of that can be planned with, and not run.
     """
-    approval = workflow.approval
     graph = workflow.copy()
     params, _ = _params(workflow.params)
     return {
@@ -76,13 +76,19 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
         "starts": list(graph.starts),
         "params": params,
         "max_steps": graph.max_steps,
-        "approval": approval if isinstance(approval, str) else dict(approval),
+        "approval": _approval(workflow.approval),
         "breakpoints": list(graph.breakpoints),
         "sent_to": sorted(graph.sent_to),
         "is_limited": graph.is_limited,
         "is_open": graph.is_open,
         "tools": sorted(graph.tools),
     }
+
+
+def _approval(approval: Approval) -> str | dict[str, str] | list[str | dict[str, str]]:
+    """Return approval modes as plain values; a single mode as it is."""
+    modes = [mode if isinstance(mode, str) else dict(mode) for mode in modes_of(approval)]
+    return modes if not isinstance(approval, str | Mapping) else modes[0]
 
 
 def describe_evaluator(function: Callable[..., Any], *, schemas: bool = True) -> EvaluatorDescription:

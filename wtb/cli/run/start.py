@@ -57,7 +57,8 @@ def start(
         str | None, typer.Option("--mode", help="interactive (people answer for models; default) or autonomous.")
     ] = None,
     approval: Annotated[
-        str | None, typer.Option("--approval", help="When people are asked: none, manual, before, 'after NODE', ...")
+        list[str] | None,
+        typer.Option("--approval", metavar="MODE", help="When people are asked: none, before, 'after NODE', ..."),
     ] = None,
     limits: Annotated[
         list[str] | None, typer.Option("--limits", metavar="KEY=VALUE", help="A limit: usd=1, node_runs=50, wall=1h.")
@@ -86,7 +87,10 @@ def start(
 
     Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --create-only
     """
-    run = {name: option for name, option in (("mode", mode), ("approval", approval)) if option is not None}
+    run: dict[str, str | list[str]] = {} if mode is None else {"mode": mode}
+    modes = approval[0] if approval and len(approval) == 1 else approval
+    if modes:
+        run["approval"] = modes
     if (backend := backend_elsewhere(published, db, broker)) is not None:
         from wtb.operations.running import published as elsewhere
 
@@ -100,7 +104,7 @@ def start(
             breakpoints=breakpoints or (),
             until=until,
             mode=mode,
-            approval=approval,
+            approval=modes or None,
             project=project,
             session=session,
             limits=read_limits(limits),
@@ -158,7 +162,7 @@ def _put_started(id: str, submitted: bool, format: options.Format, output: Path 
 class _Keys(TypedDict):
     """Keys of a sweep file that options give."""
 
-    run: Mapping[str, str]
+    run: Mapping[str, str | list[str]]
     project: str | None
     session: str | None
     limits: Limits

@@ -51,7 +51,7 @@ DOCUMENTS: dict[str, Document] = {
     "workflows": Document(graphs.WorkflowsDocument, ("workflow list",)),
     "workflow": Document(graphs.WorkflowDocument, ("workflow show",)),
     "published": Document(publications.PublicationsDocument, ("workflow list --published",)),
-    "published-workflow": Document(publications.PublishedWorkflowDocument, ("workflow show --published",)),
+    "published-workflow": Document(publications.PublishedWorkflowDocument, ("workflow show --published",), 2),
     "plan": Document(plan.PlanDocument, ("plan",)),
     "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
     "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),

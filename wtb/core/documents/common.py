@@ -20,6 +20,15 @@ CELL_STATUSES: Final[tuple[CellStatus, ...]] = get_args(CellStatus)
 Liveness = Literal["alive", "dead", "unknown"]
 
 
+class AfterNode(TypedDict):
+    """The approval mode that asks after a node."""
+
+    after: str
+
+
+ApprovalMode = Literal["none", "manual", "before", "on_error"] | AfterNode
+
+
 class CellCounts(TypedDict):
     """Cells of a sweep by status."""
 

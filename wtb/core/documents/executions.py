@@ -6,7 +6,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import CellStatus, Combination, Liveness
+from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, Liveness
 from wtb.core.documents.sweeps import SweepName, SweepOfExecution
 
 
@@ -232,6 +232,7 @@ class OpenQuestion(TypedDict):
 
     id: str
     kind: NotRequired[str]
+    mode: NotRequired[ApprovalMode | None]  # that asks; null if a node asks by itself
     question: str
     options: NotRequired[list[str]]
     node: str
@@ -283,6 +284,7 @@ class StandingDocument(TypedDict):
     owner: ExecutionOwner | None
     asked: Asked | None  # what a person has asked of it, as long as it runs
     questions: list[OpenQuestion]
+    approval: NotRequired[list[ApprovalMode]]  # when people are asked without a node asking
     breakpoints: list[str]
     cells: dict[str, int]  # status -> cells
     commands: list[str]

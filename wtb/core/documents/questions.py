@@ -6,6 +6,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from wtb.core.documents.common import ApprovalMode
+
 
 class SweepOfQuestion(TypedDict):
     """The sweep in which a question is asked."""
@@ -33,6 +35,7 @@ class QuestionDocument(TypedDict):
     id: str
     status: str
     kind: str
+    mode: NotRequired[ApprovalMode | None]  # that asks; null if a node asks by itself
     question: str
     options: list[str]
     default: str | None
@@ -54,6 +57,7 @@ class QuestionGroup(TypedDict):
     questions: int
     executions: int
     kind: str
+    mode: NotRequired[ApprovalMode | None]
     question: str
     options: list[str] | None
     node: str

@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import (
+    ApprovalMode,
     Better,
     CellCounts,
     CellStatus,
@@ -159,6 +160,7 @@ class StatusDocument(TypedDict):
     """How far a sweep is, who runs it, what holds it up, and how to go on."""
 
     sweep: SweepStanding
+    approval: NotRequired[list[ApprovalMode]]  # when people are asked without a node asking
     cells: CellCounts
     node_runs: NodeRunCounts
     cost: StatusCost

@@ -128,7 +128,8 @@ class StoredSpec(TypedDict, total=False):
     cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
     its parameters. fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
     options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
-    found. sample: how many of its cases were drawn at random.
+    found. sample: how many of its cases were drawn at random. approval: the
+    modes that apply, of the sweep or its workflow; missing if only nodes ask.
     """
 
     sweep: str
@@ -162,6 +163,7 @@ class StoredSpec(TypedDict, total=False):
     folder: str
     environment: Environment
     code: NotRequired[StoredCode]
+    approval: list[str | dict[str, str]]
     submitted_by: str
     final: bool
     added_rows: list[StoredAddition]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wtb.core import texts
+from wtb.core.arguments.approval import mode_text
+from wtb.core.documents.common import ApprovalMode
 from wtb.core.documents.questions import QuestionDocument, QuestionGroup, QuestionsDocument
 from wtb.core.questions import how_to_answer, ways
 from wtb.core.texts import printable
@@ -17,6 +20,16 @@ _WITH = {
     ("error", "approve"): " --feedback TEXT",
     ("action", "approve"): " --feedback-file FILE",
 }
+
+
+def asking_modes(modes: Sequence[ApprovalMode]) -> str:
+    """Write approval modes on one line; nothing if only nodes ask."""
+    return "" if list(modes) == ["manual"] else ", ".join(map(mode_text, modes))
+
+
+def by_mode(mode: ApprovalMode | None) -> str:
+    """Write which approval mode asks a question, to stand behind it; nothing if a node asks."""
+    return "" if mode is None else f" (asked by {mode_text(mode)})"
 
 
 def grouped(document: QuestionsDocument, width: int, color: bool = False) -> str:
@@ -36,8 +49,12 @@ def grouped(document: QuestionsDocument, width: int, color: bool = False) -> str
         ]
         for one in groups
     ]
-    notes = ["\n".join([texts.short(one["question"], 3 * width)[1:-1], *_all_of(one)]) for one in groups]
+    notes = ["\n".join([_question(one, width), *_all_of(one)]) for one in groups]
     return grid(headers, rows, width, right={"questions"}, whole={"id", "asked"}, notes=notes, color=color)
+
+
+def _question(one: QuestionDocument | QuestionGroup, width: int) -> str:
+    return texts.short(one["question"], 3 * width)[1:-1] + by_mode(one.get("mode"))
 
 
 def _case(one: QuestionGroup) -> str:
@@ -68,7 +85,7 @@ def listed(document: QuestionsDocument, width: int, color: bool = False) -> str:
         ]
         for one in approvals
     ]
-    notes = [texts.short(one["question"], 3 * width)[1:-1] + _answer(one) + _with(one) for one in approvals]
+    notes = [_question(one, width) + _answer(one) + _with(one) for one in approvals]
     return grid(headers, rows, width, whole={"id", "asked", "status"}, notes=notes, color=color)
 
 
@@ -83,6 +100,7 @@ def one(document: QuestionDocument, width: int, color: bool = False) -> str:
         ("" if single else "sweep", f"{sweep['name']} ({sweep['id']})"),
         ("" if single else "case", document["case"] or "–"),
         ("node", document["node"] or ""),
+        ("asked by", f"approval mode {mode_text(mode)}" if (mode := document.get("mode")) else ""),
         ("waits", texts.plural(document["executions"], "execution") if document["status"] == "open" else ""),
         ("asked", texts.moment(document["asked_at"])),
         ("expires", texts.moment(document["expires_at"]) if document["expires_at"] else ""),

@@ -25,6 +25,7 @@ from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
 from wtb.display import failure_causes
 from wtb.display.tables import facts, grid, wrapped
+from wtb.display.text.approvals import asking_modes
 from wtb.display.text.costs import budgets_on_one_line, limits
 
 _MOST_COLUMNS = 5  # of varied nodes and metrics in the table of cells; more of them share one column
@@ -120,6 +121,7 @@ def _progress(document: StatusDocument) -> list[tuple[str, str]]:
         ("workflow", _versioned(sweep)),
         ("project", _project(sweep)),
         ("reason", sweep["reason"] or ""),
+        ("asks", asking_modes(document.get("approval", []))),
         ("cells", _cells(document["cells"])),
         ("node runs", f"{runs['executed']:,} executed, {runs['unshared']:,} without sharing{more}"),
         *(

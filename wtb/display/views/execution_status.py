@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 from wtb.analysis.failure_causes import execution_may_be_helped
 from wtb.core.failures import Failure
-from wtb.core.questions import how_to_answer
+from wtb.core.questions import how_to_answer, mode_of_question
 from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.history import task_document
 from wtb.display.views.executions import readable_values, sweep_of_execution
+from wtb.display.views.questions import approval_mode
+from wtb.display.views.sweeps import approval_modes
 from wtb.execution.runtime.budgets import limit_of, raising
 from wtb.store.control import executions
 from wtb.store.control.pending_rollbacks import command, unfinished
@@ -108,6 +110,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
         "owner": _owner(database, row),
         "asked": None if rollback else row.asked,
         "questions": questions,
+        "approval": approval_modes(sweep.spec),
         "breakpoints": list(sweep.breakpoints or ()),
         "cells": dict(Counter(cell.status for cell in details.execution_cells(database, row))),
         "commands": [command(name, rollback), f"wtb cancel {name}"] if rollback else possible,
@@ -172,6 +175,7 @@ def _open_question(row: QuestionRow) -> OpenQuestion:
     return {
         "id": row.id,
         "kind": row.kind,
+        "mode": approval_mode(mode_of_question(row.kind, row.node)),
         "question": row.question,
         "options": list(row.options or ()),
         "node": row.node,

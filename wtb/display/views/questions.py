@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from wtb.core.arguments.approval import Mode
+from wtb.core.documents.common import ApprovalMode
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument, QuestionGroup, SweepOfQuestion
+from wtb.core.questions import mode_of_question
 from wtb.core.serialization.plain_json import iso, readable
 from wtb.core.tree.checkpoints import shown
 from wtb.store.database import Database
 from wtb.store.read.queries import line, load_values
 from wtb.store.rows.control import GroupedQuestions, ListedQuestion
+
+
+def approval_mode(mode: Mode | None) -> ApprovalMode | None:
+    """Return an approval mode as documents have it."""
+    return cast("ApprovalMode | None", mode if mode is None or isinstance(mode, str) else dict(mode))
 
 
 def group_document(row: GroupedQuestions) -> QuestionGroup:
@@ -19,6 +27,7 @@ def group_document(row: GroupedQuestions) -> QuestionGroup:
         "questions": row.questions,
         "executions": int(row.executions),
         "kind": row.kind,
+        "mode": approval_mode(mode_of_question(row.kind, row.node)),
         "question": row.question,
         "options": row.options,
         "node": row.node,
@@ -37,6 +46,7 @@ def question_document(row: ListedQuestion) -> QuestionDocument:
         "id": row.id,
         "status": row.status,
         "kind": row.kind,
+        "mode": approval_mode(mode_of_question(row.kind, row.node)),
         "question": row.question,
         "options": row.options or [],
         "default": None if row.default is None else row.default["choice"],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from wtb.analysis.failure_causes import causes
+from wtb.core.arguments.approval import modes_of
 from wtb.core.documents.common import cell_counts
 from wtb.core.failures import Failure
 from wtb.core.scoring.unknown_costs import cost_warnings
@@ -23,6 +24,7 @@ from wtb.store.rows.sweeps import ListedSweep, SweepRow
 from wtb.store.runs import leases
 
 if TYPE_CHECKING:
+    from wtb.core.documents.common import ApprovalMode
     from wtb.core.documents.sweeps import (
         NextStep,
         RunDocument,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
         SweepDocument,
         SweepOwner,
     )
-    from wtb.core.tree.stored_spec import Limits
+    from wtb.core.tree.stored_spec import Limits, StoredSpec
 
 
 def sweep_document(row: ListedSweep) -> SweepDocument:
@@ -98,6 +100,7 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
             "started_at": iso(row.started_at),
             "finished_at": iso(row.finished_at),
         },
+        "approval": approval_modes(row.spec),
         "cells": cell_counts(row.cells, counts),
         "node_runs": {
             "executed": sum(int(one[2]) for one in counted),
@@ -123,6 +126,12 @@ def status_document(database: Database, row: SweepRow) -> StatusDocument:
         ],
         "next": _next(row, counts, owners, any(one["retry"] for one in failed) or bool(more)),
     }
+
+
+def approval_modes(spec: StoredSpec) -> list[ApprovalMode]:
+    """Return when people are asked without a node asking, as a sweep was submitted."""
+    recorded = spec.get("approval") or (spec.get("run") or {}).get("approval") or "manual"
+    return [cast("ApprovalMode", mode) for mode in modes_of(recorded)]
 
 
 def _next(row: SweepRow, counts: Mapping[str, int], owners: list[SweepOwner], retry: bool) -> NextStep | None:

@@ -1,7 +1,8 @@
 """Approval modes: when people are asked although no node asks, and what their answers mean for the next step.
 
 Modes of a workflow, a sweep or a single execution: `none` (nobody is there), `manual` (only what nodes ask), `before`
-(each step), `{after: NODE}`, and `on_error` (a node run that has failed for good asks in place of failing).
+(each step), `{after: NODE}`, and `on_error` (a node run that has failed for good asks instead of failing). The last
+three can apply together.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 import orjson
 
 from wtb.authoring.context.attempt_record import Previous
+from wtb.core.arguments.approval import node_after
 from wtb.core.failures import MESSAGE, Failure
 from wtb.core.questions import Answer, Hold, Question
 from wtb.core.serialization.plain_json import storable
-from wtb.planning.approval import mode_of
+from wtb.planning.approval import effective_modes
 
 if TYPE_CHECKING:
     from wtb.execution.execution import Execution
@@ -26,42 +28,51 @@ if TYPE_CHECKING:
 _NO_QUESTION = ("rejected", "disk", "provider")  # kinds of failures after which trying again makes no sense
 
 
-class ApprovalMode:
-    """The approval mode of a sweep.
+class ApprovalModes:
+    """The approval modes of a sweep.
 
-    asks_before_steps: whether people are asked before some steps. nobody: no person is there to answer.
+    Attributes:
+        asks_before_steps: Whether people are asked before some steps.
+        nobody: Whether no person is there to answer.
     """
 
     def __init__(self, bound: Bound) -> None:
-        self._mode, self._node = mode_of(bound.spec, bound.workflow)
-        self.asks_before_steps = self._mode in ("before", "after")
-        self.nobody = self._mode == "none"
+        modes = effective_modes(bound.spec, bound.workflow)
+        self._after = tuple(node for mode in modes if (node := node_after(mode)) is not None)
+        self._before = "before" in modes
+        self._on_error = "on_error" in modes
+        self.asks_before_steps = self._before or bool(self._after)
+        self.nobody = "none" in modes
 
     def before_step(self, execution: Execution) -> Hold | None:
-        """Why an execution has to wait for a person, or was rejected by one, at its head; else None."""
-        question = self._question(execution)
-        if question is None:
+        """Return why an execution has to wait for a person, or was rejected by one, at its head; else None."""
+        unanswered = []
+        for question in self._questions(execution):
+            answer = execution.loaded.dialogue.answers.get(question.key)
+            if answer is None:
+                unanswered.append(question)
+            elif answer.action == "reject":
+                return Hold("cancelled", answer.refusal, by=answer.by, data={"question": question.text})
+        if not unanswered:
             return None
-        answer = execution.loaded.dialogue.answers.get(question.key)
-        if answer is None:
-            return Hold("waiting", question.text, [question])
-        if answer.action == "reject":
-            return Hold("cancelled", answer.refusal, by=answer.by, data={"question": question.text})
-        return None
+        return Hold("waiting", "; ".join(question.text for question in unanswered)[:1000], unanswered)
 
-    def _question(self, execution: Execution) -> Question | None:
-        """The question of the mode at the head. Its context is the checkpoint, which has the state."""
-        nodes, node = execution.at.position.next, self._node
-        if self._mode == "before" and nodes:
-            return Question("before", ", ".join(nodes)[:200], f"Run {', '.join(nodes)}?")
+    def _questions(self, execution: Execution) -> list[Question]:
+        """Return the questions of the modes at the head. Their context is the checkpoint, which has the state.
+
+        A step is asked about once: after a node of `after`, its question is asked instead of the one of `before`.
+        """
         writers = tuple(one.node for one in execution.at.writers) or execution.loaded.wrote
-        if self._mode == "after" and node is not None and node in writers:
-            return Question("after", node, f"Go on with what {node} made?")
-        return None
+        if after := [node for node in self._after if node in writers]:
+            return [Question("after", node, f"Go on with what {node} made?") for node in after]
+        nodes = execution.at.position.next
+        if self._before and nodes:
+            return [Question("before", ", ".join(nodes)[:200], f"Run {', '.join(nodes)}?")]
+        return []
 
     def question_instead(self, task: str, failure: Failure, attempts: int) -> Question | None:
-        """The question to ask about a node run that has failed for good; None if the mode does not ask."""
-        if self._mode != "on_error" or failure.kind in _NO_QUESTION:
+        """Return the question to ask about a node run that has failed for good; None if no mode asks."""
+        if not self._on_error or failure.kind in _NO_QUESTION:
             return None
         return error_question(task, failure, attempts)
 

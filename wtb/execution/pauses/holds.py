@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wtb.authoring.breakpoints import Breakpoint, parse_breakpoint
 from wtb.core.questions import Hold
 from wtb.core.serialization.plain_json import readable
-from wtb.execution.pauses.approval_modes import ApprovalMode
+from wtb.execution.pauses.approval_modes import ApprovalModes
 
 if TYPE_CHECKING:
     from wtb.execution.execution import Execution
@@ -25,7 +25,7 @@ class Holds:
 
     def __init__(self, bound: Bound, breakpoints: Iterable[str] = ()) -> None:
         self.bound = bound
-        self.approvals = ApprovalMode(bound)
+        self.approvals = ApprovalModes(bound)
         self.requests: Mapping[str, Request] = {}
         self._texts: tuple[str, ...] = ()
         self._breakpoints: tuple[Breakpoint, ...] = ()

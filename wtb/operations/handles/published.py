@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wtb.core.arguments.approval import Approval
 from wtb.core.documents.plan import PlanDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.core.tree.stored_spec import Limits
@@ -95,7 +96,7 @@ class Published:
         breakpoints: Sequence[str] = (),
         until: str | None = None,
         mode: str | None = None,
-        approval: str | Mapping[str, str] | None = None,
+        approval: Approval | None = None,
         project: str | None = None,
         session: str | None = None,
         limits: Limits | None = None,

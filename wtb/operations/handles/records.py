@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from wtb.core.documents.common import CELL_STATUSES
+from wtb.core.documents.common import CELL_STATUSES, ApprovalMode
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
 from wtb.core.documents.sweeps import RunDocument, SweepDocument
 from wtb.core.failures import Failure
@@ -236,6 +236,7 @@ class QuestionRecord:
         id: Its id.
         status: open, answered, withdrawn or expired.
         kind: Why it was asked, such as ask or before.
+        mode: The approval mode that asks: `before`, `on_error` or `{"after": NODE}`; None if a node asks by itself.
         question: What is asked.
         options: What can be chosen, if it is a choice.
         default: The option that holds if nobody answers in time.
@@ -271,6 +272,7 @@ class QuestionRecord:
     asked_at: datetime
     expires_at: datetime | None
     answer: GivenAnswer | None
+    mode: ApprovalMode | None = None
 
 
 def question_record(document: QuestionDocument) -> QuestionRecord:
@@ -292,6 +294,7 @@ def question_record(document: QuestionDocument) -> QuestionRecord:
         asked_at=asked_at,
         expires_at=_time(document["expires_at"]),
         answer=document["answer"],
+        mode=document.get("mode"),
     )
 
 

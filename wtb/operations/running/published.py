@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from wtb.config.urls import split_url
 from wtb.config.yaml_reader import read
+from wtb.core.arguments.approval import Approval
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
 from wtb.core.documents.plan import PlanDocument
@@ -135,7 +136,7 @@ def start_published(
     breakpoints: Sequence[str] = (),
     until: str | None = None,
     mode: str | None = None,
-    approval: str | Mapping[str, str] | None = None,
+    approval: Approval | None = None,
     project: str | None = None,
     session: str | None = None,
     limits: Limits | None = None,

@@ -84,7 +84,7 @@ class WorkflowDescription(TypedDict):
     starts: list[str]
     params: dict[str, str]
     max_steps: int
-    approval: str | dict[str, str]
+    approval: str | dict[str, str] | list[str | dict[str, str]]
     breakpoints: list[str]
     sent_to: list[str]
     is_limited: bool

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from wtb.core import texts
 from wtb.core.documents.events.texts import under
-from wtb.core.documents.executions import RunningNode, StandingDocument
+from wtb.core.documents.executions import OpenQuestion, RunningNode, StandingDocument
 from wtb.core.texts import printable
 from wtb.display.tables import facts
+from wtb.display.text.approvals import asking_modes, by_mode
 
 
 def standing(document: StandingDocument, width: int, color: bool = False) -> str:
@@ -48,11 +49,16 @@ def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
         *(("prints", printable(_last_line(run["printed"]))) for run in document["nodes"] if "printed" in run),
         ("held by", who),
         ("asked for", "" if asked is None else printable(f"{asked['to']} {asked['reason']}")),
-        *(("question", printable(f"{one['id']}: {one['question']}")) for one in document["questions"]),
+        *(("question", printable(_question(one))) for one in document["questions"]),
+        ("asks", asking_modes(document.get("approval", []))),
         *(("breakpoint", printable(text)) for text in document["breakpoints"]),
         ("cells", "" if single else cells),
         *(("possible" if place == 0 else "", printable(command)) for place, command in enumerate(document["commands"])),
     ]
+
+
+def _question(question: OpenQuestion) -> str:
+    return f"{question['id']}: {question['question']}{by_mode(question.get('mode'))}"
 
 
 def _chosen(combinations: Sequence[Mapping[str, str]]) -> str:

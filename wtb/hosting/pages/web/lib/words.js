@@ -250,6 +250,7 @@ export const words = {
     combinations: (/** @type {number} */ number) => `${format(number)} ${number === 1 ? "combination" : "combinations"}`,
   },
   execution: {
+    approval: "people are asked",
     title: "Execution",
     steps: "Steps",
     prints: (/** @type {string} */ node) => `${node} is running; the end of what it has printed`,
@@ -289,6 +290,7 @@ export const words = {
     noOthers: "No other cell of this case has an execution of its own.",
   },
   steering: {
+    approval: (/** @type {string} */ modes) => `People are asked: ${modes}`,
     verbs: { pause: "Pause", resume: "Resume", retry: "Retry what failed", cancel: "Cancel" },
     confirmCancel: (/** @type {string} */ cells) => `Cancel it for good? Results so far stay; ${cells} cells that have not ended never will.`,
     breakpoints: (/** @type {number} */ count) => (count ? `Breakpoints of the sweep (${count})` : "Breakpoints of the sweep"),
@@ -365,6 +367,7 @@ export const words = {
     title: "Inbox",
     empty: "Nothing waits for a person.",
     asks: "asks",
+    asksBy: (/** @type {string} */ mode) => `(approval mode ${mode}) asks`,
     keys: "Keys: j and k choose a question, 1 to 9 an answer, Enter gives it.",
     feedback: "Feedback for the node (may be empty)",
     response: "Response",
@@ -433,4 +436,14 @@ const whole = new Intl.NumberFormat("en");
 
 function format(/** @type {number} */ value) {
   return whole.format(value);
+}
+
+/** An approval mode as commands write it. @param {string | {after: string}} mode */
+export function modeText(mode) {
+  return typeof mode === "string" ? mode : `after ${mode.after}`;
+}
+
+/** The approval modes that ask without a node asking, on one line; empty if none does. @param {(string | {after: string})[]} [modes] */
+export function asking(modes = []) {
+  return modes.filter((mode) => mode !== "manual").map(modeText).join(", ");
 }

@@ -5,7 +5,7 @@ import { combination, duration, figure, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
-import { words } from "../lib/words.js";
+import { asking, words } from "../lib/words.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
 import { Lineage } from "../views/lineage.js";
@@ -84,6 +84,7 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
       <dt>${words.execution.case}</dt><dd>${execution.case}${execution.repeat ? `, ${words.execution.repeat(execution.repeat)}` : ""}</dd>
       ${execution.parent ? html`<dt>${words.execution.parent}</dt><dd><${Link} class="mono" to=${`/executions/${segment(execution.parent)}`}>${execution.parent}<//> · <${Link} to=${`/executions/${segment(execution.parent)}/diff/${segment(execution.id)}`}>${words.compare.look}<//></dd>` : null}
       ${execution.children.length ? html`<dt>${words.execution.children}</dt><dd>${execution.children.map((/** @type {string} */ id) => html`<${Link} class="mono" to=${`/executions/${segment(id)}`}>${id}<//> `)}</dd>` : null}
+      ${asking(standing.approval) ? html`<dt>${words.execution.approval}</dt><dd>${asking(standing.approval)}</dd>` : null}
       ${totals?.node_runs ? html`<dt>${words.execution.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>` : null}
     </dl>
     ${ENDED.includes(status) ? null : html`<${Breakpoints} path=${path} breakpoints=${standing.breakpoints} nodes=${nodes} reload=${reload} />`}`;

@@ -6,7 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, Link, look, navigate } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
-import { words } from "../lib/words.js";
+import { asking, words } from "../lib/words.js";
 import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
 import { Effects, Pairs } from "../views/effects.js";
@@ -234,6 +234,7 @@ function Heading({ status, reload }) {
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.unknown?.length ? html`<span class="quiet">${words.sweep.costUnknown(usd(cost.usd))}</span>` : cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
       <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
+      ${asking(status.approval) ? html`<span class="quiet">${words.steering.approval(asking(status.approval))}</span>` : null}
       ${cells.waiting ? html`<${Link} to="/inbox">${words.sweeps.wait(cells.waiting)}<//>` : null}
       <span class="grow"></span>
       <a href=${`/api/v1/sweeps/${segment(sweep.id)}/report.html`} download>${words.sweep.save}</a>

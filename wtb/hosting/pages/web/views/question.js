@@ -5,7 +5,7 @@ import { ago, date } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
-import { words } from "../lib/words.js";
+import { modeText, words } from "../lib/words.js";
 import { changesOf, StateFields } from "./changes.js";
 import { Value } from "./value.js";
 
@@ -28,7 +28,7 @@ export function Question({ group, onAnswered }) {
   /** @param {Record<string, unknown>} reply */
   const answer = (reply) => perform(() => send(group, feedback.trim() ? { ...reply, feedback } : reply));
   return html`<section class="question" tabindex="-1" aria-label=${group.question}>
-    <p><b>${group.node}</b> ${words.inbox.asks} <span class="quiet">(<${Link} to=${`/sweeps/${segment(group.sweep.id)}`}>${group.sweep.name}<//>${group.questions > 1 ? `, ${words.inbox.cells(group.questions)}` : group.case ? `, ${group.case}` : ""}, <span title=${date(group.asked_at)}>${ago(group.asked_at)}</span>)</span></p>
+    <p><b>${group.node}</b> ${group.mode ? words.inbox.asksBy(modeText(group.mode)) : words.inbox.asks} <span class="quiet">(<${Link} to=${`/sweeps/${segment(group.sweep.id)}`}>${group.sweep.name}<//>${group.questions > 1 ? `, ${words.inbox.cells(group.questions)}` : group.case ? `, ${group.case}` : ""}, <span title=${date(group.asked_at)}>${ago(group.asked_at)}</span>)</span></p>
     <pre tabindex="0">${group.question}</pre>
     ${may("answer")
       ? html`<label class="wide">${isText ? words.inbox.response : words.inbox.feedback}<input value=${feedback} onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
