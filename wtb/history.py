@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId
+from wtb.core.tree.checkpoint_store import CheckpointStore, InMemoryCheckpoints
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Position, Writer
 from wtb.core.tree.history import ExecutionHistory, NodeBoundary, RollbackCheck
+from wtb.core.values import Value
 
-__all__ = ["Checkpoint", "CheckpointId", "ExecutionHistory", "NodeBoundary", "RollbackCheck"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointId",
+    "CheckpointStore",
+    "ExecutionHistory",
+    "InMemoryCheckpoints",
+    "NodeBoundary",
+    "Position",
+    "RollbackCheck",
+    "Value",
+    "Writer",
+]

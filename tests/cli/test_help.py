@@ -50,7 +50,7 @@ def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project
     assert {heading.partition(":")[0]: " ".join(group) for heading, group in names.items()} == {
         "Write": "init workflow plan",
         "Run": "run start submit resume retry schedule",
-        "Steer": "pause cancel break approvals answer rollback fork",
+        "Steer": "pause cancel break approvals answer checkpoint rollback fork",
         "Look": "list status watch show log history tree diff files series telemetry costs",
         "Compare": "matrix report score label judge compare pool baseline regress",
         "Keep": "pin unpin gc delete erase export import backup restore",

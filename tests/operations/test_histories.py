@@ -179,3 +179,64 @@ def test_a_checkpoint_of_another_project_is_as_if_it_did_not_exist(bench: Bench)
     with pytest.raises(NotFound) as nothing:
         show_checkpoint(other, "nothing")
     assert str(foreign.value).replace(latest.id, "nothing") == str(nothing.value)
+
+
+def test_a_checkpoint_is_found_by_the_name_that_somebody_gave_it(bench: Bench) -> None:
+    execution = run(bench)
+    first = execution.history().boundary("look", 0).exit
+
+    named = execution.name_checkpoint("before the second page", note="one page seen", at=first)
+
+    assert (named.checkpoint, named.previous) == (first, None)
+    found = execution.history()
+    assert found.resolve("before the second page").id == first
+    assert found.notes == {first: "one page seen"}
+    shown = bench.checkpoint(str(first))["checkpoint"]
+    assert (shown["name"], shown["note"]) == ("before the second page", "one page seen")
+    assert execution.list_files(at="before the second page")["checkpoint"] == first
+    (event,) = execution.log(kinds=["checkpoint.named"])
+    assert event["data"] == {
+        "checkpoint": first,
+        "name": "before the second page",
+        "note": "one page seen",
+        "by": "ana",
+    }
+
+    execution.rollback("before the second page")
+    assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
+    again = execution.name_checkpoint("page 1", at=first)
+    assert (again.previous, execution.history().notes) == ("before the second page", {})
+
+
+def test_by_default_the_checkpoint_at_the_head_is_named(bench: Bench) -> None:
+    execution = run(bench)
+    latest = execution.history().latest
+    assert latest is not None
+
+    assert execution.name_checkpoint("the end of it").checkpoint == latest.id
+    assert execution.fork(at="the end of it", run=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("count", "is a node"),
+        ("halfway", "is in use"),
+        (" ", "printable"),
+        ("a\nb", "printable"),
+        ("x" * 201, "printable"),
+    ],
+)
+def test_a_name_that_would_mean_two_things_is_rejected(bench: Bench, name: str, message: str) -> None:
+    execution = run(bench)
+
+    with pytest.raises(InputError, match=message):
+        execution.name_checkpoint(name)
+    assert list(execution.log(kinds=["checkpoint.named"])) == []
+
+
+def test_an_execution_that_has_not_begun_has_no_checkpoint_to_name(bench: Bench) -> None:
+    execution = bench.start(looping(), {}, create_only=True)
+
+    with pytest.raises(InputError, match="no checkpoint yet"):
+        execution.name_checkpoint("early")

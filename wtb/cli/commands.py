@@ -60,6 +60,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "break": Entry("control.pause_cancel"),
         "approvals": Entry("control.approvals"),
         "answer": Entry("control.approvals"),
+        "checkpoint": Entry("control.checkpoints"),
         "rollback": Entry("control.rollback"),
         "fork": Entry("control.rollback"),
     },

@@ -13,14 +13,34 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 
 class Value(NamedTuple):
-    """A stored value: its typed JSON and the SHA-256 of it. It is no value that could be stored in its turn."""
+    """A stored value. It cannot be stored as a value in its turn.
+
+    Args:
+        digest: The SHA-256 of its data.
+        data: Its typed JSON.
+
+    Example:
+        >>> from wtb.history import Value
+        >>> Value.of([1, 2]).data
+        b'[1,2]'
+    """
 
     digest: str
     data: bytes
 
     @classmethod
     def of(cls, value: object) -> Value:
-        """Raises StateError for what cannot be stored."""
+        """Encode a value.
+
+        Args:
+            value: A value that nodes may write.
+
+        Returns:
+            The value as it is stored.
+
+        Raises:
+            StateError: If it cannot be stored.
+        """
         data = encode(value)
         return cls(digest(data), data)
 

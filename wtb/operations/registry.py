@@ -298,6 +298,13 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         preview="preview_answers",
     ),
+    "checkpoint": Operation(
+        "control.naming:name_checkpoint",
+        "Name a checkpoint, so that rollbacks and people find it.",
+        ("ExecutionHandle.name_checkpoint",),
+        needs=Permission.steer,
+        effect=Effect.changes,
+    ),
     "rollback": Operation(
         "control.rollback:rollback",
         "Take an execution back to a checkpoint, and undo its tools.",

@@ -185,7 +185,7 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; it can go back to: 'A', 'B', 'C'"),
+        (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; expected one of: 'A', 'B', 'C'"),
         (["rollback", "first", "--to", "A"], "'first' is the sweep first"),
         (["rollback", "zzz", "--to", "A"], "there is no execution 'zzz'"),
         (["rollback", "ID", "--undo"], "has no rollback to undo"),

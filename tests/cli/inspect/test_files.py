@@ -154,7 +154,7 @@ def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_pa
         (["EXECUTION", "out/daft.md"], "there is no file 'out/daft.md'; did you mean 'out/draft.md'?"),
         (["EXECUTION", "out"], "'out' is a folder of 1 file; name one"),
         (["EXECUTION", "../../etc/passwd"], "there is no file"),
-        (["EXECUTION", "--at", "reviw"], "no node or checkpoint on the way here; did you mean 'review'?"),
+        (["EXECUTION", "--at", "reviw"], "has no checkpoint 'reviw' on its line; did you mean 'review'?"),
         (["EXECUTION", "notes.txt", "--diff", "EXECUTION"], "--diff compares all files"),
         (["EXECUTION", "notes.txt", "--format", "json"], "--format json is for lists"),
         (["EXECUTION", "--export", "x", "-o", "y"], "--export and --output"),

@@ -65,6 +65,7 @@ DOCUMENTS: dict[str, Document] = {
     "question": Document(questions.QuestionDocument, ("approvals QUESTION",)),
     "answer": Document(questions.AnswerDocument, ("answer",)),
     "answers": Document(questions.AnswersDocument, ("answer --all",)),
+    "checkpoint-name": Document(lineage.CheckpointNameDocument, ("checkpoint",)),
     "rollback": Document(questions.RollbackDocument, ("rollback",)),
     "runs": Document(sweeps.RunsDocument, ("list --runs",)),
     "sweeps": Document(sweeps.SweepsDocument, ("list",), version=2),

@@ -27,6 +27,7 @@ class CheckpointDocument(TypedDict):
     parent: str | None
     step: int
     name: str | None
+    note: NotRequired[str]
     trigger: str
     created_at: str
     made: dict[str, Any] | None
@@ -233,6 +234,16 @@ class CheckpointDetails(TypedDict):
     inside: InsideDocument | None
     saved: dict[str, Any]
     files: list[FileDocument]
+
+
+class CheckpointNameDocument(TypedDict):
+    """A checkpoint that was named, with the name that it had before."""
+
+    execution: str
+    checkpoint: str
+    name: str
+    note: str | None
+    previous: str | None
 
 
 class FilesDocument(FilesHeading):

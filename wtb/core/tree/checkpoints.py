@@ -66,10 +66,20 @@ class StoredInside(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a head stands: what comes next, who waits at which join, and how often each node has run.
+    """A place in a workflow: the step, the nodes that come next, and how often each node has run.
 
-    fan_out: how many tasks a next node has, where it is not one: it was sent to several times in one step.
-    engine: what only the engine reads, plain JSON.
+    Args:
+        step: The number of steps so far; 0 for the input.
+        next: The nodes that run next.
+        arrived: Join -> the nodes that have arrived at it.
+        visits: Node -> how often it has run.
+        fan_out: Next node -> how many tasks it has, if that is not one.
+        engine: Plain JSON that only the engine reads.
+
+    Example:
+        >>> from wtb.history import Position
+        >>> Position(1, ("answer",), visits={"retrieve": 1}).next
+        ('answer',)
     """
 
     step: int
@@ -92,7 +102,11 @@ class Position:
         return [NodeTask(f"{node}|{number}", node, number) for number in range(self.fan_out[node])]
 
     def document(self) -> StoredPosition:
-        """As it is stored and sent: plain JSON, without what most have not."""
+        """Return it as plain JSON, as it is stored and sent.
+
+        Returns:
+            The attributes by name; `fan_out` and `engine` only if they are set.
+        """
         made = StoredPosition(step=self.step, next=self.next, arrived=self.arrived, visits=self.visits)
         if self.fan_out:
             made["fan_out"] = self.fan_out
@@ -102,7 +116,14 @@ class Position:
 
     @classmethod
     def read(cls, data: StoredPosition) -> Position:
-        """Read a position from what `document` returned."""
+        """Read a position from plain JSON.
+
+        Args:
+            data: The result of `document`.
+
+        Returns:
+            The position.
+        """
         return cls(
             data["step"],
             tuple(data["next"]),
@@ -134,7 +155,18 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A node that wrote a checkpoint, under which variant, by which node run; one for each of its tasks."""
+    """A node that wrote a checkpoint; one for each of its tasks.
+
+    Args:
+        node: The node.
+        variant: The variant that ran.
+        node_run: The id of its node run.
+
+    Example:
+        >>> from wtb.history import Writer
+        >>> Writer("retrieve", "default", "1ng8x2gqyq9d").node
+        'retrieve'
+    """
 
     node: str
     variant: str

@@ -149,6 +149,7 @@ class ExecutionHistory:
         unfinished: Node runs at the head that have not succeeded.
         decisions: Why it went where it went, by checkpoint.
         made: Events by which people made checkpoints, by checkpoint.
+        notes: Notes that people gave with names, by checkpoint.
         execution: Whose history it is, in messages.
 
     Raises:
@@ -172,6 +173,7 @@ class ExecutionHistory:
     unfinished: Sequence[RecordedRun] = ()
     decisions: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
     made: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
     execution: str | None = None
 
     def __post_init__(self) -> None:
@@ -320,7 +322,7 @@ class ExecutionHistory:
         return targets
 
     def resolve(self, target: str) -> Checkpoint:
-        """Return the checkpoint that a target names, as `wtb rollback` and `wtb fork` read it.
+        """Return the checkpoint that a target names, as `wtb rollback`, `wtb fork` and `wtb files` read it.
 
         Args:
             target: The id of a checkpoint or its beginning, a name, or the node that wrote it last.
@@ -332,7 +334,7 @@ class ExecutionHistory:
             InputError: If there is none, or if the beginning of an id is ambiguous.
         """
         if not self.checkpoints:
-            raise InputError(f"{self._name} has not begun: there is nothing to go back to")
+            raise InputError(f"{self._name} has not begun: it has no checkpoint")
         for known in (self._by_id, self._exits, self._names):
             if target in known:
                 return known[target]
@@ -342,7 +344,7 @@ class ExecutionHistory:
         if starting:
             raise InputError(f"{target!r} is the beginning of {len(starting)} checkpoints' ids; give more of it")
         names = [*self._exits, *self._names]
-        listed = f"; it can go back to: {_listed(names)}" if names else "; no node of it has run yet"
+        listed = f"; expected one of: {_listed(names)}" if names else "; no node of it has run yet"
         where = f" (or a checkpoint of `wtb history {self.execution}`)" if self.execution else ""
         raise InputError(
             f"{self._name} has no checkpoint {target!r} on its line{did_you_mean(target, names)}{listed}{where}"
@@ -482,6 +484,8 @@ class ExecutionHistory:
             ],
             "totals": totals_document(checkpoint),
         }
+        if checkpoint.id in self.notes:
+            document["note"] = self.notes[checkpoint.id]
         if values is not None:
             document["state"] = _valued(checkpoint.state, values)
         return document

@@ -24,7 +24,8 @@ def checkpoint_details(
         StoreError: If its snapshot of files is missing or damaged.
     """
     sweep = queries.find_sweep(database, sweep_id)
-    history = histories.with_reasons(database, sweep_id, histories.read_line(database, checkpoint.id))
+    line = histories.with_reasons(database, sweep_id, histories.read_line(database, checkpoint.id))
+    history = histories.with_notes(database, sweep_id, line)
     inside = checkpoint.inside
     saved = {} if inside is None else inside.saved
     values = readable_values(database, {*shown(checkpoint.state).values(), *saved.values()})

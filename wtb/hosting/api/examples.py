@@ -30,6 +30,8 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("executions", "ref"): EXECUTION,
     ("approvals", "ref"): QUESTION,
     ("checkpoints", "ref"): CHECKPOINT,
+    ("executions", "name"): "before-the-change",
+    ("executions", "note"): "the last one with the old index",
     ("workflows", "name"): "triage",
     ("sessions", "name"): "ann",
     ("projects", "name"): "search",

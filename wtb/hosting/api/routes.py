@@ -258,6 +258,7 @@ ROUTES: tuple[Route, ...] = (
     *_both("POST", "/breakpoints", "break", edits="/breakpoints"),
     *_both("POST", "/resume", "resume", left_out=_RUNNING),
     *_both("POST", "/retry", "retry", left_out=_RUNNING),
+    Route("POST", "/executions/{ref}/checkpoints", "checkpoint", asdict, location="/checkpoints/{checkpoint}"),
     Route("POST", "/executions/{ref}/rollback", "rollback", left_out=_BINDING, edits=_HISTORY),
     Route("POST", "/executions/{ref}/undo-rollback", "rollback --undo", left_out=_BINDING, edits=_HISTORY),
     Route("GET", "/approvals", "approvals", _questions),

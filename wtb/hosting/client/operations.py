@@ -29,6 +29,7 @@ from wtb.operations.control.added_rows import add_row
 from wtb.operations.control.answers import answer, answer_all, preview_answers
 from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
 from wtb.operations.control.forks import fork
+from wtb.operations.control.naming import name_checkpoint
 from wtb.operations.control.pause_cancel import cancel, pause
 from wtb.operations.control.pools import pool
 from wtb.operations.control.questions import find_questions
@@ -105,6 +106,7 @@ class Operations:
     answer = method(answer)
     resume = method(resume)
     retry = method(retry)
+    name_checkpoint = method(name_checkpoint)
     rollback = method(rollback)
     undo_rollback = method(undo_rollback)
     pause = method(pause)
@@ -201,6 +203,7 @@ class AsyncOperations:
     answer = async_method(answer)
     resume = async_method(resume)
     retry = async_method(retry)
+    name_checkpoint = async_method(name_checkpoint)
     rollback = async_method(rollback)
     undo_rollback = async_method(undo_rollback)
     pause = async_method(pause)

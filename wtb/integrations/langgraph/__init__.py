@@ -12,17 +12,19 @@ if TYPE_CHECKING:
     from wtb.integrations.langgraph.authoring.adapt import Variants, variants
     from wtb.integrations.langgraph.saver.checkpoint_saver import Saver
     from wtb.integrations.langgraph.saver.serde import Serializer
+    from wtb.integrations.langgraph.saver.thread_checkpoints import ThreadCheckpoints
     from wtb.integrations.langgraph.saver.thread_history import history
 
 _HOME = {
     "Saver": "wtb.integrations.langgraph.saver.checkpoint_saver",
     "Serializer": "wtb.integrations.langgraph.saver.serde",
+    "ThreadCheckpoints": "wtb.integrations.langgraph.saver.thread_checkpoints",
     "Variants": "wtb.integrations.langgraph.authoring.adapt",
     "history": "wtb.integrations.langgraph.saver.thread_history",
     "variants": "wtb.integrations.langgraph.authoring.adapt",
 }
 
-__all__ = ["Saver", "Serializer", "Variants", "history", "variants"]
+__all__ = ["Saver", "Serializer", "ThreadCheckpoints", "Variants", "history", "variants"]
 
 
 def as_workflow(found: Any, name: str, given: Any) -> Workflow:

@@ -16,7 +16,9 @@ from wtb.core.documents.costs import CostsDocument
 from wtb.core.documents.lineage import CheckpointDetails
 from wtb.core.documents.plan import PlanDocument
 from wtb.core.errors import InputError
+from wtb.core.tree.checkpoint_store import CheckpointStore
 from wtb.display.views.progress import Watch
+from wtb.operations.checkpoints import DatabaseCheckpoints
 from wtb.operations.context import Context, open_context
 from wtb.operations.control import pools
 from wtb.operations.control.answers import AnsweredMany, Preview, answer_all, preview_answers
@@ -72,6 +74,11 @@ class Bench(Administration, Published, Schedules):
     def database(self) -> Database:
         """The database."""
         return self._context.database
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """The checkpoints of its executions as a store, for programs that read, write or delete lines themselves."""
+        return DatabaseCheckpoints(self.database)
 
     def __enter__(self) -> Self:
         return self

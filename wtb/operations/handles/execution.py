@@ -22,6 +22,7 @@ from wtb.operations.context import Context
 from wtb.operations.control.added_rows import AddedRow, add_row
 from wtb.operations.control.answers import answer
 from wtb.operations.control.forks import fork
+from wtb.operations.control.naming import CheckpointName, name_checkpoint
 from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.records import ExecutionRecord, ProgressCallback, execution_record, reporter
@@ -330,6 +331,11 @@ class ExecutionHandle(TargetHandle):
             (('count',), 'succeeded', 2)
         """
         return history.read(self._context, self.id)
+
+    @documented_by(name_checkpoint)
+    def name_checkpoint(self, name: str, *, note: str | None = None, at: str | None = None) -> CheckpointName:
+        """Name its checkpoint at the head, or another one, so that rollbacks, forks and people find it by this name."""
+        return name_checkpoint(self._context, self._row.id, name, note=note, at=at)
 
     @documented_by(diff)
     def diff(self, other: str | ExecutionHandle) -> DiffDocument:

@@ -9,6 +9,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.control.naming import check_name
 from wtb.store.database import Database
 from wtb.store.housekeeping import retention
 from wtb.store.read import details, references
@@ -50,8 +51,8 @@ def pin(context: Context, ref: str, *, name: str | None = None) -> Pin:
         InputError: If there is nothing of that name, or a name is given for a sweep or is none.
         ConflictError: If it is being deleted.
     """
-    if name is not None and not (0 < len(name.strip()) <= 200 and name.isprintable()):
-        raise InputError(f"name {name!r}: expected 1 to 200 printable characters")
+    if name is not None:
+        check_name(name)
     found = _find(context.database, ref)
     if found.kind == "sweep":
         if name is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import FromZero
 from wtb.core.documents.lineage import FileChangesDocument, FilesDocument, FilesHeading
-from wtb.core.errors import InputError, did_you_mean, meant_or_known
+from wtb.core.errors import InputError, did_you_mean
 from wtb.core.texts import plural
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.display.views.executions import Trace, trace, trace_of
@@ -19,6 +19,7 @@ from wtb.store.database import Database
 from wtb.store.files.locations import check_outside
 from wtb.store.files.manifest import Manifest, compare
 from wtb.store.read import details, queries
+from wtb.store.read.histories import read_history
 from wtb.store.rows.results import FoundCell
 from wtb.store.rows.sweeps import SweepRow
 
@@ -62,7 +63,7 @@ def list_files(context: Context, ref: str, *, at: str | None = None, cell: Cell 
         context: Where.
         ref: An execution, a checkpoint or a sweep, of which `cell` says which cell is meant: its id, the beginning of
             it, or a sweep's name.
-        at: A node, for the files after its last visit, or the id of a checkpoint on the way; by default the last.
+        at: A node, for the files after its last visit, or a checkpoint by its id or name; by default that at the head.
         cell: Of a sweep: whose files.
 
     Returns:
@@ -190,7 +191,11 @@ def _find(
 ) -> tuple[Trace, Checkpoint | None]:
     """Return the trace of what is meant, and the checkpoint on it whose files are."""
     found = _trace(database, ref, cell)
-    return found, found.head if at is None else _checkpoint(found, at)
+    if at is None:
+        return found, found.head
+    about = found.execution
+    history = found.history if about is None else read_history(database, queries.find_execution(database, about["id"]))
+    return found, history.resolve(at)
 
 
 def _trace(database: Database, ref: str, cell: Cell | None) -> Trace:
@@ -231,22 +236,6 @@ def _cell(database: Database, sweep: SweepRow, cell: Cell) -> FoundCell:
         f"several cells of sweep {sweep.name!r} are meant; name one of them, such as by its {differ}, or give an "
         f"execution (`wtb show {sweep.name} --cells` lists them)"
     )
-
-
-def _checkpoint(found: Trace, at: str) -> Checkpoint:
-    """Return the checkpoint after a node's last visit, or the one of that id on the line. Raises InputError."""
-    for checkpoint in reversed(found.line):
-        if any(writer.node == at for writer in checkpoint.writers):
-            return checkpoint
-    like = [checkpoint for checkpoint in found.line if checkpoint.id.startswith(at)] if at else []
-    exact = [checkpoint for checkpoint in like if checkpoint.id == at]
-    if exact or len(like) == 1:
-        return (exact or like)[0]
-    if like:
-        raise InputError(f"{at!r} is the beginning of several checkpoints' ids; give more of it")
-    nodes = dict.fromkeys(writer.node for checkpoint in found.line for writer in checkpoint.writers)
-    near = meant_or_known(at, nodes) if nodes else "; nothing has run yet"
-    raise InputError(f"{at!r}: no node or checkpoint on the way here{near}")
 
 
 def _heading(found: Trace, checkpoint: Checkpoint | None) -> FilesHeading:

@@ -1,4 +1,4 @@
-"""What people change of an execution: its state, by a manual checkpoint at the same position, and its pause."""
+"""What people change of an execution: its state, by a manual checkpoint at the same position, names, and its pause."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
-from wtb.core.errors import StoreError
+from wtb.core.errors import ConflictError, StoreError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
 from wtb.store.bulk import fetch_record, fetch_records, insert_rows, insert_values
+from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import is_edited
 from wtb.store.rows.executions import CheckpointRow, ExecutionRow
@@ -95,6 +96,20 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
     }
     insert_rows(connection, checkpoints, [made])
     return made["id"]
+
+
+def name_checkpoint(
+    database: Database, execution: ExecutionRow, checkpoint_id: str, name: str, *, note: str | None, by: str
+) -> None:
+    """Give a checkpoint a name. Raises ConflictError if it was removed meanwhile."""
+    with database.write() as connection:
+        query = checkpoints.update().where(checkpoints.c.id == checkpoint_id).values(name=name)
+        if not connection.execute(query).rowcount:
+            raise ConflictError(f"checkpoint {checkpoint_id} was removed meanwhile")
+        noted = {} if note is None else {"note": note}
+        add_execution_event(
+            connection, execution, "checkpoint.named", checkpoint=checkpoint_id, name=name, by=by, **noted
+        )
 
 
 def locked(connection: sa.Connection, execution_id: str) -> ExecutionRow:

@@ -14,15 +14,20 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from wtb.core.documents.events.sweeps import SweepCollectedData
+from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.tree.checkpoint_store import check_end
+from wtb.core.tree.checkpoints import CheckpointId
 from wtb.core.values import Json
-from wtb.store.bulk import parts, update_rows
+from wtb.store.bulk import fetch_among, parts, update_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.housekeeping.references import GONE_CHECKPOINTS
 from wtb.store.housekeeping.retention import locked_sweep, settled
 from wtb.store.housekeeping.sizes import total
 from wtb.store.log import keep_events
+from wtb.store.read import lineage
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
@@ -86,24 +91,81 @@ def remove_superseded(database: Database, sweep_id: str, before: float) -> Remov
         parents: dict[str, str | None] = {row.id: row.parent_id for row in rows}
         if not parents:
             return Removed()
-        ids = list(parents)
-        spent = spent_from(connection, ids)
         _move_back(connection, parents)
-        for part in parts(ids):
-            runs = connection.scalars(sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_(part)))
-            keep_events(connection, node_runs, runs.all())
-            keep_events(connection, checkpoints, part)
-        connection.execute(checkpoints.delete().where(checkpoints.c.id.in_(ids)))
-        connection.execute(
-            sweeps.update()
-            .where(sweeps.c.id == sweep_id)
-            .values(
-                collected_usd=sweeps.c.collected_usd + spent["usd"],
-                collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
+        spent = _remove(connection, sweep, list(parents))
+    return Removed(len(parents), spent["node_runs"])
+
+
+def remove_line(database: Database, sweep_id: str, end: str) -> tuple[CheckpointId, ...]:
+    """Remove the line that ends at a checkpoint, as far as nothing else reaches it.
+
+    Returns the ids of what was removed, the end first. Raises ConflictError if the end is reached itself, or if the
+    sweep runs or is kept.
+    """
+    with database.write(long=True) as connection:
+        sweep = locked_sweep(connection, sweep_id, *settled())
+        if sweep is None:
+            raise ConflictError(
+                f"sweep {sweep_id} is running, pinned, a baseline or part of a pool; its checkpoints stay"
             )
+        line = [mark.id for mark in lineage.line(lineage.marks(connection, [end]), end)]
+        reach = _Reach(connection, line)
+        check_end(end, reach.heads.get(end), reach.followers(end), is_pinned=end in reach.pinned)
+        removed: list[CheckpointId] = []
+        for id in reversed(line):
+            if id in reach.heads or id in reach.pinned or reach.followers(id) - set(removed):
+                break
+            removed += map(CheckpointId, (id, *sorted(reach.leaves(id))))
+        _remove(connection, sweep, removed)
+    return tuple(removed)
+
+
+class _Reach:
+    """What reaches the checkpoints of a line: heads, pins and checkpoints that follow."""
+
+    def __init__(self, connection: sa.Connection, line: Sequence[str]) -> None:
+        c = checkpoints.c
+        query = sa.select(c.id, c.parent_id, c.inside.is_not(None))
+        below = [tuple(row) for row in fetch_among(connection, query, c.parent_id, line)]
+        ids = [*line, *(id for id, _, _ in below)]
+        heads = fetch_among(connection, sa.select(executions.c.head_id, executions.c.id), executions.c.head_id, ids)
+        self.heads: dict[str, str] = {row[0]: row[1] for row in heads}
+        pins = fetch_among(connection, sa.select(c.id).where(c.pinned), c.id, ids)
+        self.pinned: set[str] = {id for (id,) in pins}
+        continued = {id for (id,) in fetch_among(connection, sa.select(c.parent_id), c.parent_id, ids)}
+        self._leaves: dict[str, set[str]] = {}
+        self._followers: dict[str, set[str]] = {}
+        for id, parent, is_inside in below:
+            is_leaf = is_inside and id not in continued and id not in self.heads and id not in self.pinned
+            (self._leaves if is_leaf else self._followers).setdefault(parent, set()).add(id)
+
+    def leaves(self, id: str) -> set[str]:
+        """Checkpoints that were taken inside nodes which started from this one, and that nothing reaches."""
+        return self._leaves.get(id, set())
+
+    def followers(self, id: str) -> set[str]:
+        """The other checkpoints that have this one as their parent."""
+        return self._followers.get(id, set())
+
+
+def _remove(connection: sa.Connection, sweep: SweepRow, ids: Sequence[str]) -> SweepCollectedData:
+    """Remove checkpoints of a locked sweep with the node runs from them. Returns what these have spent."""
+    spent = spent_from(connection, ids)
+    for part in parts(ids):
+        runs = connection.scalars(sa.select(node_runs.c.id).where(node_runs.c.checkpoint_id.in_(part)))
+        keep_events(connection, node_runs, runs.all())
+        keep_events(connection, checkpoints, part)
+    connection.execute(checkpoints.delete().where(checkpoints.c.id.in_(ids)))
+    connection.execute(
+        sweeps.update()
+        .where(sweeps.c.id == sweep.id)
+        .values(
+            collected_usd=sweeps.c.collected_usd + spent["usd"],
+            collected_node_runs=sweeps.c.collected_node_runs + spent["node_runs"],
         )
-        add_event(connection, of_sweep(sweep), "sweep.collected", cast("Mapping[str, Json]", spent))
-    return Removed(len(ids), spent["node_runs"])
+    )
+    add_event(connection, of_sweep(sweep), "sweep.collected", cast("Mapping[str, Json]", spent))
+    return spent
 
 
 def imagine_superseded_gone(connection: sa.Connection, sweep_id: str, before: float) -> Removed:

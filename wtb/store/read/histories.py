@@ -41,7 +41,7 @@ def read_history(database: Database, row: ExecutionRow) -> ExecutionHistory:
     """Read all that is known of the way of an execution: also inside its nodes, and on lines that rollbacks left."""
     history = with_reasons(database, row.sweep_id, read_execution(database, row))
     left, inside = _beside(database, row, history)
-    return replace(history, inside=inside, left=left)
+    return with_notes(database, row.sweep_id, replace(history, inside=inside, left=left))
 
 
 def with_reasons(database: Database, sweep_id: str, history: ExecutionHistory) -> ExecutionHistory:
@@ -51,6 +51,12 @@ def with_reasons(database: Database, sweep_id: str, history: ExecutionHistory) -
     for row in details.decision_rows(database, [checkpoint.id for checkpoint in history]):
         decisions.setdefault(row.checkpoint_id, []).append(Decision(row.node, row.to, row.key, row.why))
     return replace(history, decisions=decisions, made=lineage.made_by_people(database, sweep_id, by_hand))
+
+
+def with_notes(database: Database, sweep_id: str, history: ExecutionHistory) -> ExecutionHistory:
+    """Add the notes of checkpoints that people named."""
+    named = [c.id for c in (*history, *history.inside, *history.left) if c.name is not None]
+    return replace(history, notes=lineage.notes(database, sweep_id, named))
 
 
 def _beside(

@@ -135,6 +135,16 @@ def made_by_people(database: Database, sweep_id: str, checkpoint_ids: Iterable[s
     return found
 
 
+def notes(database: Database, sweep_id: str, checkpoint_ids: Iterable[str]) -> dict[str, str]:
+    """Return the notes of checkpoints that people named, by their ids: those that came with their last names."""
+    ids = set(checkpoint_ids)
+    if not ids:
+        return {}
+    query = sa.select(events.c.data).where(events.c.sweep_id == sweep_id, events.c.kind == "checkpoint.named")
+    last = {data["checkpoint"]: data.get("note") for (data,) in database.tuples(query.order_by(events.c.id))}
+    return {id: note for id, note in last.items() if id in ids and note is not None}
+
+
 def scores_told(database: Database, execution_id: str) -> Scores:
     """Return metric -> value of an execution that owns no cell, from the event of its end."""
     query = (

@@ -131,6 +131,17 @@ def remove_checkpoints(
         _remove(database, connection, (session_id, thread_id, namespace), ids)
 
 
+def delete_checkpoints(database: Database, session_id: str, thread_id: str, ids: Collection[str]) -> None:
+    """Delete checkpoints of a thread's outer graph, and those that its subgraphs made while it stood at one of them."""
+    removed: dict[str, list[str]] = {"": list(ids)}
+    for row in outlines(database, session_id, thread_id):
+        if row.namespace and row.metadata.get("parents", {}).get("") in ids:
+            removed.setdefault(row.namespace, []).append(row.id)
+    with database.write() as connection:
+        for namespace, unneeded in sorted(removed.items()):
+            _remove(database, connection, (session_id, thread_id, namespace), unneeded)
+
+
 def remove_writes_without_session(database: Database) -> None:
     """Remove writes that were stored while their session was being deleted; nothing refers to it from there."""
     known = sa.exists().where(sessions.c.id == _WRITES.session_id)

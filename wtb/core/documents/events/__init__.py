@@ -54,6 +54,7 @@ EventDocument = (
     | executions.RollbackBegun
     | executions.ForkMade
     | executions.CheckpointCreated
+    | executions.CheckpointNamed
     | executions.CheckpointPinned
     | executions.CheckpointUnpinned
     | executions.JoinUnmet

@@ -346,6 +346,22 @@ class CheckpointCreated(Event):
     data: CheckpointCreatedData
 
 
+class CheckpointNamedData(TypedDict):
+    """Of `checkpoint.named`."""
+
+    checkpoint: str
+    name: str
+    note: NotRequired[str]
+    by: str
+
+
+class CheckpointNamed(Event):
+    """Somebody named a checkpoint."""
+
+    kind: Literal["checkpoint.named"]
+    data: CheckpointNamedData
+
+
 class CheckpointPinnedData(TypedDict):
     """Of `checkpoint.pinned`."""
 

@@ -59,6 +59,10 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "sweep.unpinned": _of(sweeps.Nothing, lambda d: "sweep unpinned"),
     "baseline.set": _of(sweeps.BaselineSetData, lambda d: f"now the baseline {d['name']}: retention keeps it"),
     "baseline.removed": _of(sweeps.BaselineSetData, lambda d: f"no longer the baseline {d['name']}"),
+    "checkpoint.named": _of(
+        executions.CheckpointNamedData,
+        lambda d: f"{d['by']} named checkpoint {d['checkpoint']} {d['name']!r}{_because(d.get('note'))}",
+    ),
     "checkpoint.pinned": _of(executions.CheckpointPinnedData, lambda d: "checkpoint pinned: retention keeps it"),
     "checkpoint.unpinned": _of(executions.CheckpointUnpinnedData, lambda d: "checkpoint unpinned"),
     "sweep.cancelled": _of(sweeps.Decision, lambda d: f"sweep cancelled{_because(d.get('reason'))}"),

@@ -148,6 +148,7 @@ def checkpoint(document: CheckpointDetails, width: int, color: bool = False) -> 
         ("step", str(about["step"])),
         ("parent", about["parent"] or "none: it is the input"),
         ("name", about["name"] or ""),
+        ("note", about.get("note", "")),
         ("trigger", about["trigger"]),
         ("taken", about["created_at"]),
         ("made", _made(about["made"])),

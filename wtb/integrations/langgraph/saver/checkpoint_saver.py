@@ -55,7 +55,7 @@ from wtb.integrations.langgraph.saver.write_buffer import Pairing, Place, Waitin
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.sessions import find_session
 from wtb.store.threads.queries import Threads
-from wtb.store.threads.rows import ThreadTask, copy_thread, delete_runs, delete_threads
+from wtb.store.threads.rows import ThreadTask, copy_thread, delete_checkpoints, delete_runs, delete_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -266,6 +266,15 @@ class Saver(BaseCheckpointSaver[Any]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata name one of these runs, with the writes made from them."""
         delete_runs(*self._mine, checked_names("run_ids", run_ids))
+
+    def delete_checkpoints(self, thread_id: str, ids: Collection[str]) -> None:
+        """Delete some checkpoints of a thread, with the writes made from them and what subgraphs stored there.
+
+        Args:
+            thread_id: The thread.
+            ids: Ids of checkpoints of its outer graph; their children have no parent then.
+        """
+        delete_checkpoints(*self._mine, checked_name("thread_id", thread_id), ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes; no value is copied."""

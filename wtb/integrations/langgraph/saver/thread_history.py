@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,8 @@ from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Position, Totals
 from wtb.core.tree.history import ExecutionHistory, RecordedRun
 from wtb.core.values import Value
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph
+
+WRITERS = "wtb_writers"  # the metadata of a checkpoint that name them, as JSON
 
 
 def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
@@ -64,7 +67,7 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         updated = (snapshot.metadata or {}).get("source") == "update"
         tasks = () if before is None or updated else _tasks(before)
         done = [task for task in tasks if not task.error]
-        writers = tuple(Writer(task.name, DEFAULT, task.id) for task in done)
+        writers = tuple(Writer(task.name, DEFAULT, task.id) for task in done) or _saved_writers(snapshot)
         if before is not None:
             runs.update((task.id, _run(task, visits, _time(before), _time(snapshot))) for task in done)
         for node in dict.fromkeys(writer.node for writer in writers):
@@ -76,6 +79,12 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
         stopped = [task for task in _tasks(before) if task.error or task.interrupts]
         unfinished = [_run(task, visits, _time(before), None) for task in stopped]
     return ExecutionHistory(made, runs=runs, unfinished=unfinished)
+
+
+def _saved_writers(snapshot: StateSnapshot) -> tuple[Writer, ...]:
+    """The writers of a checkpoint that a `ThreadCheckpoints` saved; LangGraph knows none for it."""
+    described: Mapping[str, Any] = snapshot.metadata or {}
+    return tuple(Writer(*writer) for writer in json.loads(described.get(WRITERS, "[]")))
 
 
 def _tasks(snapshot: StateSnapshot) -> list[PregelTask]:
