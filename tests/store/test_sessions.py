@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from wtb.core.ids import new_id
 from wtb.core.units import parse_size
 from wtb.core.values import Value
 from wtb.store.database import DEFAULT_SESSION, Database
+from wtb.store.events import add_event, subject
 from wtb.store.housekeeping import deletion
 from wtb.store.housekeeping import files as filing
 from wtb.store.limits import sessions
+from wtb.store.limits.budgets import budget_rows
 from wtb.store.limits.sessions import Quota
 from wtb.store.limits.usage import Usage, session_rows, usage
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
@@ -378,8 +380,8 @@ def everything_of(bench: Bench) -> dict[str, Any]:
 def test_usage_is_that_of_one_session(database: Database, two: tuple[Bench, Bench]) -> None:
     session = two[0].row.session_id
     expected = Usage(disk_bytes=107, slots=0, usd=0.5, sweeps=1, cells=2)
-    assert replace(usage(database, session), slots=0) == expected
-    found = {row.name: replace(used, slots=0) for row, used in session_rows(database)}
+    assert replace(usage(database, session), slots=0, active_at=None) == expected
+    found = {row.name: replace(used, slots=0, active_at=None) for row, used in session_rows(database)}
     assert found == {"default": Usage(), "one": expected, "other": expected}
 
 
@@ -473,3 +475,93 @@ def test_the_session_is_the_one_given_then_that_of_the_environment(monkeypatch: 
     assert [sessions.session_name(given) for given in ("mine", None, "")] == ["mine", "ours", "ours"]
     monkeypatch.setenv("WTB_SESSION", "")
     assert sessions.session_name(None) == "default"
+
+
+# Names, owners and what they did last
+
+
+def test_a_renamed_session_keeps_its_sweeps_quota_and_budgets(database: Database) -> None:
+    id = limited(database, usd=2.0, disk=2**30)
+    submitted(database, "s1", "small")
+    assert sessions.rename(database, id, "Large")
+    assert not sessions.rename(database, id, "Large")
+    assert sessions.rename(database, id, "large")  # its own name in another case
+    row = sessions.find_session(database, "large")
+    assert (row.id, Quota.of(row.quota)) == (id, Quota(usd=2.0, disk=2**30))
+    assert queries.find_sweep(database, "s1").session == "large"
+    assert [(one.key, one.name) for one in budget_rows(database)] == [(id, "large")]
+    with pytest.raises(InputError, match="there is no session 'small'"):
+        sessions.find_session(database, "small")
+    sessions.create(database, "small")  # the name is free again
+
+
+def test_a_name_that_cannot_be_had_is_refused_and_nothing_changes(database: Database, team: str) -> None:
+    sessions.create(database, "other")
+    with pytest.raises(ConflictError, match="there is a session 'other' already"):
+        sessions.rename(database, team, "other")
+    with pytest.raises(ConflictError, match="'other' already, and names must differ by more than case"):
+        sessions.rename(database, team, "OTHER")
+    with pytest.raises(InputError, match="cannot be the name of a session"):
+        sessions.rename(database, team, "../other")
+    with pytest.raises(ConflictError, match="'default' cannot be renamed"):
+        sessions.rename(database, DEFAULT_SESSION, "mine")
+    assert sessions.find_session(database, "team").id == team
+
+
+def test_of_two_sessions_that_want_a_name_at_once_one_has_it(database: Database, team: str) -> None:
+    other = sessions.create(database, "other").id
+    line, outcomes = threading.Barrier(2), []
+
+    def take(id: str) -> None:
+        line.wait()
+        try:
+            outcomes.append(sessions.rename(database, id, "wanted"))
+        except ConflictError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=take, args=(id,)) for id in (team, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count(True) == 1
+    assert "there is a session 'wanted' already" in str(next(one for one in outcomes if one is not True))
+
+
+def test_a_submission_that_has_begun_goes_to_its_renamed_session(database: Database, team: str) -> None:
+    def cases() -> Iterator[NewCase]:
+        yield NewCase("0", {"x": Value.of(0)}, None)
+        sessions.rename(database, team, "crew")  # while the rest is read
+        yield NewCase("1", {"x": Value.of(1)}, None)
+
+    sweep = NewSweep(
+        id="s1", name="n", session="team", choices=[{}], repeats=1, share=True, cells=2, fingerprints={}, project=None,
+        spec={}, graph_id="g" * 64, graph={"name": "w", "version": ""},
+    )  # fmt: skip
+    submit(database, sweep, cases())
+    assert queries.find_sweep(database, "s1").session == "crew"
+
+
+def test_owner_and_metadata_change_apart_from_each_other(database: Database) -> None:
+    id = sessions.create(database, "team", owner="ops", metadata={"cost": "4711"}).id
+    sessions.change_details(database, id, metadata={"ticket": "W-1", "cost": None})
+    row = sessions.find_session(database, "team")
+    assert (row.owner, row.metadata) == ("ops", {"ticket": "W-1"})
+    sessions.change_details(database, id, owner="", metadata={"ticket": None})
+    row = sessions.find_session(database, "team")
+    assert (row.owner, row.metadata) == (None, None)
+    with pytest.raises(InputError, match="65 names of metadata; expected at most 64"):
+        sessions.change_details(database, id, metadata={str(number): "x" for number in range(65)})
+
+
+def test_a_session_was_last_active_when_something_happened_to_its_sweeps(database: Database, team: str) -> None:
+    assert usage(database, team).active_at is None
+    submitted(database, "s1", "team")
+    begun = usage(database, team).active_at
+    assert begun is not None
+    with database.write() as connection:
+        add_event(connection, subject(team, "s1"), "sweep.paused", {"reason": "x", "by": "ada"})
+    acted = usage(database, team).active_at
+    assert acted is not None
+    assert acted >= begun
+    assert {row.name: used.active_at for row, used in session_rows(database)} == {"default": None, "team": acted}

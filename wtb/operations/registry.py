@@ -671,8 +671,15 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "session change": Operation(
         "administration.sessions:change_session",
-        "Change a session's quota; what is not named stays.",
+        "Change a session's quota, owner and metadata; what is not named stays.",
         ("Bench.change_session",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+    ),
+    "session rename": Operation(
+        "administration.sessions:rename_session",
+        "Call a session by another name, also while its sweeps run.",
+        ("Bench.rename_session",),
         needs=Permission.administer,
         effect=Effect.changes,
     ),

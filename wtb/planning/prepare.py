@@ -245,10 +245,13 @@ def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def stored_spec(row: SweepRow) -> SweepSpec:
     """The sweep as it was submitted, from its row in the database."""
+    keys = as_written(row.spec)
+    if keys.get("session") is not None:
+        keys["session"] = row.session  # it may have been renamed
     if row.kind == "single":
-        spec = parse_single(as_written(row.spec), f"execution {row.id}")
+        spec = parse_single(keys, f"execution {row.id}")
     else:
-        spec = parse_spec(as_written(row.spec), f"sweep {row.id}")
+        spec = parse_spec(keys, f"sweep {row.id}")
     return spec.with_fork_variants(read_variants(row.spec.get("fork_variants", {})))
 
 

@@ -437,3 +437,25 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
     slots.end_runner(database, here.id)
     database.close()
     assert wtb(project, "session", "delete", "ann", "--yes").code == 0
+
+
+# Owners, metadata and other names
+
+
+def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> None:
+    made(project, "ann", "--owner", "Ann <ann@example.org>", "--meta", "ticket=W-1", "--meta", "cost=a=b")
+    run(project, "--session", "ann")
+    assert wtb(project, "session", "rename", "ann", "bob").stdout == "session ann: called bob now\n"
+    assert listed(project)["bob"]["owner"] == "Ann <ann@example.org>"
+    assert listed(project)["bob"]["metadata"] == {"ticket": "W-1", "cost": "a=b"}
+    assert listed(project)["bob"]["active_at"] > listed(project)["bob"]["created_at"]
+    shown = wtb(project, "session", "show", "bob").stdout
+    assert "Ann <ann@example.org>" in shown
+    assert 'ticket: "W-1", cost: "a=b"' in shown
+    assert "last active" in shown
+    assert owned(project) == ["bob"]
+    assert wtb(project, "session", "change", "bob", "--owner", "", "--meta", "cost=").code == 0
+    assert (listed(project)["bob"]["owner"], listed(project)["bob"]["metadata"]) == (None, {"ticket": "W-1"})
+    assert "--meta 'cost': expected KEY=TEXT" in wtb(project, "session", "change", "bob", "--meta", "cost").said
+    assert "there is no session 'ann'" in wtb(project, "session", "show", "ann").said
+    assert "'default' cannot be renamed" in wtb(project, "session", "rename", "default", "x").said

@@ -88,6 +88,8 @@ class World:
         """An example, with ids that there are."""
         if isinstance(value, list):
             return [self.real(one) for one in value]
+        if value == "crew":  # what its session is renamed to: other examples know it as `ann`
+            return "ann"
         return self.ids.get(value, value) if isinstance(value, str) else value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +35,10 @@ Usd = Annotated[
 Tokens = Annotated[
     str | None, typer.Option("--tokens", metavar="N", help="Most tokens that it may spend; none: no limit.")
 ]
+Owner = Annotated[
+    str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for it: a user, a team, an address.")
+]
+Meta = Annotated[list[str] | None, typer.Option("--meta", metavar="KEY=TEXT", help="What else is to be kept with it.")]
 
 
 def create(
@@ -43,6 +47,8 @@ def create(
     node_runs: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
+    owner: Owner = None,
+    metadata: Meta = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="That it belongs to.")] = None,
     db: options.Db = None,
 ) -> None:
@@ -50,11 +56,14 @@ def create(
 
     Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION.
 
-    Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20
+    Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20 --owner ops --meta cost=4711
     """
     store.check_name(name)
     quota = store.Quota.of(_limits(disk, node_runs, usd, tokens))
-    made = open_backend(db, create=True).call(operations.create_session, name, quota, project=project)
+    texts = {key: text for key, text in read_metadata(metadata).items() if text is not None}
+    made = open_backend(db, create=True).call(
+        operations.create_session, name, quota, owner=owner, metadata=texts, project=project
+    )
     put(f"session {name}: made, {sessions.quota(made['session']['quota'])}")
     say(f"next: wtb run sweep.yaml --session {name}")
 
@@ -65,20 +74,41 @@ def change(
     node_runs: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
+    owner: Owner = None,
+    metadata: Meta = None,
     db: options.Db = None,
 ) -> None:
-    """Change a session's quota; what is not named stays.
+    """Change a session's quota, owner and metadata; what is not named stays.
 
-    Runs that have begun keep the slots that they took.
+    Runs that have begun keep the slots that they took. An empty owner or text (--owner '', --meta key=) removes it.
 
-    Example: wtb session change nightly --concurrency 4 --usd none
+    Examples: wtb session change nightly --concurrency 4 --usd none  |  wtb session change nightly --owner ops
     """
     limits = _limits(disk, node_runs, usd, tokens)
-    if not limits:
-        raise InputError("nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit)")
-    quota = open_backend(db).call(operations.change_session, name, limits)
+    texts = read_metadata(metadata)
+    if not limits and owner is None and not texts:
+        raise InputError(
+            "nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit), --owner or --meta"
+        )
+    quota = open_backend(db).call(operations.change_session, name, limits, owner=owner, metadata=texts or None)
     amounts: Amounts = {"disk": quota.disk, "node_runs": quota.node_runs, "usd": quota.usd, "tokens": quota.tokens}
     put(f"session {name}: {sessions.quota(amounts)}")
+
+
+def rename(
+    name: Name,
+    to: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
+    db: options.Db = None,
+) -> None:
+    """Call a session by another name, also while its sweeps run.
+
+    Its sweeps, quotas, schedules and baselines stay its own. Sweep files, WTB_SESSION and policies that name the old
+    one have to be changed.
+
+    Example: wtb session rename nightly ci
+    """
+    open_backend(db).call(operations.rename_session, name, to)
+    put(f"session {name}: called {to} now")
 
 
 def list_(
@@ -89,7 +119,8 @@ def list_(
 ) -> None:
     """List sessions with what they use and what they may use.
 
-    JSON: {"sessions": [{name, project, created_at, archived_at, sweeps, cells, usage, quota}]}. `usage` and `quota`
+    JSON: {"sessions": [{name, project, owner, metadata, created_at, active_at, archived_at, sweeps, cells, usage,
+    quota}]}. `active_at` is the time of the newest event or attempt. `usage` and `quota`
     hold `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
 
     Examples: wtb session list  |  wtb session list --all --format json
@@ -173,6 +204,17 @@ def _limits(disk: str | None, concurrency: str | None, usd: str | None, tokens: 
     return limits
 
 
+def read_metadata(texts: Iterable[str] | None) -> dict[str, str | None]:
+    """Read KEY=TEXT options; None for an empty text, which removes the key. Raises InputError."""
+    found: dict[str, str | None] = {}
+    for pair in texts or ():
+        key, equals, text = pair.partition("=")
+        if not (key and equals):
+            raise InputError(f"--meta {pair!r:.80}: expected KEY=TEXT")
+        found[key] = text or None
+    return found
+
+
 def read_amounts(texts: Mapping[str, str | None], read: Callable[[str], float]) -> dict[str, float | None]:
     """Read the options that were given, by name; None for `none`, which is no limit. Raises InputError."""
     found: dict[str, float | None] = {}
@@ -199,4 +241,12 @@ def amount_of(text: str) -> float:
     return float(text.replace("$", ""))
 
 
-SESSION = {"create": create, "change": change, "list": list_, "show": show, "archive": archive, "delete": delete}
+SESSION = {
+    "create": create,
+    "change": change,
+    "rename": rename,
+    "list": list_,
+    "show": show,
+    "archive": archive,
+    "delete": delete,
+}

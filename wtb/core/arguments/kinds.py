@@ -217,6 +217,7 @@ AtLeastZero = Annotated[float, Number(0)]
 Money = Annotated[float, Number(above=0, at_most=1e18)]
 # By kind; what each may be, depends on the kind: whole numbers stay whole, also where they come as JSON.
 Amounts = Annotated[Mapping[str, int | float | None], Mapped(None)]
+Texts = Annotated[Mapping[str, str | None], Mapped(Kinds((Text(1_000, may_be_empty=True), NOTHING)))]
 Reason = Annotated[str, Text(10_000, may_be_empty=True)]
 LongText = Annotated[str, Text(10_000)]
 AnyText = Annotated[str, Text(100_000_000, may_be_empty=True)]

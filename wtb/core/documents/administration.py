@@ -137,7 +137,10 @@ class SessionDocument(TypedDict):
 
     name: str
     project: NotRequired[str]
+    owner: NotRequired[str | None]
+    metadata: NotRequired[dict[str, str]]
     created_at: str
+    active_at: NotRequired[str | None]  # of the newest event or attempt; null if it has none
     archived_at: str | None
     sweeps: int
     cells: int

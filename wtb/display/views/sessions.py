@@ -40,7 +40,10 @@ def _document(row: SessionRow, used: usage.Usage) -> SessionDocument:
     return {
         "name": row.name,
         "project": row.project,
+        "owner": row.owner,
+        "metadata": dict(row.metadata or {}),
         "created_at": iso(row.created_at),
+        "active_at": iso(used.active_at),
         "archived_at": iso(row.archived_at),
         "sweeps": used.sweeps,
         "cells": used.cells,

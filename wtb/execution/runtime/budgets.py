@@ -37,6 +37,7 @@ from wtb.store.limits.reservations import (
     release_lost,
     reserve,
 )
+from wtb.store.limits.sessions import current_name
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class Budgets:
             more = "" if kind == "node_runs" else f" ({spending})"
             self._stop.request(f"limit reached: {name} = {most}{more}", limit=name)
         else:
-            called = self._sweep.session if scope == "session" else of
+            called = current_name(self._database, self._sweep.session_id) if scope == "session" else of
             text = f"budget of {scope} {called!r} reached: {name} = {most} ({spending})"
             self._stop.request(text, limit=f"{scope} {kind}")
         self._stop.check()

@@ -160,7 +160,9 @@ def _of_schedule(found: Any) -> Any:
 
 
 def _of_session(found: Any) -> Any:
-    return {name: found["session"][name] for name in ("name", "created_at", "archived_at", "quota")}
+    return {
+        name: found["session"][name] for name in ("name", "owner", "metadata", "created_at", "archived_at", "quota")
+    }
 
 
 def _of_project(found: Any) -> Any:
@@ -296,6 +298,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sessions/{name}", "session show", version=_of_session),
     Route("POST", "/sessions", "session create"),
     Route("POST", "/sessions/{name}/change", "session change", edits="/sessions/{name}"),
+    Route("POST", "/sessions/{name}/rename", "session rename"),
     Route("POST", "/sessions/{name}/archive", "session archive", edits="/sessions/{name}"),
     Route("POST", "/sessions/{name}/delete", "session delete", edits="/sessions/{name}"),
     Route("GET", "/sessions/{name}/delete", "session delete", preview=True),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Annotated
 
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Amounts
+from wtb.core.arguments.kinds import Amounts, Text, Texts
 from wtb.core.documents.administration import OneSessionDocument, SessionDocument
 from wtb.core.errors import InputError, meant_or_known
 from wtb.display.views.sessions import session_details, session_documents
@@ -22,11 +23,20 @@ from wtb.store.limits import sessions as store
 from wtb.store.limits import usage
 from wtb.store.limits.sessions import Quota
 
+Owner = Annotated[str, Text(200)]
+NewOwner = Annotated[str, Text(200, may_be_empty=True)]
+
 
 @checked
 @audited
 def create_session(
-    context: Context, name: str, quota: Quota | None = None, *, project: str | None = None
+    context: Context,
+    name: str,
+    quota: Quota | None = None,
+    *,
+    owner: Owner | None = None,
+    metadata: Texts | None = None,
+    project: str | None = None,
 ) -> OneSessionDocument:
     """Make a session.
 
@@ -34,6 +44,8 @@ def create_session(
         context: Where.
         name: 1 to 64 letters, digits, `.`, `_` or `-`, different from others' by more than case.
         quota: What it may use; None for no limits.
+        owner: Who is responsible for it, such as a user, a team or an address.
+        metadata: What else is to be kept with it: texts by name.
         project: The project that it belongs to; by default the only one of who acts, else `default`.
 
     Returns:
@@ -43,19 +55,29 @@ def create_session(
         InputError: For a bad name, or an unknown project.
         ConflictError: If there is one of that name.
     """
-    store.create(context.database, name, quota, project=context.project_name(project))
+    texts = {key: text for key, text in (metadata or {}).items() if text is not None}
+    store.create(context.database, name, quota, owner=owner, metadata=texts, project=context.project_name(project))
     return describe_session(context, name)
 
 
 @checked
 @audited
-def change_session(context: Context, name: str, limits: Amounts) -> Quota:
-    """Change a session's quota. Runs that have begun keep the slots that they took.
+def change_session(
+    context: Context,
+    name: str,
+    limits: Amounts | None = None,
+    *,
+    owner: NewOwner | None = None,
+    metadata: Texts | None = None,
+) -> Quota:
+    """Change a session's quota, owner and metadata. Runs that have begun keep the slots that they took.
 
     Args:
         context: Where it is.
         name: The session's name.
         limits: By their name in `Quota`; None lifts one, those left out stay.
+        owner: Another owner; empty for none.
+        metadata: Texts by name; None removes one, those left out stay.
 
     Returns:
         The whole quota.
@@ -64,11 +86,35 @@ def change_session(context: Context, name: str, limits: Amounts) -> Quota:
         InputError: For an unknown session or limit, one out of range, or usd or tokens below what is spent.
     """
     known = [field.name for field in fields(Quota)]
+    limits = limits or {}
     for limit in limits:
         if limit not in known:
             raise InputError(f"a session has no quota of {limit!r}{meant_or_known(limit, known)}")
     Quota.of(limits)  # refused whatever the rest of the quota is
-    return store.change_quota(context.database, store.find_session(context.database, name).id, limits)
+    id = store.find_session(context.database, name).id
+    store.change_details(context.database, id, owner, metadata)
+    return store.change_quota(context.database, id, limits)
+
+
+@checked
+@audited
+def rename_session(context: Context, name: str, to: str) -> OneSessionDocument:
+    """Call a session by another name, also while its sweeps run. Sweep files and `WTB_SESSION` keep the old name.
+
+    Args:
+        context: Where it is.
+        name: The session's name.
+        to: The new one: 1 to 64 letters, digits, `.`, `_` or `-`, different from others' by more than case.
+
+    Returns:
+        The session, as `describe_session` does.
+
+    Raises:
+        InputError: If there is no such session, or for a bad name.
+        ConflictError: For the default session, or if another session has the name.
+    """
+    store.rename(context.database, store.find_session(context.database, name).id, to)
+    return describe_session(context, to)
 
 
 @checked

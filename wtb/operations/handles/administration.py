@@ -80,6 +80,8 @@ class Administration:
         node_runs: int | None = None,
         usd: float | None = None,
         tokens: int | None = None,
+        owner: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         project: str | None = None,
     ) -> OneSessionDocument:
         """Make a session.
@@ -89,19 +91,37 @@ class Administration:
             node_runs: Node runs at a time.
             usd: US dollars that it may spend in all.
             tokens: Tokens that it may spend in all.
+            owner: Who is responsible for it, such as a user, a team or an address.
+            metadata: What else is to be kept with it: texts by name.
             project: The project that it belongs to; by default `default`.
         """
         quota = Quota(disk=disk, node_runs=node_runs, usd=usd, tokens=tokens)
-        return session_operations.create_session(self._context, name, quota, project=project)
+        return session_operations.create_session(
+            self._context, name, quota, owner=owner, metadata=metadata, project=project
+        )
 
     @documented_by(session_operations.change_session)
-    def change_session(self, name: str, **limits: float | None) -> Quota:
-        """Change a session's quota; limits that are not named stay.
+    def change_session(
+        self,
+        name: str,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, str | None] | None = None,
+        **limits: float | None,
+    ) -> Quota:
+        """Change a session's quota, owner and metadata; what is not named stays.
 
         Args:
+            owner: Another owner; empty for none.
+            metadata: Texts by name; None removes one.
             **limits: By their name; None lifts one.
         """
-        return session_operations.change_session(self._context, name, limits)
+        return session_operations.change_session(self._context, name, limits, owner=owner, metadata=metadata)
+
+    @documented_by(session_operations.rename_session)
+    def rename_session(self, name: str, to: str) -> OneSessionDocument:
+        """Call a session by another name, also while its sweeps run."""
+        return session_operations.rename_session(self._context, name, to)
 
     def sessions(self, *, archived: bool = False) -> list[SessionDocument]:
         """List sessions with what they use and what they may use.

@@ -25,6 +25,8 @@ from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import now, sessions
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
+_DELETED = "the session was deleted meanwhile; `wtb session list` shows all"
+_MOST_METADATA = 64  # names a session
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
@@ -118,6 +120,26 @@ def session_to_submit_to(connection: sa.Connection, name: str, project: str | No
     if own is not None:
         name = _default_of(connection, own)
     row = _find(connection, sa.select(sessions).with_for_update(read=True, key_share=True), name)
+    return _open(row)
+
+
+def session_of_submission(connection: sa.Connection, session_id: str) -> SessionRow:
+    """Return the session of a submission that has begun, as `session_to_submit_to` does, whatever it is called now.
+
+    Raises:
+        InputError: If it was deleted.
+        ConflictError: For an archived one.
+    """
+    query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update(read=True, key_share=True)
+    row = fetch_record(connection, SessionRow, query)
+    if row is None:
+        raise InputError(_DELETED)
+    return _open(row)
+
+
+def _open(row: SessionRow) -> SessionRow:
+    """Return a session that takes new sweeps. Raises ConflictError for an archived one."""
+    name = row.name
     if row.archived_at is not None:
         raise ConflictError(
             f"session {name!r} is archived and takes no new sweeps; `wtb session archive {name} --undo` opens it again"
@@ -180,28 +202,106 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
 
 
-def create(database: Database, name: str, quota: Quota | None = None, *, project: str = DEFAULT_PROJECT) -> SessionRow:
+def create(
+    database: Database,
+    name: str,
+    quota: Quota | None = None,
+    *,
+    owner: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    project: str = DEFAULT_PROJECT,
+) -> SessionRow:
     """Make a session.
 
     Raises InputError for a bad name, NotFound for an unknown project, ConflictError where there is one of that name.
     """
     check_name(name)
     id, quota = new_id(), quota or Quota()
-    # Directories of names that differ only in case would be one on some disks.
-    same = sa.select(sessions.c.name).where(sa.func.lower(sessions.c.name) == name.lower())
+    row: dict[str, Any] = {"id": id, "name": name, "quota": quota.stored(), "project": project, "owner": owner}
+    row["metadata"] = _changed_metadata({}, metadata or {})
     try:
         with database.write() as connection:
             check_project(connection, project)
-            there = connection.scalar(same)
-            if there is None:
+            same = connection.scalar(_same_name(name))
+            if same is None:
                 create_budgets(connection, quota.budgets(id))
-                insert = sessions.insert().values(id=id, name=name, quota=quota.stored(), project=project)
-                return fetch_records(connection, SessionRow, insert.returning(sessions))[0]
+                return fetch_records(connection, SessionRow, sessions.insert().values(row).returning(sessions))[0]
     except IntegrityError:  # another process made it between the two statements
-        there = name
-    if there == name:
+        same = name
+    if same == name:
         raise ConflictError(f"there is a session {name!r} already; `wtb session change {name}` changes its quota")
-    raise ConflictError(f"there is a session {there!r} already, and names must differ by more than case")
+    raise _differs_by_case(same)
+
+
+def _same_name(name: str) -> sa.Select[Any]:
+    """Return the query for the session whose name is the same but for its case: directories were named by them."""
+    return sa.select(sessions.c.name).where(sa.func.lower(sessions.c.name) == name.lower())
+
+
+def _differs_by_case(same: str) -> ConflictError:
+    return ConflictError(f"there is a session {same!r} already, and names must differ by more than case")
+
+
+def rename(database: Database, session_id: str, name: str) -> bool:
+    """Call a session by another name, also while its sweeps run: everything else refers to its id.
+
+    Returns:
+        Whether that is a change.
+
+    Raises:
+        InputError: For a bad name.
+        ConflictError: For the default session, or if another session has the name.
+    """
+    check_name(name)
+    check_not_default(session_id, "renamed")
+    try:
+        with database.write() as connection:
+            row = locked_session(connection, session_id)
+            same = connection.scalar(_same_name(name).where(sessions.c.id != session_id))
+            if same is None:
+                connection.execute(sessions.update().where(sessions.c.id == session_id).values(name=name))
+                return row.name != name
+    except IntegrityError:  # another process took the name between the two statements
+        same = name
+    if same == name:
+        raise ConflictError(f"there is a session {name!r} already; expected a name that no session has")
+    raise _differs_by_case(same)
+
+
+def current_name(database: Database, session_id: str) -> str:
+    """Return the name of a session, which may have been renamed; its id if it is gone."""
+    return str(database.scalar(sa.select(sessions.c.name).where(sessions.c.id == session_id)) or session_id)
+
+
+def change_details(
+    database: Database, session_id: str, owner: str | None = None, metadata: Mapping[str, str | None] | None = None
+) -> None:
+    """Change the owner and the metadata of a session.
+
+    Args:
+        database: The database.
+        session_id: The session.
+        owner: Another owner; empty for none, None to leave it.
+        metadata: Texts by name; None removes one, those left out stay.
+
+    Raises:
+        InputError: If it would have too much metadata, or if the session is gone.
+    """
+    with database.write() as connection:
+        row = locked_session(connection, session_id)
+        values: dict[str, Any] = {} if owner is None else {"owner": owner or None}
+        if metadata is not None:
+            values["metadata"] = _changed_metadata(row.metadata or {}, metadata)
+        if values:
+            connection.execute(sessions.update().where(sessions.c.id == session_id).values(values))
+
+
+def _changed_metadata(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str] | None:
+    """Return the value of the column after changes. Raises InputError."""
+    merged = {name: text for name, text in {**before, **changes}.items() if text is not None}
+    if len(merged) > _MOST_METADATA:
+        raise InputError(f"{len(merged):,} names of metadata; expected at most {_MOST_METADATA}")
+    return merged or None
 
 
 def change_quota(database: Database, session_id: str, changes: Mapping[str, float | None]) -> Quota:
@@ -259,7 +359,7 @@ def locked_session(connection: sa.Connection, session_id: str, *, to_delete: boo
     query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update(key_share=not to_delete)
     row = fetch_record(connection, SessionRow, query)
     if row is None:
-        raise InputError("the session was deleted meanwhile; `wtb session list` shows all")
+        raise InputError(_DELETED)
     return row
 
 

@@ -14,7 +14,9 @@ from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
-from wtb.store.tables.schema import attempts, files, is_visible, node_runs, sessions, sweeps
+from wtb.store.tables.schema import attempts, events, files, is_visible, node_runs, sessions, sweeps
+
+_newest_attempt = sa.func.max(sa.func.coalesce(attempts.c.started_at + attempts.c.duration_s, node_runs.c.started_at))
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Usage:
     """What a session uses. disk_bytes: of the files that its snapshots refer to. slots: of its live runners.
 
     usd: what all attempts of its sweeps have really spent, of those deleted since, too. tokens: of those there.
+    active_at: the time of the newest event or attempt of its sweeps; None if it has none.
     """
 
     disk_bytes: int = 0
@@ -30,6 +33,7 @@ class Usage:
     sweeps: int = 0
     cells: int = 0
     tokens: int = 0
+    active_at: float | None = None
 
 
 def usage(database: Database, session_id: str, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> Usage:
@@ -66,7 +70,7 @@ def _usages(
             query = query.where(is_visible)
         return {session: found for session, *found in connection.execute(query)}
 
-    tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
+    tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).outerjoin(
         attempts, attempts.c.node_run_id == node_runs.c.id
     )
     tokens_of_attempts = total(attempts.c.tokens_in + attempts.c.tokens_out)
@@ -74,15 +78,24 @@ def _usages(
     had = by_session(
         sweeps, sweeps.c.session_id, sa.func.count(), total(sweeps.c.cells), sa.func.sum(sweeps.c.collected_usd)
     )
-    tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd), tokens_of_attempts)
+    tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd), tokens_of_attempts, _newest_attempt)
+    newest_event = (
+        sa.select(events.c.at)
+        .where(events.c.sweep_id == sweeps.c.id)
+        .order_by(events.c.transaction.desc(), events.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    moments = by_session(sweeps, sweeps.c.session_id, sa.func.max(sweeps.c.created_at), sa.func.max(newest_event))
     slots = Counter[str]()
     for runner in slot_holders(connection, session_id, fresh_s, alive=alive):
         slots[runner.session_id] += runner.slots
     usages = {}
     for session, (deleted,) in by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd)).items():
         (disk_bytes,), (count, cells, collected) = disk.get(session, [0]), had.get(session, [0, 0, 0.0])
-        usd, tokens = tried.get(session, [0.0, 0])
-        usages[session] = Usage(disk_bytes, slots[session], deleted + collected + usd, count, cells, tokens)
+        usd, tokens, tried_at = tried.get(session, [0.0, 0, None])
+        active_at = max((at for at in (*moments.get(session, ()), tried_at) if at is not None), default=None)
+        usages[session] = Usage(disk_bytes, slots[session], deleted + collected + usd, count, cells, tokens, active_at)
     return usages
 
 

@@ -170,6 +170,8 @@ class SessionRow(Record):
     id: str
     name: str
     quota: Mapping[str, float] | None
+    owner: str | None
+    metadata: Mapping[str, str] | None
     project: str
     archived_at: float | None
     deleted_usd: float

@@ -27,7 +27,7 @@ from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.housekeeping.looks import insert_look, look_keys
-from wtb.store.limits.sessions import session_to_submit_to
+from wtb.store.limits.sessions import session_of_submission, session_to_submit_to
 from wtb.store.read import queries
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import CaseRow, SessionRow, SweepRow
@@ -66,7 +66,7 @@ def submit(database: Database, sweep: NewSweep, given: Iterable[NewCase], also: 
                 if begun:
                     _renew(connection, sweep)
                 else:
-                    _insert_sweep(connection, sweep)
+                    _insert_sweep(connection, sweep, session)
                 _insert_batch(connection, session, batch)
                 if is_last:
                     _add_look(connection, sweep, owner, sketch)
@@ -110,8 +110,8 @@ def _prepare(database: Database, sweep: NewSweep) -> SessionRow:
         return session
 
 
-def _insert_sweep(connection: sa.Connection, sweep: NewSweep) -> None:
-    owner = session_to_submit_to(connection, sweep.session, sweep.project)
+def _insert_sweep(connection: sa.Connection, sweep: NewSweep, session: str) -> None:
+    owner = session_of_submission(connection, session)
     same = ("id", "name", "cells", "queued", "priority", "kind")
     row = {name: getattr(sweep, name) for name in same}
     row |= {"project": project_to_submit_to(connection, sweep.project, owner.project)}
@@ -143,7 +143,7 @@ def _renew(connection: sa.Connection, sweep: NewSweep) -> None:
 
 def _publish(connection: sa.Connection, sweep: NewSweep, session: str, also: Also | None) -> None:
     """Have a sweep be there, all of whose rows are written."""
-    session_to_submit_to(connection, sweep.session, sweep.project)
+    session_of_submission(connection, session)
     data: dict[str, Json] = {"name": sweep.name, "cells": sweep.cells, "combinations": len(sweep.choices)}
     add_event(connection, subject(session, sweep.id), "sweep.submitted", data)
     if sweep.starts_at is not None:

@@ -28,6 +28,8 @@ sessions = sa.Table(
     sa.Column("id", Id, primary_key=True),
     sa.Column("name", sa.String(200), nullable=False, unique=True),
     sa.Column("quota", Json),
+    sa.Column("owner", sa.String(200), comment="who is responsible for it"),
+    sa.Column("metadata", Json, comment="texts by name"),
     project_column(),
     sa.Column("archived_at", Seconds),
     sa.Column("deleted_usd", sa.Double, nullable=False, server_default="0", comment="spent by sweeps deleted since"),

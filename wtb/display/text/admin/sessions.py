@@ -33,7 +33,8 @@ def _table(sessions: Sequence[SessionDocument], width: int, color: bool, *, inli
         rows.append([session["name"], *counts, _disk(shown), _spent(shown), _node_runs(shown)])
         limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
         since = f"archived {texts.moment(session['archived_at'])}" if session["archived_at"] else ""
-        notes.append("; ".join(filter(None, [since, limits])))
+        owner = f"owner: {printable(session.get('owner') or '')}" if session.get("owner") else ""
+        notes.append("; ".join(filter(None, [owner, since, limits])))
     return grid(_HEADERS, rows, width, right=_HEADERS[1:], notes=notes, color=color)
 
 
@@ -52,6 +53,8 @@ def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
             "project",
             "" if (project := session.get("project", DEFAULT_PROJECT)) == DEFAULT_PROJECT else printable(project),
         ),
+        ("owner", printable(session.get("owner") or "")),
+        ("metadata", texts.metadata(session.get("metadata", {}))),
         ("cells", f"{session['cells']:,}"),
         ("disk", _disk(session)),
         ("spent", _spent(session)),
@@ -59,6 +62,7 @@ def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
         ("node runs", f"{_node_runs(session)} at a time"),
         ("held by", "; ".join(holders)),
         ("created", texts.moment(session["created_at"])),
+        ("last active", texts.moment(active) if (active := session.get("active_at")) else ""),
         ("archived", texts.moment(session["archived_at"]) if session["archived_at"] else ""),
         ("directory", document["directory"]),
     ]
