@@ -10,7 +10,8 @@
     │   │   └── Unanswered    ... of a question: nobody answered, and it has no default
     │   ├── FinalError        ... and must not be tried again (raise it in a node)
     │   │   ├── BudgetReached ... for it has spent what it may
-    │   │   └── ToolDenied    ... for a policy denies a call of a tool
+    │   │   ├── ToolDenied    ... for a policy denies a call of a tool
+    │   │   └── PolicyDenied  ... for a policy denies a file, a host or a program
     │   └── Rejected          ... a person refused: its cells are cancelled
     ├── RoutingError          no edge leads on from a node
     ├── ConflictError         an impossible transition, or somebody else owns it
@@ -179,6 +180,10 @@ class ToolDenied(FinalError):
         >>> issubclass(ToolDenied, FinalError)
         True
     """
+
+
+class PolicyDenied(FinalError, PermissionError):
+    """A policy denies that a node writes a file, connects to a host or starts a program."""
 
 
 class RoutingError(WTBError):

@@ -205,6 +205,16 @@ def explained() -> Iterator[None]:
         _is_explained.reset(token)
 
 
+def is_explained() -> bool:
+    """Return whether WTB itself makes the connections of this context."""
+    return _is_explained.get()
+
+
+def name_of(address: str) -> str:
+    """Return the name by which this process looked an address up, or the address."""
+    return _watch.names.get(address, address)
+
+
 def _learn_names() -> None:
     """Keep the names of addresses that this process looks up: connections only have addresses."""
     look_up = socket.getaddrinfo

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,10 @@ class Surroundings(Protocol):
     @property
     def judgements(self) -> Path | None:
         """Where replies of judges are kept; None where they are not."""
+
+    @property
+    def own_folders(self) -> Sequence[str]:
+        """The folders in which WTB itself writes for attempts, their workspaces among them."""
 
     def record(self, on_event: OnEvent | None = None) -> Record:
         """The record of an attempt; `on_event` is called with each thing that it reports, as it happens."""

@@ -21,7 +21,10 @@ from wtb.core.tree.stored_spec import StoredPolicies
 from wtb.core.values import Json
 
 CALL: Final = "call tool with arguments"
-NODE_ACTIONS: Final = (CALL,)  # that nodes do, in the order in which the page lists them
+WRITE: Final = "write file"
+CONNECT: Final = "connect"
+START: Final = "start program"
+NODE_ACTIONS: Final = (CALL, WRITE, CONNECT, START)  # that nodes do, in the order in which the page lists them
 _DEEPEST: Final = 5  # mappings within arguments whose values have names of their own
 _MOST: Final = 2**63 - 1  # of a number in Cedar
 
@@ -58,6 +61,16 @@ class NodePolicies:
         entities = (Entity("Arguments", "call", texts), Entity("Numbers", "call", numbers))
         more = {"arguments": entities[0].reference, "numbers": entities[1].reference}
         return self._decide(CALL, ("Tool", tool), {**facts, **more}, entities)
+
+    def decide_act(self, action: str, resource: tuple[str, str], facts: Mapping[str, Json]) -> Decision:
+        """Decide about a file, a host or a program.
+
+        Args:
+            action: What is done with it.
+            resource: Its kind, and which it is.
+            facts: What is known of it, and of the attempt.
+        """
+        return self._decide(action, resource, facts)
 
     def _decide(
         self, action: str, resource: tuple[str, str], facts: Mapping[str, Json], entities: tuple[Entity, ...] = ()

@@ -28,7 +28,7 @@ def check(format: options.Show = options.Format.table) -> None:
 
     Example: wtb policy check
     """
-    policies = engine.find_policies()
+    policies = engine.find_policies(again=True)
     document: PoliciesDocument = {
         "folder": None if policies is None else str(policies.folder),
         "policies": [] if policies is None else list(policies.names),
@@ -65,7 +65,7 @@ def explain(
         raise InputError(f"--resource {resource!r}: expected KIND:ID, with a kind of: {', '.join(kinds)}")
     facts, arguments = _facts(given or [])
     asked = vocabulary.Asked(action, by or contexts.current_user(), _kind(kind), id, facts)
-    policies = engine.find_policies()
+    policies = engine.find_policies(again=True)
     if policies is None:
         decision, why = cedar.Decision(True, ()), "there are no policies here, and so all is allowed"
     elif action not in recorded.NODE_ACTIONS:
@@ -75,7 +75,11 @@ def explain(
         decision, why = cedar.Decision(True, ()), f"no policy names {action!r}, and so all of them are allowed"
     else:
         known_facts = {"node": "", "variant": "", "case": "", **{key: str(fact) for key, fact in facts.items()}}
-        decision = recorded.NodePolicies(for_nodes, {}).decide_call(id, arguments, known_facts)
+        nodes = recorded.NodePolicies(for_nodes, {})
+        if action == recorded.CALL:
+            decision = nodes.decide_call(id, arguments, known_facts)
+        else:
+            decision = nodes.decide_act(action, (kind, id), {**known_facts, **_of_act(action, id)})
         why = decision.why
     document: PolicyDecisionDocument = {
         "allowed": decision.allowed,
@@ -116,6 +120,18 @@ def _facts(given: list[str]) -> tuple[dict[str, Fact], dict[str, str | float]]:
         else:
             facts[key] = value
     return facts, arguments
+
+
+def _of_act(action: str, id: str) -> dict[str, str | int]:
+    """Return what policies know of a file, a host with its port, or a program."""
+    if action == recorded.WRITE:
+        return {"path": id}
+    if action == recorded.START:
+        return {"command": id}
+    host, _, port = id.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"--resource Host:{id}: expected Host:NAME:PORT")
+    return {"host": host, "address": host, "port": int(port)}
 
 
 def _argument(text: str) -> str | float:

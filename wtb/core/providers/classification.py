@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from wtb.core.errors import PolicyDenied
 from wtb.core.providers.clients import (
     CALLER_MISTAKES,
     CLASSES,
@@ -58,6 +59,8 @@ def provider_fault(error: BaseException) -> ProviderFault | None:
     Returns:
         The fault, or None if the error is a result of the code that raised it.
     """
+    if any(isinstance(part, PolicyDenied) for cause in _causes(error) for part in (cause, *cause.args)):
+        return None  # clients wrap it as a failure of the network
     for cause in _causes(error):
         if isinstance(cause, BaseExceptionGroup):
             return _common_fault([provider_fault(member) for member in cause.exceptions])

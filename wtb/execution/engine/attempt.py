@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +54,8 @@ def attempted(
             context.tool_gate = _tool_gate(task, task.settings.policies, result.record, questioner)
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
-        with watched(context, owns_process=surroundings.own_process):
+        acts = nullcontext() if task.settings.policies is None else _acts_guarded(task, context, surroundings)
+        with watched(context, owns_process=surroundings.own_process), acts:
             result.writes = perform(context)
         context.failed_calls.report(result.record)
     except Asked as asked:
@@ -97,6 +99,23 @@ def _failure(error: BaseException, is_final: Callable[[BaseException], bool], no
         return replace(failure, message=storable(f"{failure.message} ({why})", MESSAGE))
 
 
+def _acts_guarded(task: Task, context: Context, surroundings: Surroundings) -> AbstractContextManager[None]:
+    """Hold files, hosts and programs against policies, if any is about them."""
+    from wtb.authoring.policies.act_gate import ActGate, guarded
+    from wtb.authoring.policies.recorded import CALL, read_policies
+
+    known = read_policies(task.settings.policies or "")
+    if known.actions <= {CALL}:
+        return nullcontext()
+    gate = ActGate(known, _facts(task), context.record, surroundings.own_folders)
+    return guarded(gate, owns_process=surroundings.own_process)
+
+
+def _facts(task: Task) -> dict[str, str]:
+    """What policies can know of an attempt."""
+    return {"node": task.node, "variant": task.variant, "case": task.root.case.id}
+
+
 def _tool_gate(task: Task, policies: str, record: Record, questioner: Questioner) -> Gate | None:
     """What holds the calls of an attempt against policies; None if no policy is about calls."""
     from wtb.authoring.policies.recorded import CALL, read_policies  # which few sweeps need
@@ -105,8 +124,7 @@ def _tool_gate(task: Task, policies: str, record: Record, questioner: Questioner
     known = read_policies(policies)
     if CALL not in known.actions:
         return None
-    facts = {"node": task.node, "variant": task.variant, "case": task.root.case.id}
-    return ToolGate(known, facts, record, questioner, task.earlier)
+    return ToolGate(known, _facts(task), record, questioner, task.earlier)
 
 
 def _context(

@@ -120,6 +120,13 @@ class Surroundings:
     def judgements(self) -> Path | None:
         return self.workspaces.files.judgements
 
+    @property
+    def own_folders(self) -> Sequence[str]:
+        files = self.workspaces.files
+        return [
+            os.fspath(folder) for folder in (self.workspaces.root, self.workspaces.top, files.root, files.judgements)
+        ]
+
     def record(self, on_event: OnEvent | None = None) -> Record:
         return Record(on_event=on_event)
 

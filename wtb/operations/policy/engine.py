@@ -96,8 +96,11 @@ def policy_folder() -> Path | None:
     return here.absolute() if any(here.glob(f"*{_SUFFIX}")) else None
 
 
-def find_policies() -> Policies | None:
+def find_policies(*, again: bool = False) -> Policies | None:
     """Return the policies of this process's folder, as they were at most a second ago.
+
+    Args:
+        again: Read them now.
 
     Returns:
         None where there are none, and all is allowed.
@@ -108,7 +111,7 @@ def find_policies() -> Policies | None:
     global _last
     where = os.environ.get(FOLDER), os.getcwd()
     found = _last
-    if found is None or found.where != where or time.monotonic() - found.at > KEEP_S:
+    if again or found is None or found.where != where or time.monotonic() - found.at > KEEP_S:
         found = _last = _Found(where, time.monotonic(), _find())
     return found.policies
 

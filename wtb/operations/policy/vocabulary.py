@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from wtb.authoring.policies.recorded import CALL
+from wtb.authoring.policies.recorded import CALL, CONNECT, START, WRITE
 from wtb.operations.registry import OPERATIONS, Operation
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
@@ -18,7 +18,7 @@ _STANDS_FOR = {
     "inspection.columns:cell_columns": "inspection.sweeps:cells",  # in pages
 }
 
-Resource = Literal["Database", "Sweep", "Workflow", "Tool"]
+Resource = Literal["Database", "Sweep", "Workflow", "Tool", "File", "Host", "Program"]
 Fact = str | int
 
 # What a context may have, with Cedar's type of it; the first three it always has.
@@ -42,6 +42,12 @@ FACTS: Mapping[str, str] = {
 # What else the context of an action of nodes always has, and that of a call of a tool.
 NODE_FACTS: Mapping[str, str] = {"node": "String", "variant": "String", "case": "String"}
 CALL_FACTS: Mapping[str, str] = {"arguments": "Arguments", "numbers": "Numbers"}
+# What nodes do besides, with the kind of what they do it with, and what its context always has.
+ACTS: Mapping[str, tuple[Resource, Mapping[str, str]]] = {
+    WRITE: ("File", {"path": "String"}),
+    CONNECT: ("Host", {"host": "String", "address": "String", "port": "Long"}),
+    START: ("Program", {"command": "String"}),
+}
 _OF_NODES = {**{name: kind for name, kind in FACTS.items() if name != "node?"}, **NODE_FACTS}
 
 
@@ -97,6 +103,12 @@ def schema() -> str:
         f"context: {{ {_types(FACTS)} }} }};\n"
         f'action "{CALL}" appliesTo {{ principal: User, resource: [Tool], '
         f"context: {{ {_types({**_OF_NODES, **CALL_FACTS})} }} }};\n"
+        "entity File; entity Host; entity Program;\n"
+        + "".join(
+            f'action "{action}" appliesTo {{ principal: User, resource: [{kind}], '
+            f"context: {{ {_types({**_OF_NODES, **facts})} }} }};\n"
+            for action, (kind, facts) in ACTS.items()
+        )
     )
 
 
