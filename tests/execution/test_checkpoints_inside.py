@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.support.bench import Bench
-from tests.support.flows import Flows
+from tests.support.flows import Flows, said, tried, until
+from wtb.authoring.context.attempt_record import Record
+from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
+from wtb.config.run_options import Run
+from wtb.core.errors import InputError, StateError
+from wtb.execution.engine.timed_checkpoints import timed_checkpoints
 from wtb.operations.context import Context
 from wtb.operations.control.rollback import rollback
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.control import executions as steering
+from wtb.store.files.workspaces import Snapshot
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints, executions
 
@@ -165,3 +177,99 @@ def test_a_rollback_to_a_checkpoint_inside_a_node_goes_on_from_there(run_sweep: 
 
     assert made == ["first", "second", "unsecond", "second"]
     assert bench.cells()[0].state["got"] == ["FIRST", "SECOND", "saved"]
+
+
+# By time, for nodes that take none
+
+
+SILENT = """
+@wf.node
+{word} a(state, ctx):
+    found = sorted(os.listdir(ctx.workspace))
+    if ctx.attempt == 1:
+        (ctx.workspace / "model.bin").write_text("half")
+        {save}
+        say("pid", os.getpid())
+        {wait}
+    return {{"files": found, "saved": ctx.saved}}
+"""
+WAITING = {"def": "until((HERE / 'go').exists)", "async def": "await asyncio.to_thread(until, (HERE / 'go').exists)"}
+
+
+def taken_by_time(bench: Bench) -> list[dict[str, Any]]:
+    return [row for row in inside(bench) if row["trigger"] == "time"]
+
+
+@pytest.mark.parametrize("word", WAITING)
+@pytest.mark.parametrize("save", ["pass", 'ctx.checkpoint("by hand", epoch=3); (ctx.workspace / "later").touch()'])
+def test_a_killed_node_that_takes_no_checkpoints_resumes_with_its_files(flows: Flows, save: str, word: str) -> None:
+    text = SILENT.format(save=save, word=word, wait=WAITING[word])
+    bench = flows.bench(text, run={"checkpoints": {"every": "50ms"}})
+    run = bench.start()
+    (checkpoint, *_) = until(lambda: taken_by_time(bench), "a checkpoint by time")
+    os.kill(int(flows.said("pid")[0]), signal.SIGKILL)
+    while not run.wait(30):
+        pass
+    run.finish()
+    (cell,) = bench.cells()
+    by_hand = save != "pass"
+    assert cell.state["files"] == (["later", "model.bin"] if by_hand else ["model.bin"])
+    assert cell.state["saved"] == ({"epoch": 3} if by_hand else {})
+    assert checkpoint["name"] is None
+    assert [one["failure"]["kind"] for one in tried(bench) if one["failure"]] == ["killed"]
+
+
+def test_an_attempt_that_changes_nothing_leaves_one_checkpoint_and_ends_as_without(flows: Flows) -> None:
+    text = SILENT.format(save="pass", word="def", wait=WAITING["def"])
+    bench = flows.bench(text, run={"checkpoints": {"every": "20ms"}, "stall": "100ms"})
+    run = bench.start()
+    until(lambda: said(bench, "execution.stalled"), "a stall, which checkpoints by time do not hide")
+    (flows.code / "go").touch()
+    while not run.wait(30):
+        pass
+    run.finish()
+    assert len(taken_by_time(bench)) == 1
+    assert bench.counts == {"succeeded": 1}
+
+
+class Changing:
+    """A workspace whose snapshots are given in turn; the last one stays."""
+
+    def __init__(self, *snapshots: str | Exception) -> None:
+        self.snapshots = list(snapshots)
+        self.all_taken = threading.Event()
+
+    def take(self, **_: Any) -> Snapshot:
+        snapshot = self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
+        if len(self.snapshots) == 1:
+            self.all_taken.set()
+        if isinstance(snapshot, Exception):
+            raise snapshot
+        return Snapshot(snapshot)
+
+
+def test_what_cannot_be_taken_is_logged_once_and_tried_again() -> None:
+    broken = StateError("'model.bin' is still being written to")
+    workspace, reported = Changing(broken, broken, "a" * 64, "a" * 64, "b" * 64, "b" * 64, "b" * 64), []
+    record = Record(on_event=lambda kind, data: reported.append((kind, data)))
+    taker = CheckpointTaker(workspace, record, None, {})  # type: ignore[arg-type]
+    with timed_checkpoints(taker, 0.001, record):
+        assert workspace.all_taken.wait(30)
+    logged = [data for kind, data in reported if kind == "event"]
+    assert [data[2]["level"] for data in logged] == ["warning"]
+    assert "no checkpoint was taken by time: 'model.bin' is still being written to" in logged[0][2]["message"]
+    assert [data["workspace"] for kind, data in reported if kind == "checkpoint"] == ["a" * 64, "b" * 64]
+
+
+@pytest.mark.parametrize("given", ["often", {"every": 0}, {"every": "10m", "each": 1}, {"tools": True}, ["fine"]])
+def test_checkpoints_that_are_none_are_rejected_with_their_place(given: Any) -> None:
+    with pytest.raises(InputError, match=r"run\.checkpoints"):
+        parse_spec({"workflow": "a:b", "cases": "c", "vary": {"a": "all"}, "run": {"checkpoints": given}})
+
+
+def test_checkpoints_by_time_may_be_after_tool_calls_too() -> None:
+    both = Run(checkpoints={"every": "10m", "tools": True})
+    assert (both.checkpoint_every, both.takes_tool_checkpoints) == (600, True)
+    assert Run(checkpoints=both.model_dump()["checkpoints"]) == both
+    assert (Run(checkpoints="fine").checkpoint_every, Run(checkpoints="fine").takes_tool_checkpoints) == (None, True)
+    assert Run().takes_tool_checkpoints is False

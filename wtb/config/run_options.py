@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
 from wtb.config.credentials import VARIABLE, is_credential
 from wtb.config.field_types import (
+    MAPPING,
+    WORD,
     Name,
     NotEmpty,
     Positive,
@@ -21,6 +23,7 @@ from wtb.config.field_types import (
     Text,
     bounded,
     durability_of,
+    form_of,
     name_of,
 )
 from wtb.config.validation_messages import expected, problem
@@ -89,6 +92,19 @@ class Recycle(Strict):
     memory: Size = 1_000_000_000
 
 
+class TimedCheckpoints(Strict):
+    """Checkpoints of running nodes every so many seconds; with `tools` after each tool call, too."""
+
+    every: Seconds
+    tools: Annotated[bool, Field(strict=True)] = False
+
+
+_Checkpoints = Annotated[
+    Annotated[Literal["coarse", "fine"], Tag(WORD)] | Annotated[TimedCheckpoints, Tag(MAPPING)],
+    form_of("coarse, fine or a mapping such as {every: 10m}", "coarse", "fine"),
+]
+
+
 class After(Strict):
     """Ask a person to go on after this node."""
 
@@ -145,7 +161,7 @@ class Run(Strict):
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
     a higher one first. approval: when people are asked to let it go on, a mode or several; None is as the workflow
     says. mode: who answers the prompts of action nodes, a model or a person; None is as each of them says.
-    checkpoints: fine takes one after each tool call of a node.
+    checkpoints: fine takes one after each tool call of a node, `{every: 10m}` one of running nodes every so often.
     stall: seconds of silence after which a node counts as stalled; None is never.
     provider_wait: how long a node run waits for a provider that fails, before the sweep pauses.
     free_hosts: connections to these cost nothing: `HOST`, `HOST:PORT` or patterns with `*`.
@@ -165,10 +181,20 @@ class Run(Strict):
     grace: Seconds = 10.0
     approval: Approval = None
     mode: Literal["autonomous", "interactive"] | None = None
-    checkpoints: Literal["coarse", "fine"] = "coarse"
+    checkpoints: _Checkpoints = "coarse"
     stall: Seconds | None = None
     provider_wait: Seconds = 900.0
     free_hosts: Annotated[tuple[Name, ...], BeforeValidator(bounded)] = ()
+
+    @property
+    def takes_tool_checkpoints(self) -> bool:
+        """Whether there is a checkpoint after each tool call."""
+        return self.checkpoints == "fine" or (isinstance(self.checkpoints, TimedCheckpoints) and self.checkpoints.tools)
+
+    @property
+    def checkpoint_every(self) -> float | None:
+        """Seconds between checkpoints of running nodes; None for none."""
+        return self.checkpoints.every if isinstance(self.checkpoints, TimedCheckpoints) else None
 
 
 _SECRET = re.compile("authorization|cookie|credential|key|password|secret|token", re.IGNORECASE)

@@ -53,9 +53,9 @@ class NodeRuns:
         self.stalls = None if run.stall is None else Stalls(run.stall)
         # Stalls are looked for in each attempt; at once is committed which attempt has begun.
         self.alone = self.stalls is not None or not journal.durability
-        nobody, self.fine = sweep.holds.approvals.nobody, run.checkpoints == "fine"
+        nobody, self.fine = sweep.holds.approvals.nobody, run.takes_tool_checkpoints
         policies = None if sweep.policies is None else sweep.policies.text
-        self.settings = Settings(sweep.interactive, run.mode, nobody, self.fine, policies)
+        self.settings = Settings(sweep.interactive, run.mode, nobody, self.fine, policies, run.checkpoint_every)
 
     def run(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> NodeRun:
         """Run a task from the head of an execution, or return the result that an earlier claim committed.

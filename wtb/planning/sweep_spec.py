@@ -59,6 +59,7 @@ from wtb.config.run_options import (
     Rlimits,
     Run,
     ServerName,
+    TimedCheckpoints,
     ToolServer,
     Workspace,
 )
@@ -384,6 +385,7 @@ _PLACES: dict[Loc, type[BaseModel]] = {
     ("run", "rlimits"): Rlimits,
     ("run", "workspace"): Workspace,
     ("run", "recycle"): Recycle,
+    ("run", "checkpoints"): TimedCheckpoints,
     ("combinations",): RandomMode,
     ("combinations", "random"): RandomDraw,
 }

@@ -120,6 +120,8 @@ class Attempt:
             self._record(kind, data)
             if kind == PRINTED or (kind == "event" and data[0] == SAMPLE):
                 return  # told by the runner, so no sign that the node is alive
+            if kind == "checkpoint" and _is_timed(data):
+                return  # taken beside the node, which may be stuck
             self._last_event_at = time.monotonic()
             if self.stalled:
                 self._end_stall()
@@ -240,7 +242,7 @@ class Attempt:
             workspace=taken["workspace"],
             totals=head.totals,
             trigger=taken["trigger"],
-            name=taken["name"] or self._of_tool(),
+            name=None if _is_timed(taken) else taken["name"] or self._of_tool(),
             created_at=taken["at"],
             inside=self._run.inside(saved),
         )
@@ -305,3 +307,8 @@ class Attempt:
 def _value(text: str) -> Value:
     data = text.encode()
     return Value(digest(data), data)
+
+
+def _is_timed(checkpoint: CheckpointReport) -> bool:
+    """Return whether a checkpoint was taken by time, without the node asking for it."""
+    return checkpoint["trigger"] == "time" and checkpoint["name"] is None

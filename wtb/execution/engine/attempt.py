@@ -21,6 +21,7 @@ from wtb.core.questions import Asked
 from wtb.core.serialization.plain_json import storable
 from wtb.core.values import Values
 from wtb.execution.engine.protocol import Engine, Result, Task, join
+from wtb.execution.engine.timed_checkpoints import timed_checkpoints
 
 _FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
 
@@ -47,7 +48,7 @@ def attempted(
     try:
         workspace = surroundings.workspace(task.workspace, enter=True)
         saved = {name: value.data for name, value in task.saved.items()} if task.saved else {}
-        checkpoints = CheckpointTaker(workspace, result.record, task.allowed, saved)
+        checkpoints = CheckpointTaker(workspace, result.record, task.allowed, saved, before=task.workspace)
         context = _context(task, result.record, surroundings.resources, workspace, checkpoints, tools)
         context.questioner = questioner
         if task.settings.policies is not None:
@@ -55,7 +56,8 @@ def attempted(
         checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
         clock = time.perf_counter()
         acts = nullcontext() if task.settings.policies is None else _acts_guarded(task, context, surroundings)
-        with watched(context, owns_process=surroundings.own_process), acts:
+        by_time = timed_checkpoints(checkpoints, task.settings.checkpoint_every, result.record)
+        with by_time, watched(context, owns_process=surroundings.own_process), acts:
             result.writes = perform(context)
         context.failed_calls.report(result.record)
     except Asked as asked:

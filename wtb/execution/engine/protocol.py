@@ -46,6 +46,7 @@ class Settings:
     interactive: whether people answer in place of models. mode: the mode that the run names, if it names one.
     nobody: whether no person is there to ask.
     fine: whether there is a checkpoint after each tool call.
+    checkpoint_every: seconds between checkpoints that are taken of running attempts; None for none.
     policies: those that nodes are held against, as `read_policies` takes them; None without any.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     nobody: bool = False
     fine: bool = False
     policies: str | None = None
+    checkpoint_every: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
