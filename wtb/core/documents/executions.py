@@ -177,6 +177,17 @@ class LeftLine(TypedDict):
     redone_at: str | None
 
 
+EdgeOutline = TypedDict("EdgeOutline", {"from": str, "to": str, "label": str | None})
+
+
+class GraphOutline(TypedDict):
+    """A workflow's nodes and edges by name; an edge to the end leads to `END`. label: the condition, if it has one."""
+
+    entries: list[str]
+    nodes: list[str]
+    edges: list[EdgeOutline]
+
+
 class ExecutionDocument(TypedDict):
     """An execution with its cells, path, attempts and state, and the lines that rollbacks left, the last first."""
 
@@ -188,6 +199,15 @@ class ExecutionDocument(TypedDict):
     totals: TotalsDocument | None
     next: list[str]
     state: dict[str, Any]
+    graph: NotRequired[GraphOutline]
+
+
+class Spent(TypedDict):
+    """Spending of all attempts so far, of running and failed ones, too. usd: US dollars."""
+
+    usd: float
+    tokens_in: int
+    tokens_out: int
 
 
 class StandingExecution(TypedDict):
@@ -287,4 +307,5 @@ class StandingDocument(TypedDict):
     approval: NotRequired[list[ApprovalMode]]  # when people are asked without a node asking
     breakpoints: list[str]
     cells: dict[str, int]  # status -> cells
+    spent: NotRequired[Spent]
     commands: list[str]

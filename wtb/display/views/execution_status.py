@@ -77,6 +77,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
         for one in queries.attempt_rows(database, [run.id for run in under_way])
         if one.stdout or one.stderr
     }
+    usd, tokens_in, tokens_out = executions.spent_by(database, row.id)
     return {
         "execution": {
             "id": row.id,
@@ -113,6 +114,7 @@ def standing_document(database: Database, row: ExecutionRow) -> StandingDocument
         "approval": approval_modes(sweep.spec),
         "breakpoints": list(sweep.breakpoints or ()),
         "cells": dict(Counter(cell.status for cell in details.execution_cells(database, row))),
+        "spent": {"usd": usd, "tokens_in": tokens_in, "tokens_out": tokens_out},
         "commands": [command(name, rollback), f"wtb cancel {name}"] if rollback else possible,
     }
 

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
         AttemptDocument,
         CallDocument,
         CheckpointHeading,
+        EdgeOutline,
         ExecutionCell,
         ExecutionDocument,
         ExecutionHeading,
+        GraphOutline,
         InvocationDocument,
         LeftLine,
         PathStep,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     )
     from wtb.core.documents.lineage import HistoryDocument
     from wtb.core.documents.sweeps import SweepOfExecution
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,21 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         "totals": totals_of(own_trace.head),
         "next": list(own_trace.head.position.next) if own_trace.head else [],
         "state": state(database, own_trace.head),
+        "graph": _outline(queries.workflow_graph(database, queries.find_sweep(database, row.sweep_id).workflow_id)),
     }
+
+
+def _outline(graph: WorkflowDocument) -> GraphOutline:
+    """Return the nodes and edges of a workflow by name."""
+    edges: list[EdgeOutline] = [
+        {"from": source, "to": edge["to"], "label": edge["when"]} for edge in graph["edges"] for source in edge["from"]
+    ]
+    for branch in graph["branches"]:
+        ends = {target: label for label, target in branch["to"].items()}
+        if branch["default"] is not None:
+            ends.setdefault(branch["default"], "default")
+        edges += [{"from": branch["from"], "to": target, "label": label} for target, label in ends.items()]
+    return {"entries": graph["entries"], "nodes": [node["name"] for node in graph["nodes"]], "edges": edges}
 
 
 def _add_calls(database: Database, made: Sequence[ShownStep], ids: Sequence[str]) -> None:

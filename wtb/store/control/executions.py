@@ -28,6 +28,7 @@ from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.schema import (
     approvals,
+    attempts,
     awaiting,
     cases,
     events,
@@ -340,6 +341,14 @@ def node_runs_under_way(database: Database, execution_id: str) -> list[NodeRunUn
         node_runs.c.execution_id == execution_id, node_runs.c.status == "running"
     )
     return database.records(NodeRunUnderWay, query.order_by(node_runs.c.started_at))
+
+
+def spent_by(database: Database, execution_id: str) -> tuple[float, int, int]:
+    """Return what all attempts of an execution's own node runs have spent: US dollars, and tokens in and out."""
+    sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
+    query = sa.select(*sums).join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    ((usd, tokens_in, tokens_out),) = database.tuples(query.where(node_runs.c.execution_id == execution_id))
+    return float(usd), int(tokens_in), int(tokens_out)
 
 
 def questions_of(database: Database, execution_id: str) -> list[QuestionRow]:

@@ -249,6 +249,19 @@ export const words = {
       executed === unshared ? `${what}: ${executed} node runs for ${combinations}` : `${what}: ${executed} node runs for ${combinations}, in place of ${unshared} without sharing`,
     combinations: (/** @type {number} */ number) => `${format(number)} ${number === 1 ? "combination" : "combinations"}`,
   },
+  graph: {
+    title: "Graph",
+    end: "the end",
+    statuses: /** @type {Record<string, string>} */ ({ pending: "has not run", next: "comes next", running: "is running", waiting: "waits for a person", succeeded: "has run", failed: "failed" }),
+  },
+  messages: {
+    title: "Messages",
+    model: (/** @type {string} */ model, /** @type {string} */ took, /** @type {string} */ cost, /** @type {string} */ error) => `called ${model || "a model"}: ${error || [took, cost].filter(Boolean).join(", ")}`,
+    tool: (/** @type {string} */ tool, /** @type {string} */ took, /** @type {string} */ error) => `called ${tool}: ${error || took}`,
+    reversed: (/** @type {string} */ tool) => `reversed its call of ${tool}`,
+    asked: (/** @type {string} */ question) => `asks: ${question}`,
+    answered: (/** @type {string} */ action, /** @type {string} */ by) => `${by} answered: ${action}`,
+  },
   execution: {
     approval: "people are asked",
     title: "Execution",
@@ -258,6 +271,8 @@ export const words = {
     calls: "Calls",
     sweep: "Sweep",
     took: "Took",
+    spent: "Spent so far",
+    spentText: (/** @type {string} */ cost, /** @type {string} */ input, /** @type {string} */ output) => `${cost}, ${input} → ${output} tokens`,
     attemptColumns: { number: "attempt", status: "status", waited: "waited before", took: "took", cost: "cost" },
     attempts: (/** @type {number} */ count) => `${count} attempts`,
     changed: "What it changed",

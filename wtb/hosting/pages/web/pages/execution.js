@@ -1,14 +1,16 @@
 /** One execution: what can be done with it, its steps on one axis of time, and the state that it came to. */
 import { Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
-import { combination, duration, figure, usd } from "../lib/format.js";
+import { combination, count, duration, figure, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { asking, words } from "../lib/words.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
+import { Graph } from "../views/graph.js";
 import { Lineage } from "../views/lineage.js";
+import { Messages } from "../views/messages.js";
 import { OtherCells } from "../views/other_cells.js";
 import { Question } from "../views/question.js";
 import { Status } from "../views/status.js";
@@ -49,7 +51,9 @@ export function ExecutionPage({ parts: [ref] }) {
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
     <${Lineage} id=${execution.id} />
+    ${found.graph ? html`<${Graph} graph=${found.graph} statuses=${statusesOf(found, standing.data)} />` : null}
     <${Printed} nodes=${standing.data.nodes} />
+    <${Messages} sweep=${execution.sweep.id} execution=${execution.id} />
     <div class="halves"><div><${Steps} found=${found} reload=${reload} /></div><div>
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
@@ -60,6 +64,13 @@ export function ExecutionPage({ parts: [ref] }) {
 function Printed({ nodes }) {
   return html`${nodes.filter((one) => one.printed).map((one) => html`<section key=${one.node + one.task} aria-label=${words.execution.prints(one.node)}>
     <h3>${words.execution.prints(one.node)}</h3><pre tabindex="0">${one.printed}</pre></section>`)}`;
+}
+
+/** How each node of the graph stands. @param {any} found @param {any} standing @returns {Record<string, string>} */
+function statusesOf({ path }, { next, nodes, questions }) {
+  /** @param {any[]} all @param {(one: any) => string} status */
+  const by = (all, status) => Object.fromEntries(all.map((one) => [one.node ?? one, status(one)]));
+  return { ...by(path, (step) => step.status), ...by(next, () => "next"), ...by(nodes, () => "running"), ...by(questions, () => "waiting") };
 }
 
 /** What changes whenever there is more to see of an execution. @param {any} standing */
@@ -85,6 +96,7 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
       ${execution.parent ? html`<dt>${words.execution.parent}</dt><dd><${Link} class="mono" to=${`/executions/${segment(execution.parent)}`}>${execution.parent}<//> · <${Link} to=${`/executions/${segment(execution.parent)}/diff/${segment(execution.id)}`}>${words.compare.look}<//></dd>` : null}
       ${execution.children.length ? html`<dt>${words.execution.children}</dt><dd>${execution.children.map((/** @type {string} */ id) => html`<${Link} class="mono" to=${`/executions/${segment(id)}`}>${id}<//> `)}</dd>` : null}
       ${asking(standing.approval) ? html`<dt>${words.execution.approval}</dt><dd>${asking(standing.approval)}</dd>` : null}
+      ${standing.spent?.usd || standing.spent?.tokens_in ? html`<dt>${words.execution.spent}</dt><dd aria-live="polite">${words.execution.spentText(usd(standing.spent.usd), count(standing.spent.tokens_in), count(standing.spent.tokens_out))}</dd>` : null}
       ${totals?.node_runs ? html`<dt>${words.execution.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>` : null}
     </dl>
     ${ENDED.includes(status) ? null : html`<${Breakpoints} path=${path} breakpoints=${standing.breakpoints} nodes=${nodes} reload=${reload} />`}`;

@@ -1,0 +1,32 @@
+/** What the nodes of an execution say and call, as it comes: the newest last. */
+import { asText, duration, usd } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { follow } from "../lib/stream.js";
+import { words } from "../lib/words.js";
+
+const KEPT = 200;
+const KINDS = ["node.stream", "model.called", "tool.called", "tool.reversed", "approval.asked", "approval.answered"];
+
+/** @param {{sweep: string, execution: string}} props */
+export function Messages({ sweep, execution }) {
+  const [events, setEvents] = useState(/** @type {any[]} */ ([]));
+  useEffect(() => {
+    setEvents([]);
+    const mine = (/** @type {any[]} */ all) => all.filter((one) => one.execution === execution);
+    return follow(sweep, { severity: "debug", kinds: KINDS }, (message) => setEvents((known) => [...known, ...mine(message.events ?? [])].slice(-KEPT)), () => {});
+  }, [sweep, execution]);
+  if (!events.length) return null;
+  return html`<h2>${words.messages.title}</h2><div class="log messages" tabindex="0" role="log" aria-label=${words.messages.title}><table><tbody>${events.map(
+    (one) => html`<tr key=${one.id}><td class="mono quiet">${one.at.slice(11, 19)}</td><td class="mono">${one.data.node ?? ""}</td><td class="name">${text(one)}</td></tr>`,
+  )}</tbody></table></div>`;
+}
+
+/** @param {any} event */
+function text({ kind, data }) {
+  if (kind === "model.called") return words.messages.model(data.model ?? "", duration(data.duration_s), usd(data.usd), data.error ?? "");
+  if (kind === "tool.called") return words.messages.tool(data.tool, duration(data.duration_s), data.error ?? "");
+  if (kind === "tool.reversed") return words.messages.reversed(data.tool);
+  if (kind === "approval.asked") return words.messages.asked(data.question);
+  if (kind === "approval.answered") return words.messages.answered(data.action ?? "", data.by ?? "");
+  return asText(data.data);
+}
