@@ -62,6 +62,7 @@ NAVIGATION = {
         "examples/retrieval/README",
         "examples/langgraph/README",
         "examples/judges/README",
+        "examples/research/README",
         "examples/ci/README",
     ],
     "Look things up": [
