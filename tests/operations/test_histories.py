@@ -208,6 +208,18 @@ def test_a_checkpoint_is_found_by_the_name_that_somebody_gave_it(bench: Bench) -
     assert (again.previous, execution.history().notes) == ("before the second page", {})
 
 
+def test_a_name_given_after_a_rollback_outlives_its_undoing(bench: Bench) -> None:
+    execution = run(bench)
+    target = execution.history().boundary("count").exit
+    execution.rollback("count")
+    assert execution.name_checkpoint("counted").checkpoint == target
+    execution.undo_rollback()
+
+    assert execution.history().resolve("counted").id == target
+    execution.rollback("counted")
+    assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
+
+
 def test_by_default_the_checkpoint_at_the_head_is_named(bench: Bench) -> None:
     execution = run(bench)
     latest = execution.history().latest

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
 from wtb.core.errors import InputError
+from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.tree.history import ExecutionHistory
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -49,7 +50,8 @@ def name_checkpoint(
         name: The name: 1 to 200 printable characters. The name of a node is rejected, and so is one that another
             checkpoint of the execution has.
         note: A note for people, kept with it.
-        at: A checkpoint's id or name, or a node for its last exit; by default the checkpoint at the head.
+        at: A checkpoint's id or name, or a node for its last exit; by default the checkpoint at the head, or below a
+            rollback its target.
 
     Returns:
         What was named.
@@ -61,12 +63,22 @@ def name_checkpoint(
     check_name(name)
     row = find_one(context.database, ref)
     history = read_history(context.database, row)
-    checkpoint = history.latest if at is None else history.resolve(at)
+    checkpoint = _at_head(history) if at is None else history.resolve(at)
     if checkpoint is None:
         raise InputError(f"execution {row.id} has no checkpoint yet; it gets its first one when it begins")
     _check_unused(history, name, checkpoint.id)
     edits.name_checkpoint(context.database, row, checkpoint.id, name, note=note, by=context.by)
     return CheckpointName(row.id, checkpoint.id, name, note, checkpoint.name)
+
+
+def _at_head(history: ExecutionHistory) -> Checkpoint | None:
+    """Return the checkpoint at the head; below a rollback its target, which is there after the rollback is undone."""
+    head = history.latest
+    if head is None or head.trigger != "manual" or head.parent is None:
+        return head
+    parent = history.get(head.parent)
+    is_same = parent is not None and (parent.state, parent.workspace) == (head.state, head.workspace)
+    return parent if is_same else head
 
 
 def check_name(name: str) -> None:
