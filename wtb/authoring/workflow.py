@@ -50,7 +50,7 @@ class Workflow:
         max_steps: How many steps an execution may take before it fails (a guard for loops).
         approval: When people are asked to let an execution go on: `manual` (only what nodes ask), `none` (nobody is
             there), `before` (each step), `on_error`, `{"after": NODE}`, or a list of the last three; `run.approval` of
-                a sweep overrides it.
+            a sweep overrides it.
 
     Example:
         >>> from wtb import END, Workflow
