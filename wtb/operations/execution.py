@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.code.resolve import as_workflow
 from wtb.core.arguments.approval import Approval
 from wtb.operations.context import Context, open_context
 from wtb.operations.handles.execution import ExecutionHandle
@@ -19,7 +19,7 @@ from wtb.store.database import Database
 
 
 def start(
-    workflow: Workflow | str,
+    workflow: Any,
     input: Any,
     *,
     variants: Mapping[str, str] | None = None,
@@ -36,7 +36,7 @@ def start(
     """Start one input through a workflow, and return at once; `wait` waits for its end, a pause or a question.
 
     Args:
-        workflow: A Workflow, or the import path of one.
+        workflow: A Workflow, a LangGraph graph, or the import path of one.
         input: Values by key of the state, or an object of a dataclass or pydantic model.
         variants: Variant by node, if it is not the default.
         from_node: The node to start at, with the input as the state.
@@ -74,12 +74,13 @@ def start(
     keys["run"] = {**keys.get("run", {}), **options}
     if isinstance(db, Context) and db.session is not None:
         keys.setdefault("session", db.session)
-    prepared = prepare_single(workflow, input, variants=variants, from_node=from_node, **keys)
+    found = workflow if isinstance(workflow, str) else as_workflow(workflow, "workflow")
+    prepared = prepare_single(found, input, variants=variants, from_node=from_node, **keys)
     check_options(
         prepared, breakpoints=breakpoints, until=until
     )  # what needs no database is refused before there is one
     context = db if isinstance(db, Context) else open_context(db)
-    own = workflow if isinstance(workflow, Workflow) else None
+    own = None if isinstance(found, str) else found
     if queued:
         submitted = submit(context, prepared, breakpoints=breakpoints, until=until, create_only=create_only)
         return ExecutionHandle(context, submitted.sweep, own)

@@ -163,7 +163,7 @@ class Bench(Administration, Published, Schedules):
     @documented_by(start)
     def start(
         self,
-        workflow: Workflow | str,
+        workflow: Any,
         input: Any,
         *,
         variants: Mapping[str, str] | None = None,
