@@ -172,3 +172,18 @@ def test_who_may_not_cancel_starts_nothing_that_would_be_cancelled(sending: Send
     with request(sending, "POST", "/executions?wait=60", body, bearer) as response:
         document = json.load(response)
     assert (response.status, document["status"], "state" in document) == (201, "completed", False)
+
+
+def test_a_request_sets_several_approval_modes_and_its_questions_name_theirs(sending: Sending) -> None:
+    body = {"workflow": "reviewed", "input": {"x": 1}, "approval": [{"after": "draft"}, "on_error"]}
+    status, _, document = sending.post("/executions?wait=60", body)
+    assert (status, document["status"]) == (202, "waiting")
+    (question,) = document["questions"]
+    assert question["mode"] == {"after": "draft"}
+    with request(sending, "GET", f"/executions/{document['execution']}/status", headers={}) as response:
+        assert json.load(response)["approval"] == [{"after": "draft"}, "on_error"]
+    assert sending.post(f"/approvals/{question['id']}/answer", {"action": "approve"})[0] == 200
+    body["approval"] = ["on_error", "none"]
+    status, _, problem = sending.post("/executions?wait=60", body)
+    assert status == 400
+    assert "run.approval[1]" in problem["detail"]

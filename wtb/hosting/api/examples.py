@@ -23,7 +23,7 @@ _KEYS = {
     "evaluate": [{"exact_match": {"field": "answer"}}],
 }
 
-# By the first part of a path and the argument.
+# By a path, or its first part, and the argument.
 _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("sweeps", "ref"): "triage",
     ("baselines", "ref"): "triage",
@@ -31,6 +31,7 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("approvals", "ref"): QUESTION,
     ("checkpoints", "ref"): CHECKPOINT,
     ("executions", "name"): "before-the-change",
+    ("/executions/{ref}/series", "name"): None,  # nothing was recorded over time
     ("executions", "note"): "the last one with the old index",
     ("workflows", "name"): "triage",
     ("sessions", "name"): "ann",
@@ -97,6 +98,6 @@ def examples_of(route: Route, argument: str) -> list[Any] | None:
     Returns:
         None where the example of the route leaves it out.
     """
-    place = route.path.split("/")[1], argument
-    found = _BY_PLACE.get(place, _BY_NAME.get(argument))
+    places = [place for place in ((route.path, argument), (route.path.split("/")[1], argument)) if place in _BY_PLACE]
+    found = _BY_PLACE[places[0]] if places else _BY_NAME.get(argument)
     return None if found is None else [found]
