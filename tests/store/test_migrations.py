@@ -29,6 +29,7 @@ from tests import old_databases
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
 from wtb.store.events import add_event, subject
+from wtb.store.housekeeping import version_copies
 from wtb.store.read import queries
 from wtb.store.squashed import INITIAL, LAST, OLDER
 from wtb.store.tables.schema import REVISION, events, metadata, sessions
@@ -389,3 +390,64 @@ def write(message: str) -> Path:
 
 if __name__ == "__main__":
     print(write(sys.argv[1]))
+
+
+def unordered(found: dict[str, list[str]]) -> dict[str, list[list[str]]]:
+    """Rows without the order of their columns."""
+    return {name: sorted(sorted(row[2:-1].split(", '")) for row in listed) for name, listed in found.items()}
+
+
+def walls(database: Database) -> list[str]:
+    """The policies and rights of roles, where a database has any."""
+    if database.is_sqlite:
+        return []
+    policies = "SELECT tablename, policyname, roles::text, cmd, qual, with_check FROM pg_policies"
+    rights = "SELECT grantee, table_name, privilege_type, '', '', '' FROM information_schema.role_table_grants"
+    with database.read() as connection:
+        return _rows(connection.execute(sa.text(f"{policies} UNION ALL {rights} WHERE table_schema = 'public'")))
+
+
+def test_the_walls_of_a_version_are_back_with_it(fresh_postgres_url: str, tmp_path: Path) -> None:
+    database = Database(fresh_postgres_url)
+    database.prepare()
+    tables, walled = shape(database), walls(database)
+    kept = version_copies.keep_version(database, tmp_path)
+    assert kept is not None
+    assert version_copies.restore_version(database, kept) == REVISION
+    assert walls(database) == walled
+    assert shape(database) == tables
+    database.prepare()
+    database.close()
+
+
+def test_an_upgrade_is_undone_by_the_copy_that_was_kept(database_url: str, tmp_path: Path) -> None:
+    """The tables, all rows and the version are those of before, and the way forward is open again."""
+    old_databases.restore(database_url)
+    database = Database(database_url)
+    tables, filled, walled = shape(database), rows(database), walls(database)
+    kept = version_copies.keep_version(database, tmp_path / "backups")
+    assert kept is not None
+    assert database.upgrade() == (LAST, REVISION)
+    with database.write() as connection:
+        connection.execute(sessions.insert().values(id="later", name="later"))
+
+    assert version_copies.restore_version(database, kept) == LAST
+
+    assert database.revision() == LAST
+    assert unordered(rows(database)) == unordered(filled)  # of that version the initial migration orders columns anew
+    assert adopted(shape(database)) == adopted(tables)
+    assert walls(database) == walled
+    assert kept.stat().st_mode & 0o077 == 0
+    assert database.upgrade() == (LAST, REVISION)
+    database.prepare()
+    the_log_goes_on(database)
+    database.close()
+
+
+def test_what_is_no_copy_changes_nothing(fresh: Database, tmp_path: Path) -> None:
+    fresh.prepare()
+    other = tmp_path / "other.db"
+    other.write_bytes(b"no database at all")
+    with pytest.raises(InputError, match="is no backup of a"):
+        version_copies.restore_version(fresh, other)
+    assert fresh.revision() == REVISION

@@ -102,7 +102,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
     },
     "Host: servers, workers, and who may use how much": {
         "doctor": Entry("admin.project", "Check what WTB needs here, and say how to fix what is wrong."),
-        "db": Entry("admin.project", "Show the version of the database, or upgrade it."),
+        "db": Entry("data.databases", "Show the version of the database, upgrade it, or go back."),
         "project": Entry("admin.projects", "Say what sessions, sweeps and tokens belong to."),
         "session": Entry("admin.sessions", "Keep sweeps of people or purposes apart, with quotas."),
         "budget": Entry("admin.budgets", "Limit what projects, sessions and tokens may spend."),

@@ -452,6 +452,37 @@ class Database:
                 ) from error
         return before, REVISION
 
+    def rebuild(self, revision: str, fill: Callable[[sa.Connection], None]) -> None:
+        """Replace all tables by those of another version, in one transaction. Not for SQLite.
+
+        Args:
+            revision: The version.
+            fill: Called with the connection to fill the tables, which are empty.
+
+        Raises:
+            InputError: For a version that the migrations do not know.
+        """
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+
+        from wtb.store import squashed
+
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        with self.write(long=True) as connection:
+            self._lock_tables(connection)
+            _drop_tables(connection)
+            config.attributes["connection"] = connection
+            try:
+                # The tables of the last version before the initial one are those of that.
+                command.upgrade(config, squashed.INITIAL if revision == squashed.LAST else revision)
+            except CommandError as error:
+                raise InputError(
+                    f"version {revision} is unknown to this WTB: use the one that made the copy"
+                ) from error
+            fill(connection)
+
     def _lock_tables(self, connection: sa.Connection) -> None:
         """Let one transaction at a time make or migrate the tables. On SQLite every one that writes is alone."""
         if not self.is_sqlite:
@@ -487,6 +518,21 @@ def check_shared(database: Database) -> None:
             f"WTB_DATABASE_URL, or start a stack here with `wtb up`; without workers there is `wtb run`",
             argument="db",
         )
+
+
+def _drop_tables(connection: sa.Connection) -> None:
+    """Drop all tables of the schema, with the functions of their triggers."""
+    functions = connection.scalars(
+        sa.text(
+            "SELECT DISTINCT tgfoid::regprocedure::text FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+            "WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace"
+        )
+    ).all()
+    quote = connection.dialect.identifier_preparer.quote
+    for table in sa.inspect(connection).get_table_names():
+        connection.exec_driver_sql(f"DROP TABLE {quote(table)} CASCADE")
+    for function in functions:
+        connection.exec_driver_sql(f"DROP FUNCTION {function}")
 
 
 def _revision(connection: sa.Connection) -> str | None:

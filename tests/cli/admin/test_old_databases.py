@@ -55,3 +55,18 @@ def test_an_older_one_is_refused(old: Project) -> None:
 
     said = " ".join(refused.said.split())
     assert f"of version 0007, and this WTB upgrades from {LAST} on: upgrade it to {LAST} with an earlier WTB" in said
+
+
+def test_an_upgrade_can_be_undone(old: Project) -> None:
+    upgraded = old.inside("db", "upgrade", check=0)
+    kept = upgraded.said.partition("to go back: wtb db restore ")[2].split()[0]
+
+    assert "give --yes" in old.inside("db", "restore", kept, check=2).said
+    restored = old.inside("db", "restore", kept, "--yes", check=0)
+
+    assert restored.stdout.endswith(f"restored, version {LAST}\n")
+    assert f"this WTB expects version {REVISION}" in restored.said
+    assert old.inside("db", "version", check=1).stdout.startswith(LAST)
+    assert "there is no such file" in old.inside("db", "restore", "nowhere.db", "--yes", check=2).said
+    assert "to go back" not in old.inside("db", "upgrade", "--no-backup", check=0).said
+    assert old.inside("list", check=0).stdout

@@ -1,4 +1,4 @@
-"""Commands around projects: init, workflow, doctor, db."""
+"""Commands around projects: init, workflow, doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from wtb.authoring import graph_snapshot
 from wtb.authoring.code import import_paths, resolve
 from wtb.cli import options
-from wtb.cli.console import missing_database, open_backend, prints_to_stderr, put, say
+from wtb.cli.console import open_backend, prints_to_stderr, put, say
 from wtb.cli.output import present, present_all
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import InputError
@@ -21,7 +21,6 @@ from wtb.display.text.inspect import graphs
 from wtb.operations.inspection import workflows
 from wtb.planning.importing import project as importing
 from wtb.store import database as databases
-from wtb.store.tables import schema
 
 
 def init(
@@ -153,42 +152,4 @@ def doctor(
         raise typer.Exit(1)
 
 
-def db_upgrade(db: options.Db = None) -> None:
-    """Bring a database to the version that this WTB expects; make its tables where there are none.
-
-    Example: wtb db upgrade --db postgresql://user@host/name
-    """
-    database = databases.Database(databases.database_url(db))
-    before = database.revision() if database.exists() else None
-    if before is None:
-        database.prepare()
-        put(f"{database.shown_url}: made, version {schema.REVISION}")
-    elif before == schema.REVISION:
-        put(f"{database.shown_url}: version {schema.REVISION}, nothing to do")
-    else:
-        before, after = database.upgrade()
-        put(f"{database.shown_url}: upgraded from version {before} to {after}")
-
-
-def db_version(
-    db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None
-) -> None:
-    """Show the version of a database, and the one that this WTB expects. Exits with 1 where they differ.
-
-    Example: wtb db version
-    """
-    database = databases.Database(databases.database_url(db))
-    if not database.exists():
-        raise missing_database(database)
-    version = database.revision()
-    document = {"database": database.shown_url, "version": version, "expected": schema.REVISION}
-    hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: run `wtb db upgrade`"
-    present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
-    if version != schema.REVISION:
-        raise typer.Exit(1)
-
-
 WORKFLOW = {"list": workflow_list, "show": workflow_show}
-
-
-DB = {"upgrade": db_upgrade, "version": db_version}
