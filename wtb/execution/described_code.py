@@ -216,10 +216,21 @@ def resolver(description: CodeDescription) -> Callable[[str], Any]:
     return resolve
 
 
-def bind_described(spec: SweepSpec, code: DescribedCode) -> Bound:
+@dataclass(frozen=True, kw_only=True)
+class DescribedBound(Bound):
+    """A sweep bound to code that was described.
+
+    Attributes:
+        described: The code; its node process may have ended.
+    """
+
+    described: DescribedCode
+
+
+def bind_described(spec: SweepSpec, code: DescribedCode) -> DescribedBound:
     """Bind a sweep to code that was described. Raises InputError."""
     description, recipe = code.description, code.recipe
-    return Bound(
+    return DescribedBound(
         spec,
         described_workflow(description),
         description["vary"],
@@ -228,6 +239,7 @@ def bind_described(spec: SweepSpec, code: DescribedCode) -> Bound:
         recipe.params or {},
         recipe,
         code=description["code"],
+        described=code,
     )
 
 

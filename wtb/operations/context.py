@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -29,7 +29,9 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import find_session, named_session
 
 if TYPE_CHECKING:
+    from wtb.core.tree.stored_spec import Limits
     from wtb.planning.publishing import Code
+    from wtb.store.rows.publications import PublicationRow
 
 NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
 
@@ -58,6 +60,29 @@ class Notifier(Protocol):
 
     def close(self) -> None:
         """End what it has started."""
+
+
+class LocalRuns(Protocol):
+    """Runs here what no worker and no other process runs, on threads of its own; user code is in node processes."""
+
+    @property
+    def code(self) -> Code:
+        """What is registered on this machine, as it is now."""
+
+    def publications(self) -> Sequence[PublicationRow]:
+        """Return what is registered on this machine as workers would publish it."""
+
+    def start(self, sweep_id: str, *, execution: str | None = None, limits: Limits | None = None) -> None:
+        """See that pending executions of a sweep run, once this process has room, unless another process runs them.
+
+        Args:
+            sweep_id: The sweep.
+            execution: Only this one, and what it forks into.
+            limits: Other limits from now on, as in a sweep file.
+        """
+
+    def has(self, sweep_id: str) -> bool:
+        """Return whether this process runs a sweep, or will when it has room."""
 
 
 def current_user() -> str:
@@ -139,6 +164,7 @@ class Context:
         origin: How they ask, as the audit log notes it.
         imports: Whether code of users may be imported here. Where it may not, it is as workers publish it, and nothing
             of it runs.
+        local: Runs here what nobody else runs; None if operations run it themselves, or leave it to others.
     """
 
     database: Database
@@ -151,6 +177,7 @@ class Context:
     identity: Identity = OPERATOR
     origin: Origin = PYTHON
     imports: bool = True
+    local: LocalRuns | None = None
     _notifiers: list[Notifier] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -172,12 +199,23 @@ class Context:
         """Where the code of sweeps comes from."""
         from wtb.planning import publishing  # which takes its time to import, and most operations need no code
 
-        return publishing.IMPORTED if self.imports else publishing.PublishedCode(self.database)
+        return publishing.IMPORTED if self.imports else self.published_code
+
+    @property
+    def published_code(self) -> Code:
+        """What workers publish; of a process that runs it itself, what is registered on its machine."""
+        from wtb.planning import publishing
+
+        return publishing.PublishedCode(self.database) if self.local is None else self.local.code
 
     @property
     def place(self) -> str:
         """Where the database is, without a password."""
         return self.database.shown_url
+
+    def runs_here(self, sweep_id: str) -> bool:
+        """Return whether this process runs a sweep on threads of its own, or is about to."""
+        return self.local is not None and self.local.has(sweep_id)
 
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out an operation here; see `Backend`."""
@@ -229,9 +267,13 @@ class Context:
         """
         return self._with(by=by or self.by, origin=origin)
 
-    def importing_nothing(self) -> Context:
-        """Return the same place where no code of users is imported; closing either closes both."""
-        return self._with(imports=False)
+    def importing_nothing(self, local: LocalRuns | None = None) -> Context:
+        """Return the same place where no code of users is imported; closing either closes both.
+
+        Args:
+            local: Runs there what nobody else runs.
+        """
+        return self._with(imports=False, local=local or self.local)
 
     def _with(self, **changes: object) -> Context:
         other = copy.copy(self)  # everything else is shared, what notifies workers, too

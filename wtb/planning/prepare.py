@@ -60,7 +60,8 @@ class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 
     clusters: that of each case, where any has one. starts_at: of a single execution, the node that comes first, where
-    it is not the workflow's entry. submitted_by: who submits it, as the sweep records. findings: what the check of its
+    it is not the workflow's entry. submitted_by: who submits it, as the sweep records. served: a server runs it
+    itself. findings: what the check of its
     cases found. blank_rows: rows of the source that are skipped. sampled_from: the number of cases that
     `only.sample` was drawn from. policies: those that its nodes are held against, as the sweep records.
     """
@@ -75,6 +76,7 @@ class Prepared:
     notify: Sequence[Target] | None = None
     clusters: Sequence[str | None] = ()
     submitted_by: str | None = None
+    served: bool = False
     findings: Sequence[DataFinding] = ()
     blank_rows: int = 0
     sampled_from: int | None = None
@@ -174,6 +176,8 @@ class Prepared:
             stored["submitted_by"] = self.submitted_by
         if self.policies is not None:
             stored["policies"] = self.policies
+        if self.served:
+            stored["served"] = True
         return stored
 
     def tool_versions(self) -> dict[str, dict[str, str]]:
@@ -221,6 +225,7 @@ class Prepared:
 
 _RECORDED = (
     "submitted_by",
+    "served",
     "baseline_row",
     "folder",
     "environment",

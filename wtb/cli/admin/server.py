@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +17,9 @@ from wtb.config.credentials import SERVER_TOKEN, credential
 from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
 from wtb.core.serialization import user_modules
+
+if TYPE_CHECKING:
+    from wtb.operations.context import Context
 
 SHORTEST = 16
 
@@ -34,6 +39,9 @@ def serve(
         bool, typer.Option("--open", help="Open the pages in the browser of this machine, signed in.")
     ] = False,
     agents: Annotated[bool, typer.Option("--mcp", help="Answer agents, too, at /mcp.")] = False,
+    runs: Annotated[
+        bool, typer.Option("--run", help="Run here what is started, in node processes; no workers are needed.")
+    ] = False,
     db: options.Db = None,
 ) -> None:
     """Answer operations over HTTP: the REST API, and web pages.
@@ -41,9 +49,12 @@ def serve(
     Each request needs the token: that of WTB_SERVER_TOKEN, else a new one, which is printed. No code of users is
     imported. Behind anything but loopback, have a proxy in front of it that speaks TLS, and name it.
 
+    With --run the server executes the workflows that wtb.toml registers, and uses their code as it is when a run
+    begins: start one, look, change the code, start the next one.
+
     See also: docs/api.md lists the paths; `wtb mcp` is for an agent on this machine.
 
-    Examples: wtb serve --open  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
+    Examples: wtb serve --open  |  wtb serve --run  |  wtb serve --allow bench.example.org --proxy 10.0.0.2
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "websockets")):
         raise InputError("the server is not installed; install it with: pip install 'workflow-test-bench[server]'")
@@ -60,17 +71,29 @@ def serve(
     if in_browser and address not in server.LOOPBACK:
         raise InputError(f"--open signs in on this machine only; expected an address of loopback, found {address}")
     token = given or server.new_token()
-    context = open_context(db)
+    context = open_context(db, create=runs)
     if given is None:
         say(f"token, until it stops: {token}")
     try:
         place = server.Place(address, port, allow or (), proxies or ())
-        with user_modules.without_user_code("the server"):
+        with user_modules.without_user_code("the server"), _running(context, runs) as context:
             server.serve(context, place, token=token, report=say, in_browser=in_browser, agents=agents)
     except OSError as error:
         raise InputError(f"cannot listen on {address}:{port}: {error.strerror or error}") from None
     finally:
         context.close()
+
+
+@contextmanager
+def _running(context: Context, runs: bool) -> Iterator[Context]:
+    """Return where the server acts: if it runs what is started, that runs until the server ends."""
+    if not runs:
+        yield context
+        return
+    from wtb.hosting.runs.local_runs import ServerRuns
+
+    with ServerRuns(context.importing_nothing()) as local:
+        yield context.importing_nothing(local)
 
 
 def mcp(db: options.Db = None) -> None:

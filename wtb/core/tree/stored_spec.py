@@ -129,7 +129,7 @@ class StoredSpec(TypedDict, total=False):
     its parameters. fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
     options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
     found. sample: how many of its cases were drawn at random. approval: the
-    modes that apply, of the sweep or its workflow; missing if only nodes ask.
+    modes that apply, of the sweep or its workflow; missing if only nodes ask. served: a server runs it itself.
     """
 
     sweep: str
@@ -165,6 +165,7 @@ class StoredSpec(TypedDict, total=False):
     code: NotRequired[StoredCode]
     approval: list[str | dict[str, str]]
     submitted_by: str
+    served: NotRequired[bool]
     final: bool
     added_rows: list[StoredAddition]
     fork_variants: dict[str, list[dict[str, Json]]]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from wtb.analysis.early_stop import Stopping
 from wtb.authoring.code.calling import Caller, Debugged
@@ -13,7 +12,7 @@ from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
 from wtb.core.tree.stored_spec import Limits
-from wtb.execution.engine.executor import CodeExecutor
+from wtb.execution.described_code import DescribedBound, run_described
 from wtb.execution.execution import Execution
 from wtb.execution.load import load_executions
 from wtb.execution.runtime.alerts import Alerts
@@ -58,14 +57,10 @@ class Ended:
     stuck: int = 0
 
 
-StartCode = Callable[[Workspaces, str, int], CodeExecutor]  # of workspaces, the id of their runner, the slots
-
-
 class SweepRun:
     """One run of a submitted sweep by this process. Call `start`, then `wait` until it returns True, then `finish`.
 
-    only: run just this execution and its forks, in place of all that is pending. start_code: makes what runs the code;
-    None if this process has imported it.
+    only: run just this execution and its forks, in place of all that is pending.
 
     Raises ConflictError if another process runs the sweep, or if the quota of the session allows no node run.
     """
@@ -80,7 +75,6 @@ class SweepRun:
         limits: Limits | None = None,
         pdb: bool = False,
         only: str | None = None,
-        start_code: StartCode | None = None,
     ) -> None:
         self.database = database
         self._only = only
@@ -108,10 +102,13 @@ class SweepRun:
         self.context = SweepContext(database, row, bound, runner.id, self.progress, room, limits=limits)
         self.sweep = self.context.sweep
         self.slots = take_slots(database, runner, row.session_id, run.concurrency, LEASE_S, alive=is_not_dead)
-        if start_code is None and (bound.pool == "thread" or pdb):
+        if isinstance(bound, DescribedBound):
+            code = bound.described
+            self.code = run_described(bound, code, self.workspaces, runner.id, self.slots, is_ready=False)
+        elif bound.pool == "thread" or pdb:
             self.code = on_threads(bound, self.workspaces, self.caller)
         else:
-            self.code = (start_code or partial(in_processes, bound))(self.workspaces, runner.id, self.slots)
+            self.code = in_processes(bound, self.workspaces, runner.id, self.slots)
         self.pool = LocalPool(self.slots, self._claim, self.stop)
         self.runner = self.context.runner(self.code, self.workspaces, self.pool, waits=self._waits_for_room)
         self.journal = self.runner.journal

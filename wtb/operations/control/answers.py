@@ -17,7 +17,14 @@ from wtb.core.texts import plural
 from wtb.display.views.questions import readable_value
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
-from wtb.operations.control.continuation import Continuation, RunBy, check_runs_here, continue_sweeps, run_here
+from wtb.operations.control.continuation import (
+    Continuation,
+    RunBy,
+    check_runs_here,
+    continue_sweeps,
+    run_here,
+    start_locally,
+)
 from wtb.operations.control.questions import find_question
 from wtb.operations.control.state_edits import check_reach, checked_changes
 from wtb.operations.payers import check_payer
@@ -112,7 +119,7 @@ def answer(
         how = how_to_answer(row.id, row.kind, row.options)
         raise InputError(f"how to answer is missing; expected: {how}")
     reply = _Reply(action or "approve", choice, feedback, value)
-    if run is not None:
+    if run is not None or context.local is not None:
         check_runs_here(context, row.sweep_id, bound)
     given = _record(context, row, reply, set or {}, written, bound)
     going = continue_sweeps(context, {given.sweep: given.executions})
@@ -123,6 +130,7 @@ def answer(
 def _run_on(context: Context, continuations: Sequence[Continuation], bound: Bound | None, run: RunHere | None) -> None:
     """Run single executions on that no other process runs, if something is given that runs them."""
     for going in continuations:
+        start_locally(context, going)
         if run is not None and going.run_by is RunBy.here:
             run_here(context, going, bound=bound, run=run)
 
@@ -318,7 +326,8 @@ def answer_all(
     _check_all([row for row in rows if row.status == "open"], reply)
     for sweep_id in dict.fromkeys(row.sweep_id for row in rows):
         check_payer(context, find_sweep(context.database, sweep_id))
-    for sweep_id in dict.fromkeys(row.sweep_id for row in rows if run is not None):
+    runs_here = run is not None or context.local is not None
+    for sweep_id in dict.fromkeys(row.sweep_id for row in rows if runs_here):
         check_runs_here(context, sweep_id, None)
     answers, conflicts = [], []
     for row in rows:

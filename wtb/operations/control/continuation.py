@@ -75,7 +75,8 @@ def _run_by(context: Context, sweep: SweepRow) -> RunBy:
     if sweep.queued:
         return RunBy.workers if sweep.status in ("pending", "running") else RunBy.nobody
     if not leases.runs_now(context.database, sweep):
-        return RunBy.here if sweep.kind == "single" and context.imports else RunBy.nobody
+        may_run = context.imports or context.local is not None
+        return RunBy.here if sweep.kind == "single" and may_run else RunBy.nobody
     return RunBy.another_process if sweep.status == "running" else RunBy.nobody
 
 
@@ -104,6 +105,18 @@ def run_here(
     bound = bound or rebind(context, sweep)
     ended, *_ = [_run_one(context, sweep, id, bound, run) for id in continuation.executions]
     return ended
+
+
+def start_locally(context: Context, continuation: Continuation) -> None:
+    """Have this process run the executions of a continuation on threads of its own, if it does so.
+
+    Args:
+        context: Where.
+        continuation: Of an answer.
+    """
+    if context.local is not None and continuation.run_by in (RunBy.here, RunBy.another_process):
+        for id in continuation.executions:
+            context.local.start(continuation.sweep, execution=id)
 
 
 def _run_one(context: Context, sweep: SweepRow, execution_id: str, bound: Bound, run: RunHere) -> Ended:

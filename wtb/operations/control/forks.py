@@ -118,6 +118,9 @@ def _run(context: Context, sweep: SweepRow, execution_id: str, bound: Bound) -> 
         return RunBy.workers, context.notifier.notify_pending(context.database)
     if is_being_run(context.database, sweep):
         return RunBy.another_process, None
+    if context.local is not None:
+        context.local.start(sweep.id, execution=execution_id)
+        return RunBy.here, None
     run_fork(context, sweep, execution_id, bound)
     return RunBy.here, None
 

@@ -168,7 +168,8 @@ def outcome(context: Context, ref: str) -> OutcomeDocument:
         InputError: If there is no such execution.
     """
     approvals.expire(context.database)
-    return outcome_document(context.database, find_one(context.database, ref))
+    row = find_one(context.database, ref)
+    return outcome_document(context.database, row, is_run=context.runs_here(row.sweep_id))
 
 
 def statuses_of(context: Context, execution: str) -> tuple[str, str]:
@@ -179,7 +180,7 @@ def statuses_of(context: Context, execution: str) -> tuple[str, str]:
     """
     row = queries.find_execution(context.database, execution)
     sweep = queries.find_sweep(context.database, row.sweep_id)
-    return sweep.status, status_in_sweep(sweep, row)[0]
+    return sweep.status, status_in_sweep(sweep, row, is_run=context.runs_here(sweep.id))[0]
 
 
 @checked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 
 from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
@@ -15,7 +17,7 @@ from wtb.core.documents.workflows.publications import (
 from wtb.core.errors import NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.context import Context
-from wtb.store.publications import find_publication, list_publications
+from wtb.store.publications import list_publications
 from wtb.store.rows.publications import PublicationRow
 
 
@@ -29,7 +31,7 @@ def list_published(context: Context) -> PublicationsDocument:
     Returns:
         A document for each, by name, and one for each built-in evaluator, with its options.
     """
-    rows = list_publications(context.database)
+    rows = publications_of(context)
     return {
         "workflows": [_document(row) for row in rows if row.kind == "workflow"],
         "evaluators": [_document(row) for row in rows if row.kind == "evaluator"],
@@ -55,14 +57,21 @@ def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
     Raises:
         NotFound: If no worker publishes a workflow of this name.
     """
-    row = find_publication(context.database, "workflow", name)
+    workflows = [row for row in publications_of(context) if row.kind == "workflow"]
+    row = next((row for row in workflows if row.name == name), None)
+    row = row or next((row for row in workflows if row.path == name), None)
     if row is None:
-        near = did_you_mean(name, [row.name for row in list_publications(context.database) if row.kind == "workflow"])
+        near = did_you_mean(name, [row.name for row in workflows])
         raise NotFound(
             f"no worker publishes a workflow {name!r}{near}; `wtb workflow list --published` shows all", argument="name"
         )
     description = None if row.description is None else orjson.loads(row.description)
     return {**_document(row), "description": description}
+
+
+def publications_of(context: Context) -> Sequence[PublicationRow]:
+    """Return what workers publish, or what is registered on this machine if it runs that itself."""
+    return list_publications(context.database) if context.local is None else context.local.publications()
 
 
 def _document(row: PublicationRow) -> PublicationDocument:

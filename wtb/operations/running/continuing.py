@@ -213,6 +213,9 @@ def _resume_execution(
         return _leave_to_others(going, target)
     if row.choices is None:
         return _run_execution(going, target)
+    if context.local is not None:
+        context.local.start(sweep.id, execution=target.id)
+        return _continued(context, target, RunBy.here)
     ran = run_fork(context, sweep, target.id, going.bound, run=going.run)
     return _continued(context, target, RunBy.here, ran.ended)
 
@@ -338,6 +341,9 @@ def _run_execution(going: _Going, target: Target) -> Continued:
 def _run(going: _Going, only: str | None = None) -> Ran:
     """Run what is pending of a sweep, or only one execution of it."""
     context, bound = going.context, going.bound
+    if context.local is not None:
+        context.local.start(going.sweep.id, execution=only, limits=going.limits)
+        return Ran(queries.find_sweep(context.database, going.sweep.id), Ended("running"))
     run = SweepRun(context.database, going.sweep, bound, workspaces=context.workspaces, limits=going.limits, only=only)
     return going.run(context, run, bound.spec.run.grace)
 
@@ -372,6 +378,8 @@ def _notified(context: Context, target: Target) -> Continued:
 
 def _leave_to_others(going: _Going, target: Target) -> Continued:
     if not going.sweep.queued:
+        if going.context.local is not None:  # its run may be about to end
+            going.context.local.start(going.sweep.id)
         return _continued(going.context, target, RunBy.another_process)
     requeue(going.database, going.sweep.id, going.bound)
     return _notified(going.context, target)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Slots
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.ids import new_id
 from wtb.core.values import Json
+from wtb.execution.described_code import bind_described, describe_code
 from wtb.operations.auditing import shown_argument
 from wtb.operations.context import Context
 from wtb.operations.control.state_edits import coerce_values
-from wtb.planning.binding import Bound, bind
+from wtb.planning.binding import Bound, bind, draft_of
 from wtb.planning.cases import CaseSource
 from wtb.planning.checks import check_pool
 from wtb.planning.data.picking import Only
@@ -25,6 +28,8 @@ from wtb.planning.prepare import MAX_CELLS, Prepared, prepare, stored_spec
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
 from wtb.store.database import Database
+from wtb.store.files.safe_directories import remove_tree
+from wtb.store.files.workspaces import Workspaces
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.tables.walls import has_walls
@@ -182,6 +187,52 @@ def rebind(context: Context, sweep: SweepRow) -> Bound:
     return bound
 
 
+def described_apart(context: Context, sweep: SweepRow, folder: str) -> Bound:
+    """Bind a stored sweep to its code as it is now, which a node process imports and describes.
+
+    Args:
+        context: Where it is.
+        sweep: Its row.
+        folder: Below which that process works.
+
+    Returns:
+        The code, to be run by other node processes.
+
+    Raises:
+        WTBError: If the code is missing, cannot be imported, or does not fit its pool.
+    """
+    spec = stored_spec(sweep)
+    with own_workspaces(context, sweep.project, folder) as (workspaces, owner):
+        code = describe_code(replace(draft_of(spec), is_checked=True), spec.run, workspaces, owner)
+        code.process.close()  # the run has workspaces of its own, and starts others
+    bound = bind_described(spec, code)
+    check_pool(bound)
+    return bound
+
+
+@contextmanager
+def own_workspaces(context: Context, project: str, folder: str) -> Iterator[tuple[Workspaces, str]]:
+    """Make a directory for a node process that runs no node, within a context.
+
+    Args:
+        context: Where.
+        project: Whose files the process may see.
+        folder: The folder of the directory.
+
+    Yields:
+        The directory, and the name of who has it.
+    """
+    owner = new_id()
+    workspaces = context.workspaces.of_project(project).of_runner(owner, folder, owner)
+    try:
+        yield workspaces, owner
+    finally:
+        remove_tree(workspaces.root)
+        for parent in (workspaces.root.parent, workspaces.root.parent.parent):
+            with suppress(OSError):  # somebody else works there
+                parent.rmdir()
+
+
 def check_threads(database: Database, spec: SweepSpec) -> None:
     """Refuse the thread pool for a sweep that a worker or a scheduler runs, if the database has walls.
 
@@ -216,7 +267,8 @@ def check_runs_elsewhere(context: Context, sweep: SweepRow) -> None:
     Raises:
         ConflictError: If neither workers nor another process run it.
     """
-    if not (context.imports or sweep.queued or leases.runs_now(context.database, sweep)):
+    runs = context.imports or context.local is not None or sweep.queued
+    if not (runs or leases.runs_now(context.database, sweep)):
         raise ConflictError(
             f"sweep {sweep.id} was not given to workers, and no process runs it: continue it where its code is, beside "
             f"the database"

@@ -27,7 +27,6 @@ from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.planning.cases import case_row, read_cases
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
-from wtb.planning.publishing import PublishedCode
 from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
 
 _WEB = ("http", "https")
@@ -174,7 +173,7 @@ def start_published(
         variants=variants,
         from_node=from_node,
         written=written,
-        code=PublishedCode(context.database),
+        code=context.published_code,
         run={name: value for name, value in (("mode", mode), ("approval", approval)) if value is not None},
         project=project,
         session=session or context.session,
@@ -191,7 +190,7 @@ def _prepared(
     if problems := list(_of_this_machine(spec)):
         raise InputError(*problems, argument="keys")
     most = MAX_CELLS if max_cells is None else max_cells
-    return prepare(spec, only=part, max_cells=most, code=PublishedCode(context.database))
+    return prepare(spec, only=part, max_cells=most, code=context.published_code)
 
 
 def _of_this_machine(spec: SweepSpec) -> Iterator[str]:

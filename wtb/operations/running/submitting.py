@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from wtb.analysis.gates import check_gates
@@ -35,6 +35,7 @@ class Submitted:
         workers: How many workers take from its queues now.
         problem: Why workers could not be notified; it starts when the broker is back. None if they were.
         held: Whether it begins only when somebody resumes it.
+        here: Whether this process runs it, and no worker.
     """
 
     sweep: str
@@ -43,11 +44,12 @@ class Submitted:
     workers: int
     problem: str | None = None
     held: bool = False
+    here: bool = False
 
     @property
     def started(self) -> bool:
         """Whether it starts at once."""
-        return self.problem is None and self.workers > 0 and not self.held
+        return self.problem is None and (self.here or self.workers > 0) and not self.held
 
 
 @checked
@@ -83,6 +85,8 @@ def submit(
     database, spec = context.database, prepared.bound.spec
     if create_only and not isinstance(spec, SingleSpec):
         raise InputError("only a single input can be created without beginning it, and this is a sweep")
+    if context.local is not None:
+        return _submit_here(context, prepared, breakpoints, until, create_only)
     check_shared(database)
     notifier = context.notifier  # imports Celery meanwhile
     check_threads(database, spec)
@@ -101,6 +105,24 @@ def submit(
         return Submitted(sweep_id, spec.sweep, prepared.cells, workers, held=True)
     context.report(announcement(prepared, sweep_id, f"; {plural(workers, 'worker')} to run it"))
     return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
+
+
+def _submit_here(
+    context: Context, prepared: Prepared, breakpoints: Sequence[str], until: str | None, create_only: bool
+) -> Submitted:
+    """Store a sweep or a single input, and have this process run it unless it is only to be created."""
+    assert context.local is not None, "its caller has looked"
+    spec = prepared.bound.spec
+    places = stops(prepared.bound.workflow, breakpoints, until)
+    check_gates(context.database, spec)
+    mine = replace(signed(context, prepared), served=True)
+    held = CREATED if create_only else None
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=held)
+    note(sweep=sweep_id)
+    context.report(announcement(prepared, sweep_id))
+    if not create_only:
+        context.local.start(sweep_id)
+    return Submitted(sweep_id, spec.sweep, prepared.cells, 0, held=create_only, here=True)
 
 
 def check_workers(

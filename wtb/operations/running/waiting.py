@@ -110,7 +110,8 @@ def looks(context: Context, ref: str, *, count: bool = True) -> Iterator[Look]:
     counts, absence = _Counts(context.database, sweep.id, sweep.cells), _Absence(context)
     while True:
         standing = _standing(context.database, target)
-        is_open = standing.status in ("pending", "running") and leases.runs_now(context.database, sweep)
+        runs = context.runs_here(sweep.id) or leases.runs_now(context.database, sweep)
+        is_open = standing.status in ("pending", "running") and runs
         if count:
             counts.refresh()
         yield Look(counts.progress, is_open, standing)

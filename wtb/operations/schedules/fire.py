@@ -136,12 +136,12 @@ def _run(context: Context, claimed: Claim, fire: Fire, progress: ShowProgress | 
     database, say = context.database, context.report
     try:
         row = queries.find_sweep(database, fire.sweep)
-        with code_of_fire(context, row) as (bound, start_code):
+        with code_of_fire(context, row) as bound:
             with _others_busy():
                 take_over(database, row.id)
             accept_code(database, row, bound, allow=False)
             with _others_busy():
-                run = SweepRun(database, row, bound, workspaces=context.workspaces, start_code=start_code)
+                run = SweepRun(database, row, bound, workspaces=context.workspaces)
             ended = follow(context, run, bound.spec.run.grace, progress=progress, signals=signals).ended
     except StoreError:
         raise

@@ -7,7 +7,7 @@ executions are ended. Each call is a transaction of its own; several schedulers 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 
@@ -19,12 +19,23 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.executions import ExecutionRow, LostExecution
-from wtb.store.rows.sweeps import NewEvent, OpenSweep
+from wtb.store.rows.sweeps import NewEvent, OpenSweep, SweepRow
 from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
 from wtb.store.tables.column_types import is_ahead, is_over
-from wtb.store.tables.schema import cases, executions, is_visible, matrices, node_runs, now, runners, sweeps, working
+from wtb.store.tables.schema import (
+    cases,
+    executions,
+    is_pending,
+    is_visible,
+    matrices,
+    node_runs,
+    now,
+    runners,
+    sweeps,
+    working,
+)
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0
@@ -207,3 +218,22 @@ def finish(database: Database, sweep_id: str) -> bool:
         if status != "running" or connection.execute(left.limit(1)).first() is not None:
             return False
         return try_move(connection, sweep_id, "completed", by="worker", finished_at=finished_at)
+
+
+def left_by_servers(database: Database, reasons: Collection[str]) -> list[SweepRow]:
+    """Return the sweeps that a server runs itself and that have not ended, the oldest first.
+
+    Args:
+        database: Where.
+        reasons: Why a paused one is to continue.
+    """
+    goes_on = sweeps.c.status.in_(("pending", "running"))
+    is_stopped = sa.and_(sweeps.c.status == "paused", sweeps.c.reason.in_(list(reasons)))
+    query = select_sweeps().where(~sweeps.c.queued, sa.or_(goes_on, is_stopped)).order_by(sweeps.c.id)
+    return [row for row in database.records(SweepRow, query) if row.spec.get("served")]
+
+
+def has_pending(database: Database, sweep_id: str) -> bool:
+    """Return whether an execution of a sweep waits to be run."""
+    query = sa.select(executions.c.id).where(executions.c.sweep_id == sweep_id, is_pending).limit(1)
+    return bool(database.scalars(query))
