@@ -194,6 +194,15 @@ def test_the_next_server_continues_what_this_one_leaves(server: Running, how: st
     assert server.result(waiting["execution"])[1]["result"] == {"answer": "no"}
 
 
+def test_an_answer_is_not_lost_with_the_server_that_took_it(server: Running) -> None:
+    _, waiting = server.execute(100)
+    question = waiting["questions"][0]["id"]
+    assert server.send("POST", f"/approvals/{question}/answer", {"action": "yes"})[0] == 200
+    server.kill()
+    server.start()
+    assert server.result(waiting["execution"])[1]["result"] == {"answer": "yes"}
+
+
 def test_loopback_takes_a_token_and_no_page_of_another_site(server: Running) -> None:
     body = {"workflow": "alpha", "input": {"x": 1}}
     assert server.send("POST", "/executions", body, {})[0] == 401

@@ -119,11 +119,21 @@ class ServerRuns:
         self._closing = threading.Event()
 
     def __enter__(self) -> ServerRuns:
-        for row in maintenance.left_by_servers(self._context.database, (STOPPED, PROCESS_DIED)):
-            if not leases.runs_now(self._context.database, row):
+        for row in maintenance.left_by_servers(self._context.database):
+            if self._was_left(row):
                 self._context.report(f"continuing {row.name} ({row.id}), which an earlier server began")
                 self.start(row.id)
         return self
+
+    def _was_left(self, row: SweepRow) -> bool:
+        """Return whether a server has left something of a sweep that would have continued by itself."""
+        database = self._context.database
+        if row.status == "paused" and row.reason not in (STOPPED, PROCESS_DIED):
+            if not executions.is_standstill(row.reason):  # else its question may have been answered since
+                return False
+        elif row.status == "running" and not leases.runs_now(database, row):
+            return True
+        return maintenance.has_pending(database, row.id) and not leases.runs_now(database, row)
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -308,6 +308,11 @@ def standstill(database: Database, sweep_id: str, open_counts: Mapping[str, int]
     return "; ".join(text for status, text in reasons.items() if status in open_counts)
 
 
+def is_standstill(reason: str | None) -> bool:
+    """Return whether a sweep was paused for this reason because nothing of it could continue."""
+    return _STANDSTILL.match(reason or "") is not None
+
+
 def reason_now(database: Database, sweep: SweepRow) -> str | None:
     """Say why a sweep has its status: what it waited for when it was paused may have been answered or resumed since."""
     reason: str | None = sweep.reason

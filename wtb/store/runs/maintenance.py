@@ -7,7 +7,7 @@ executions are ended. Each call is a transaction of its own; several schedulers 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
@@ -220,16 +220,10 @@ def finish(database: Database, sweep_id: str) -> bool:
         return try_move(connection, sweep_id, "completed", by="worker", finished_at=finished_at)
 
 
-def left_by_servers(database: Database, reasons: Collection[str]) -> list[SweepRow]:
-    """Return the sweeps that a server runs itself and that have not ended, the oldest first.
-
-    Args:
-        database: Where.
-        reasons: Why a paused one is to continue.
-    """
-    goes_on = sweeps.c.status.in_(("pending", "running"))
-    is_stopped = sa.and_(sweeps.c.status == "paused", sweeps.c.reason.in_(list(reasons)))
-    query = select_sweeps().where(~sweeps.c.queued, sa.or_(goes_on, is_stopped)).order_by(sweeps.c.id)
+def left_by_servers(database: Database) -> list[SweepRow]:
+    """Return the sweeps that a server runs itself and that have not ended, the oldest first."""
+    has_not_ended = sweeps.c.status.in_(("pending", "running", "paused"))
+    query = select_sweeps().where(~sweeps.c.queued, has_not_ended).order_by(sweeps.c.id)
     return [row for row in database.records(SweepRow, query) if row.spec.get("served")]
 
 
