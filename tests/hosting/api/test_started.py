@@ -88,6 +88,30 @@ def test_an_execution_that_waits_for_a_person_is_accepted_with_its_question(send
         assert (response.status, json.load(response)["result"]) == (200, {"answer": "yes"})
 
 
+def test_an_execution_that_is_only_created_begins_when_it_is_resumed_and_workers_run_it(sending: Sending) -> None:
+    body = {"workflow": "reviewed", "input": {"x": 3}, "create_only": True}
+    status, _, document = sending.post("/executions?wait=60", body)
+    assert (status, document["status"], document["started"]) == (202, "paused", False)
+    execution = document["execution"]
+    status, _, continued = sending.post(f"/executions/{execution}/resume", {"set": {"x": 4}})
+    assert (status, continued["run_by"]) == (200, "workers")
+    with request(sending, "GET", f"/executions/{execution}/result?wait=60", headers={}) as response:
+        assert json.load(response)["state"] == {"x": 4, "answer": "small"}
+
+
+def test_an_execution_that_waits_for_a_person_is_watched_as_waiting(sending: Sending) -> None:
+    _, _, document = sending.post("/executions?wait=60", {"workflow": "reviewed", "input": {"x": 100}})
+    execution = document["execution"]
+    with request(sending, "GET", f"/watch?ref={execution}", headers={}) as response:
+        assert json.load(response)["sweep"]["status"] == "waiting"
+    with request(sending, "GET", "/watch", headers={}) as response:
+        assert [one["status"] for one in json.load(response)["sweeps"] if one["id"] == execution] == ["waiting"]
+    assert "waiting" in sending.wtb("watch", execution, "--once").stdout
+    with request(sending, "GET", f"/executions/{execution}", headers={}) as response:
+        assert json.load(response)["execution"]["metadata"] == {"team": "search"}
+    sending.post(f"/executions/{execution}/cancel", {})
+
+
 def test_a_wait_over_its_limit_starts_nothing(sending: Sending) -> None:
     count = "SELECT count(*) FROM executions"
     before = sending.cluster.one(count)

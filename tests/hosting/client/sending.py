@@ -34,7 +34,7 @@ class State(TypedDict):
     answer: NotRequired[str]
 
 
-wf = Workflow("reviewed", state=State)
+wf = Workflow("reviewed", state=State, metadata={"team": "search"})
 
 
 @wf.node

@@ -132,6 +132,7 @@ def test_one_answer_is_for_all_that_ask_the_same(sending: Sending, site: Site) -
 def test_the_state_of_an_execution_is_changed_before_it_goes_on(sending: Sending, site: Site) -> None:
     execution = started(sending, 4, "--until", "draft")
     page = site.open(f"/executions/{execution}")
+    page.get_by_text("team: search").wait_for()  # the metadata of its workflow
     page.get_by_text("Change the state before it goes on").click()
     field = page.get_by_label("x", exact=True)
     field.fill("many")

@@ -72,7 +72,7 @@ DOCUMENTS: dict[str, Document] = {
     "status": Document(sweeps.StatusDocument, ("status SWEEP",), version=2),
     "execution-status": Document(executions.StandingDocument, ("status EXECUTION",), version=2),
     "stack": Document(administration.StackDocument, ("status --stack",)),
-    "watch": Document(sweeps.WatchDocument, ("watch",), version=3),
+    "watch": Document(sweeps.WatchDocument, ("watch",), version=4),
     "summary": Document(sweeps.SummaryDocument, ("show SWEEP",), version=2),
     "cells": Document(sweeps.CellsDocument, ("show --cells",)),
     "execution": Document(

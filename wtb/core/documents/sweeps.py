@@ -281,9 +281,13 @@ class WatchedWork(TypedDict):
     usd: float
 
 
-class WatchedSweep(SweepReason, WatchedWork):
-    """One of all open sweeps."""
+class WatchedSweep(WatchedWork):
+    """One of all open sweeps; the status of a single execution is its own."""
 
+    id: str
+    name: str
+    status: RunStatus
+    reason: str | None
     queued: bool
     priority: int
     cells: CellCounts

@@ -23,7 +23,6 @@ from wtb.store.process_identity import state_of
 from wtb.store.read import details, histories, queries
 from wtb.store.rows.control import QuestionRow
 from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 
@@ -136,26 +135,13 @@ def _commands(status: str, name: str, asked: Sequence[QuestionRow], runs: bool, 
     return answers + [f"wtb {verb} {name}{f' {rest}' if rest else ''}" for verb, _, rest in words]
 
 
-def status_in_sweep(sweep: SweepRow, row: ExecutionRow, *, is_run: bool = False) -> tuple[str, str | None]:
-    """Return the status of an execution and the reason for it: those of its sweep if that does not let it begin.
-
-    Args:
-        sweep: The row of its sweep.
-        row: Its row.
-        is_run: Whether this process is about to run the sweep, whatever status that has until then.
-    """
-    is_held_up = row.status == "pending" and row.choices is None and sweep.status in ("paused", "failed", "cancelled")
-    is_held_up = is_held_up and not is_run
-    return (sweep.status, sweep.reason) if is_held_up else (row.status, row.reason)
-
-
 def outcome_document(database: Database, row: ExecutionRow, *, is_run: bool = False) -> OutcomeDocument:
     """Return how an execution has ended or stands, with its state. The row is one of `find_one`.
 
-    is_run: as for `status_in_sweep`.
+    is_run: as for `executions.status_in_sweep`.
     """
     sweep = queries.find_sweep(database, row.sweep_id)
-    status, reason = status_in_sweep(sweep, row, is_run=is_run)
+    status, reason = executions.status_in_sweep(sweep, row, is_run=is_run)
     history = histories.read_line(database, row.head_id)
     head = history.latest
     state = {} if head is None else shown(head.state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wtb.analysis.running_totals import leaders, live
 from wtb.config.broker import Broker
@@ -14,6 +14,7 @@ from wtb.core.errors import BrokerError
 from wtb.core.serialization.plain_json import iso
 from wtb.execution.runtime.budgets import budget_documents
 from wtb.store import alerts
+from wtb.store.control.executions import status_in_sweep
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
@@ -22,6 +23,7 @@ from wtb.store.runs import workers
 from wtb.store.runs.queue import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
+    from wtb.core.documents.common import RunStatus
     from wtb.core.documents.sweeps import (
         BrokerDocument,
         LeadersDocument,
@@ -141,8 +143,15 @@ class Standing:
     def _one(self, row: SweepRow, crew_rows: list[WorkerDocument]) -> WatchedOneSweep:
         tallies.tally(self._database, row.id)  # does nothing where the scheduler has just been here
         standing = live(self._database, row)
+        status: str = standing["sweep"]["status"]
+        reason = standing["sweep"]["reason"]
+        if row.kind == "single":  # which may wait for a person while its sweep runs, or be the only one that failed
+            status, reason = status_in_sweep(row, queries.single_execution(self._database, row.id))
         return {
-            **standing["sweep"],
+            "id": row.id,
+            "name": row.name,
+            "status": cast("RunStatus", status),
+            "reason": reason,
             "queued": row.queued,
             "priority": row.priority,
             "cells": standing["cells"],
@@ -169,8 +178,8 @@ class Standing:
             {
                 "id": row.id,
                 "name": row.name,
-                "status": row.status,
-                "reason": row.reason,
+                "status": row.shown_status,
+                "reason": row.reason or row.execution_reason,
                 "queued": row.queued,
                 "priority": row.priority,
                 "cells": cell_counts(row.cells, row.counts),

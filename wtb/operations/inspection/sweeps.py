@@ -14,12 +14,13 @@ from wtb.core.documents.executions import ExecutionDocument, OutcomeDocument, St
 from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
-from wtb.display.views.execution_status import outcome_document, standing_document, status_in_sweep
+from wtb.display.views.execution_status import outcome_document, standing_document
 from wtb.display.views.executions import execution_document
 from wtb.display.views.sweeps import run_document, status_document, summary_document, sweep_document
 from wtb.operations.context import Context
 from wtb.operations.inspection.cells import cell_documents
 from wtb.store.control import approvals
+from wtb.store.control.executions import status_in_sweep
 from wtb.store.limits.sessions import find_session
 from wtb.store.read import details, queries
 from wtb.store.read.references import find, find_one, find_target

@@ -308,6 +308,19 @@ def standstill(database: Database, sweep_id: str, open_counts: Mapping[str, int]
     return "; ".join(text for status, text in reasons.items() if status in open_counts)
 
 
+def status_in_sweep(sweep: SweepRow, row: ExecutionRow, *, is_run: bool = False) -> tuple[str, str | None]:
+    """Return the status of an execution and the reason for it: those of its sweep if that does not let it begin.
+
+    Args:
+        sweep: The row of its sweep.
+        row: Its row.
+        is_run: Whether this process is about to run the sweep, whatever status that has until then.
+    """
+    is_held_up = row.status == "pending" and row.choices is None and sweep.status in ("paused", "failed", "cancelled")
+    is_held_up = is_held_up and not is_run
+    return (sweep.status, sweep.reason) if is_held_up else (row.status, row.reason)
+
+
 def is_standstill(reason: str | None) -> bool:
     """Return whether a sweep was paused for this reason because nothing of it could continue."""
     return _STANDSTILL.match(reason or "") is not None

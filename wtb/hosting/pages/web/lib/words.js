@@ -273,6 +273,7 @@ export const words = {
     took: "Took",
     spent: "Spent so far",
     spentText: (/** @type {string} */ cost, /** @type {string} */ input, /** @type {string} */ output) => `${cost}, ${input} → ${output} tokens`,
+    metadata: "Metadata",
     attemptColumns: { number: "attempt", status: "status", waited: "waited before", took: "took", cost: "cost" },
     attempts: (/** @type {number} */ count) => `${count} attempts`,
     changed: "What it changed",

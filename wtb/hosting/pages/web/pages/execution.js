@@ -84,6 +84,7 @@ function place(standing) {
 function Heading({ found: { execution, path: steps, next, totals, cells }, standing, path, reload }) {
   const { status, reason } = standing.execution;
   const failed = cells.filter((/** @type {any} */ one) => ["failed", "cancelled", "set_aside"].includes(one.status)).length;
+  const metadata = Object.entries(execution.metadata ?? {});
   const nodes = [...new Set([...next, ...steps.map((/** @type {any} */ step) => step.node)])];
   return html`<div class="head">
       <h1>${words.execution.title} <span class="mono">${execution.id}</span></h1><${Status} status=${status} reason=${reason} /><span class="grow"></span>
@@ -98,6 +99,7 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
       ${asking(standing.approval) ? html`<dt>${words.execution.approval}</dt><dd>${asking(standing.approval)}</dd>` : null}
       ${standing.spent?.usd || standing.spent?.tokens_in ? html`<dt>${words.execution.spent}</dt><dd aria-live="polite">${words.execution.spentText(usd(standing.spent.usd), count(standing.spent.tokens_in), count(standing.spent.tokens_out))}</dd>` : null}
       ${totals?.node_runs ? html`<dt>${words.execution.took}</dt><dd>${duration(totals.elapsed_s)}, ${words.sweep.nodeRuns(totals.node_runs, 0)}${totals.usd ? `, ${usd(totals.usd)}` : ""}</dd>` : null}
+      ${metadata.length ? html`<dt>${words.execution.metadata}</dt><dd>${metadata.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")}</dd>` : null}
     </dl>
     ${ENDED.includes(status) ? null : html`<${Breakpoints} path=${path} breakpoints=${standing.breakpoints} nodes=${nodes} reload=${reload} />`}`;
 }
