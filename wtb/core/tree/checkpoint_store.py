@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from wtb.core.errors import ConflictError, InputError, NotFound
@@ -202,20 +202,11 @@ class InMemoryCheckpoints:
         """
         self.load(id)
         heads = {head: execution for execution, head in self._heads.items()}
-        children: dict[str, set[str]] = {}
-        for checkpoint in self._checkpoints.values():
-            if checkpoint.parent is not None:
-                children.setdefault(checkpoint.parent, set()).add(checkpoint.id)
-        check_end(id, heads.get(id), children.get(id, set()))
-        deleted: list[CheckpointId] = []
-        at: str | None = id
-        while at is not None and at not in heads and not children.get(at):
-            removed = self._checkpoints.pop(at)
-            self._executions.pop(at)
-            children.get(removed.parent or "", set()).discard(at)
-            deleted.append(removed.id)
-            at = removed.parent
-        return tuple(deleted)
+        parents = {id: checkpoint.parent for id, checkpoint in self._checkpoints.items()}
+        deleted = unreached_line(id, parents, heads)
+        for checkpoint_id in deleted:
+            del self._checkpoints[checkpoint_id], self._executions[checkpoint_id]
+        return deleted
 
     def _token_of(self, execution: str) -> int:
         if execution not in self._tokens:
@@ -260,3 +251,26 @@ def check_end(id: str, head_of: str | None, children: set[str], *, is_pinned: bo
         raise ConflictError(f"checkpoint {min(children)} follows {id}; expected the end of a line")
     if is_pinned:
         raise ConflictError(f"checkpoint {id} is pinned; `wtb unpin {id}` lets it go")
+
+
+def unreached_line(end: str, parents: Mapping[str, str | None], heads: Mapping[str, str]) -> tuple[CheckpointId, ...]:
+    """Return the line that ends at a checkpoint as far as nothing else reaches it, the end first.
+
+    Args:
+        end: The last checkpoint of the line.
+        parents: Checkpoint -> its parent, of all checkpoints that may reach the line.
+        heads: Checkpoint -> the execution whose head it is.
+
+    Raises:
+        ConflictError: If the end is a head, or if a checkpoint follows it.
+    """
+    children: dict[str | None, set[str]] = {}
+    for child, parent in parents.items():
+        children.setdefault(parent, set()).add(child)
+    check_end(end, heads.get(end), children.get(end, set()))
+    line: list[CheckpointId] = []
+    at: str | None = end
+    while at is not None and at not in heads and not children.get(at, set()) - set(line):
+        line.append(CheckpointId(at))
+        at = parents[at]
+    return tuple(line)

@@ -14,7 +14,7 @@ from langgraph.types import Overwrite, StateUpdate
 
 from wtb.core.errors import InputError, NotFound, StateError
 from wtb.core.serialization.codec import decode
-from wtb.core.tree.checkpoint_store import check_end, check_parent, no_checkpoint
+from wtb.core.tree.checkpoint_store import check_parent, no_checkpoint, unreached_line
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, shown
 from wtb.core.tree.history import ExecutionHistory
 from wtb.core.values import Value
@@ -138,21 +138,10 @@ class ThreadCheckpoints:
                 f"{type(self._saver).__name__} deletes whole threads only (`delete_thread`); expected WTB's Saver"
             )
         snapshots = list(self._graph.get_state_history(_thread(thread)))
-        parents = {str(_id(one.config)): _id(one.parent_config) if one.parent_config else None for one in snapshots}
-        children: dict[str, set[str]] = {}
-        for child, parent in parents.items():
-            children.setdefault(str(parent), set()).add(child)
-        head = next(iter(parents))
-        check_end(id, thread if id == head else None, children.get(id, set()))
-        deleted: list[CheckpointId] = []
-        at: str | None = id
-        while at is not None and at != head and not children.get(at):
-            deleted.append(CheckpointId(at))
-            parent = parents[at]
-            children.get(str(parent), set()).discard(at)
-            at = parent
+        parents = {_id(one.config): _id(one.parent_config) if one.parent_config else None for one in snapshots}
+        deleted = unreached_line(id, parents, {next(iter(parents)): thread})
         self._saver.delete_checkpoints(thread, deleted)
-        return tuple(deleted)
+        return deleted
 
     def _decoded(self, checkpoint: Checkpoint, values: Iterable[Value]) -> Any:
         """Return the state of a checkpoint as the graph takes it: whole values, which no reducer merges."""
