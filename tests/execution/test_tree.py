@@ -641,6 +641,7 @@ def test_every_change_has_its_event_in_order(run_sweep: Make) -> None:
 
     kinds = Counter(row["kind"] for row in sweep.events)
     assert kinds == {
+        "variant.applied": 4,
         "sweep.submitted": 1,
         "sweep.running": 1,
         "execution.started": 2,

@@ -104,7 +104,7 @@ def restored_url(postgres_url: str, postgres_admin: psycopg.Connection, postgres
         yield url
 
 
-MOVED = {"transaction", "created_transaction", "started_transaction", "ended_transaction"}
+MOVED = {"transaction", "created_transaction", "started_transaction", "ended_transaction", "logged_transaction"}
 
 
 def comparable(database: Database) -> dict[str, list[tuple[object, ...]]]:

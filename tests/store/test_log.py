@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench
+from wtb.authoring.context.node_context import Context
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.scoring.measure import Measure, Score
@@ -19,15 +20,16 @@ from wtb.store.control.rescore import write_scores
 from wtb.store.control.rollback import Ending, begin
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
-from wtb.store.log import DERIVED, START, LogPosition, derived_counts, insert_events, keep_events, take_positions
+from wtb.store.log import START, LogPosition, derived_counts, insert_events, keep_events, take_positions
 from wtb.store.read import details, queries
+from wtb.store.rows.event_sources import DERIVED
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.runs.retry import retry
 from wtb.store.runs.workers import overdue
-from wtb.store.tables.schema import cells, checkpoints, events, executions, node_runs, sweeps
+from wtb.store.tables.schema import calls, cells, checkpoints, events, executions, invocations, node_runs, sweeps
 
 DERIVED_KINDS = {kind for one in DERIVED for kind in one.kinds}
 
@@ -37,10 +39,18 @@ def forking() -> Workflow:
     made = Workflow("forking")
     tried: set[int] = set()
 
-    def first(state: dict[str, Any], *, add: int = 1) -> dict[str, Any]:
+    def charge(amount: int) -> str:
+        return f"charged {amount}"
+
+    def first(state: dict[str, Any], ctx: Context, *, add: int = 1) -> dict[str, Any]:
+        ctx.call(
+            model="small", prompt="hi", response="ho", tokens_in=7, tokens_out=2, usd=0.5, duration_s=0.25, cached=3
+        )
         if add == 2 and state["x"] not in tried:
             tried.add(state["x"])
             raise ValueError("once")
+        ctx.call(model="small", response={"error": "Overloaded: later"})
+        ctx.tools.charge(amount=add)
         return {"a": state["x"] + add}
 
     def second(state: dict[str, Any], *, times: int = 1) -> dict[str, Any]:
@@ -49,9 +59,15 @@ def forking() -> Workflow:
     made.node(first, name="first", retries=1).variant("more", add=2)
     made.node(second, name="second").variant("twice", times=2)
     made.entry("first")
-    made.edge("first", "second")
+    made.edge("first", END, when=is_negative)
+    made.edge("first", "second", default=True)
     made.edge("second", END)
+    made.tool(charge)
     return made
+
+
+def is_negative(state: dict[str, Any]) -> bool:
+    return bool(state["a"] < 0)
 
 
 @pytest.fixture
@@ -86,14 +102,15 @@ def test_events_stand_in_the_order_in_which_they_happened(sweep: Bench) -> None:
     for row in log:
         if row["execution_id"]:
             of[row["execution_id"]].append(row["kind"])
-    a_node = ["node_run.started", "node_run.succeeded", "checkpoint.created"]
-    retried = ["node_run.started", "attempt.failed", "node_run.succeeded", "checkpoint.created"]
+    done = ["model.called", "model.called", "tool.called", "node_run.succeeded", "decision", "checkpoint.created"]
+    second = ["node_run.started", "node_run.succeeded", "checkpoint.created"]
     ends = ["execution.completed", "cell.succeeded"]
     assert set(map(tuple, of.values())) == {
         ("execution.started", "execution.forked"),
-        (*a_node, "execution.forked"),
-        (*retried, "execution.forked"),
-        (*a_node, *ends),
+        ("node_run.started", *done, "execution.forked"),
+        ("variant.applied", "node_run.started", "model.called", "attempt.failed", *done, "execution.forked"),
+        (*second, *ends),
+        ("variant.applied", *second, *ends),
     }
 
 
@@ -103,7 +120,9 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
     for row in log_of(sweep.database, sweep.sweep_id):
         data = row["data"]
         if row["kind"] == "execution.completed":
-            assert data == {"cells": 1}
+            (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
+            assert head is not None
+            assert data == {"cells": 1, "result": made[head]["state"]}
         elif row["kind"] == "cell.succeeded":
             (cell,) = (cell for cell in sweep.rows(cells) if cell["execution_id"] == row["execution_id"])
             of = {"case": str(cell["case_number"]), "repeat": 0, "combination": cell["combination"]}
@@ -111,12 +130,36 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
         elif row["kind"] == "checkpoint.created":
             position = made[data["checkpoint"]]["position"]
             assert data == {"checkpoint": data["checkpoint"], "step": position["step"], "next": position["next"]}
+        elif row["kind"] == "decision":
+            assert made[data.pop("checkpoint")]["position"]["next"] == ["second"]
+            tried = [[END, "is_negative", False], ["second", None, True]]
+            assert data == {"node": "first", "to": "second", "key": None, "why": "no condition is true", "tried": tried}
+        elif row["kind"] == "variant.applied":
+            assert data == {"node": data["node"], "variant": data["variant"], "replaces": "default"}
         elif row["kind"] in DERIVED_KINDS:
             run = runs[row["execution_id"], data["node"]]
             named = {"node": run["node"], "variant": run["variant"]}
-            ended = {"attempt": run["attempts"], "duration_s": run["duration_s"]}
-            assert data == (named | ended if row["kind"] == "node_run.succeeded" else named)
+            started = named | {"visit": 0, "attempt": 1}
+            spent = {"usd": run["usd"]} if run["usd"] else {}
+            ended = {"attempt": run["attempts"], "duration_s": run["duration_s"], "writes": run["writes"], **spent}
+            called = {**named, "node_run": run["id"], "attempt": data.get("attempt")}
+            assert (
+                data
+                == {
+                    "node_run.started": started,
+                    "node_run.succeeded": started | ended,
+                    "tool.called": called | {"tool": "charge", "number": 0, "duration_s": data.get("duration_s")},
+                    "model.called": called | _model_call(failed="error" in data),
+                }[row["kind"]]
+            )
         assert (row["session_id"], row["sweep_id"]) == ("default", sweep.sweep_id)
+
+
+def _model_call(*, failed: bool) -> dict[str, Any]:
+    if failed:
+        nothing = {"tokens_in": 0, "tokens_out": 0, "usd": 0.0, "duration_s": None}
+        return {"model": "small", **nothing, "error": "Overloaded: later"}
+    return {"model": "small", "tokens_in": 7, "tokens_out": 2, "usd": 0.5, "duration_s": 0.25, "cached": 3}
 
 
 @pytest.fixture
@@ -156,6 +199,7 @@ def test_the_ends_of_cells_that_one_execution_stands_for_follow_its_own(shared_e
 
     assert [row["kind"] for row in log] == ENDS * 2
     for end, *of_cells in (log[:4], log[4:]):
+        assert end["data"].pop("result").keys() == {"x", "a"}
         assert end["data"] == {"cells": 3}
         assert [row["id"] for row in of_cells] == list(range(end["id"] + 1, end["id"] + 4))
         for number, row in enumerate(of_cells):
@@ -228,10 +272,28 @@ def test_pages_of_any_size_are_the_whole_log(sweep: Bench, size: int) -> None:
     assert found == log_of(sweep.database, sweep.sweep_id)
 
 
-@pytest.mark.parametrize("kinds", [["node_run."], ["checkpoint.created", "execution."], ["cell"]])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["node_run."],
+        ["checkpoint.created", "execution."],
+        ["cell"],
+        ["decision"],
+        ["tool.called"],
+        ["model.called"],
+        ["variant.applied", "attempt."],
+    ],
+)
 def test_a_filter_takes_from_the_whole_log(sweep: Bench, kinds: list[str]) -> None:
     whole = log_of(sweep.database, sweep.sweep_id)
     found = queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds)
+    assert found
+    paged: list[Any] = []
+    after = START
+    while page := queries.event_rows(sweep.database, sweep.sweep_id, kinds=kinds, after=after, limit=2):
+        paged += page
+        after = (page[-1]["transaction"], page[-1]["id"])
+    assert paged == found
     assert found == [row for row in whole if row["kind"].startswith(tuple(kinds))]
     assert queries.event_rows(sweep.database, sweep.sweep_id, severities=["warning"]) == [
         row for row in whole if row["severity"] == "warning"
@@ -370,6 +432,8 @@ def as_restored(sweep: Bench, ahead: int) -> None:
             (node_runs, node_runs.c.ended_transaction),
             (checkpoints, checkpoints.c.created_transaction),
             (executions, executions.c.ended_transaction),
+            (calls, calls.c.logged_transaction),
+            (invocations, invocations.c.logged_transaction),
         ):
             connection.execute(table.update().where(column.is_not(None)).values({column: column + ahead}))
 

@@ -50,6 +50,7 @@ class CallReport(TypedDict):
     usd: float
     duration_s: float | None
     at: float
+    cached: int | None
 
 
 class CostReport(TypedDict):
@@ -264,6 +265,7 @@ def _call(reported: Any) -> CallReport:
         "usd": number(reported["usd"], 0.0, MOST_USD),
         "duration_s": optional(number, reported["duration_s"]),
         "at": number(reported["at"]),
+        "cached": None if reported["cached"] is None else count(reported["cached"], MOST_TOKENS),
     }
 
 

@@ -16,13 +16,32 @@ _SHOWN = 1000  # characters of what a branch returned
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """An edge that a decision was about.
+
+    Attributes:
+        to: The node that it leads to.
+        when: The name of its condition, or its key of a branch; None for a default.
+        is_taken: Whether the execution took it.
+    """
+
+    to: str
+    when: str | None
+    is_taken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """Why an execution went where it went: from `node` to `to`, by branch `key` or by a condition."""
+    """Why an execution went where it went: from `node` to `to`, by branch `key` or by a condition.
+
+    tried: the edges up to the one that was taken, in the order in which they were tried; of a branch all.
+    """
 
     node: str
     to: str
     key: str | None
     why: str
+    tried: tuple[Tried, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +133,18 @@ def _decide(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> 
 
 
 def _choose(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> str | None:
+    tried: list[Tried] = []
     for edge in exits.conditional:
         assert edge.when is not None
+        why = storable(str(getattr(edge.when, "__name__", "condition")), _SHOWN)
         if edge.when(state):
-            why = storable(str(getattr(edge.when, "__name__", "condition")), _SHOWN)
-            decisions.append(Decision(node, edge.target, None, f"{why} is true"))
+            taken = Tried(edge.target, why, True)
+            decisions.append(Decision(node, edge.target, None, f"{why} is true", (*tried, taken)))
             return edge.target
+        tried.append(Tried(edge.target, why, False))
     if exits.default is not None:
-        decisions.append(Decision(node, exits.default, None, "no condition is true"))
+        taken = Tried(exits.default, None, True)
+        decisions.append(Decision(node, exits.default, None, "no condition is true", (*tried, taken)))
     return exits.default
 
 
@@ -138,7 +161,10 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
         target = branch.default
     why = getattr(branch.by, "__name__", "branch")
     shown, reason = storable(str(key), _SHOWN), storable(f"{why} returned {key!r}", _SHOWN)
-    decisions.append(Decision(branch.source, target, shown, reason))
+    tried = [Tried(end, storable(name, _SHOWN), name == key) for name, end in branch.targets.items()]
+    if branch.default is not None:
+        tried.append(Tried(branch.default, None, key not in branch.targets))
+    decisions.append(Decision(branch.source, target, shown, reason, tuple(tried)))
     return target
 
 

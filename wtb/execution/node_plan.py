@@ -16,6 +16,7 @@ class NodePlan:
     """A node under a variant. about: the two of them, as fields of events. limited: whether slots or rates bind it.
 
     free_hosts: Hosts that cost nothing.
+    replaces: The default variant of the node, if this is another one.
     unknown_costs: How often each reason was reported why its cost is not known.
     allowed: How often attempts reported that policies allow something, by what and by which policies.
     """
@@ -27,6 +28,7 @@ class NodePlan:
     about: Mapping[str, str]
     limited: bool
     free_hosts: Sequence[str] = ()
+    replaces: str | None = None
     unknown_costs: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
     allowed: Counter[tuple[str, ...]] = field(default_factory=Counter, compare=False)
 
@@ -41,10 +43,12 @@ class NodePlans:
     def of(self, node: str, variant: str) -> NodePlan:
         plan = self._made.get((node, variant))
         if plan is None:
-            rules, about = self._bound.workflow.nodes[node].rules, {"node": node, "variant": variant}
+            declared = self._bound.workflow.nodes[node]
+            rules, about = declared.rules, {"node": node, "variant": variant}
+            replaces = None if variant == declared.default else declared.default
             limited = rules.limit is not None or rules.rate is not None
             free = self._bound.spec.run.free_hosts
-            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about, limited, free)
+            plan = NodePlan(node, variant, rules, self._fingerprint(node, variant), about, limited, free, replaces)
             self._made[node, variant] = plan
         return plan
 

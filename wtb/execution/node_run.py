@@ -258,7 +258,7 @@ class RunningNode:
             recorder.record(node_run=row, appended={"settled": settled})
         else:  # its attempts failed, or died with their runner: they count, and more follow
             begun: NewNodeRun = {"status": "running", "cells": self.cells}
-            again = [recorder.event("node_run.started")]
+            again = [recorder.event("node_run.started", visit=self._visits, attempt=self.retries.number + 1)]
             recorder.record(node_run_change=(recorder.id, begun), appended={"events": again, "settled": settled})
 
     def _attempt(self) -> Result:
@@ -352,9 +352,14 @@ class RunningNode:
         return {"attempts": [{**row, "again": again}], "settled": settled}
 
     def _end_event(self, status: str, failure: Failure, result: Result) -> NewEvent:
-        took = {"attempt": self.retries.number, "duration_s": result.duration_s}
+        took = {"visit": self._visits, "attempt": self.retries.number, "duration_s": result.duration_s}
         spent = {"usd": result.record.usd} if result.record.usd else {}
         return self.recorder.event(f"node_run.{status}", "warning", **took, **spent, error=str(failure))
+
+    @property
+    def _visits(self) -> int:
+        """How often the execution has been at the node before."""
+        return self.head.position.visits.get(self.task.node, 0)
 
     def _goes_on(self, failure: Failure, record: Record) -> bool:
         """Decide whether another attempt follows one that failed, and wait until it may begin. Raises Stopped."""

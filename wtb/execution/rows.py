@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wtb.authoring.boundary import CallReport
 from wtb.authoring.graph import Decision
@@ -13,7 +13,7 @@ from wtb.core.ids import new_id, short_id
 from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals
+from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals, shown
 from wtb.core.values import Json
 from wtb.execution.engine.protocol import BEGUN, Result
 from wtb.execution.execution import Execution
@@ -22,6 +22,7 @@ from wtb.execution.state import SweepIds
 from wtb.store.rows.sweeps import NewEvent
 from wtb.store.runs.records import (
     HeldCell,
+    Logged,
     NewAttempt,
     NewCall,
     NewCheckpoint,
@@ -35,6 +36,7 @@ from wtb.store.runs.records import (
     Outcome,
 )
 
+_OF_DECISION: tuple[Literal["node", "to", "key", "why", "tried"], ...] = ("node", "to", "key", "why", "tried")
 _BEGUN = Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner").stored()
 
 
@@ -57,8 +59,18 @@ def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info
     }
 
 
-def checkpoint(ids: SweepIds, execution: str, made: Checkpoint, *, logged: bool = False) -> NewCheckpoint:
-    """logged: the row says the event that it was created; see `wtb/store/log.py`."""
+def checkpoint(
+    ids: SweepIds, execution: str, made: Checkpoint, decisions: Sequence[Decision] | None = None
+) -> NewCheckpoint:
+    """Make the row of a checkpoint.
+
+    Args:
+        ids: Of the sweep.
+        execution: The id of the execution.
+        made: The checkpoint.
+        decisions: Those that led to its next nodes. The log derives them from their rows, and then from this row that
+            the checkpoint was created, unless this is None.
+    """
     return {
         "id": made.id,
         "sweep_id": ids.id,
@@ -74,7 +86,7 @@ def checkpoint(ids: SweepIds, execution: str, made: Checkpoint, *, logged: bool 
         "inside": None if made.inside is None else _inside(made.inside),
         "created_at": made.created_at,
         "created_transaction": None,
-        "created_event": 0 if logged else None,
+        "created_event": None if decisions is None else len(decisions),  # the flush replaces it
     }
 
 
@@ -89,9 +101,36 @@ def _totals(totals: Totals) -> list[float]:
 
 def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[NewDecision]:
     return [
-        {"checkpoint_id": checkpoint_id, "number": n, "node": d.node, "to": d.to, "key": d.key, "why": d.why}
-        for n, d in enumerate(made)
+        {
+            "checkpoint_id": checkpoint_id,
+            "number": number,
+            "node": decision.node,
+            "to": decision.to,
+            "key": decision.key,
+            "why": decision.why,
+            "tried": [[edge.to, edge.when, edge.is_taken] for edge in decision.tried],
+        }
+        for number, decision in enumerate(made)
     ]
+
+
+def decided(checkpoint_id: str, made: Iterable[Decision]) -> list[Happened]:
+    """Return the events of decisions whose checkpoint the log does not derive from its row."""
+    return [
+        Happened("decision", {"checkpoint": checkpoint_id, **{name: row[name] for name in _OF_DECISION}})
+        for row in decisions(checkpoint_id, made)
+    ]
+
+
+def ending(execution: Execution, cell: Mapping[str, Json], failure: Failure | None) -> dict[str, Json]:
+    """Return the data of the last event of an execution: for how many cells it stands, or its `cell`, and its result
+    or why it failed.
+    """
+    count = len(execution.combinations)
+    end = {"cells": count} if count else {**cell}
+    if failure is None:
+        return {**end, "result": {**shown(execution.at.state)}}
+    return {**end, "error": str(failure), **({"node": failure.node} if failure.node else {})}
 
 
 def about(task: NodeTask, variant: str) -> dict[str, str]:
@@ -151,6 +190,8 @@ def ended(
 
 def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan: NodePlan, cells: int) -> NewNodeRun:
     head = execution.at
+    visit = head.position.visits.get(task.node, 0)
+    replaces = plan.replaces if not visit and not task.number else None
     return {
         "id": id,
         "sweep_id": ids.id,
@@ -159,7 +200,7 @@ def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan:
         "task": task.key,
         "node": task.node,
         "variant": plan.variant,
-        "visit": head.position.visits.get(task.node, 0),
+        "visit": visit,
         "status": "running",
         "attempts": 0,
         "cells": cells,
@@ -172,10 +213,11 @@ def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan:
         "tokens_in": 0,
         "tokens_out": 0,
         "started_transaction": None,
-        "started_event": 0,  # the flush replaces it; see `wtb/store/log.py`
+        "started_event": int(replaces is not None),  # the flush replaces it; see `wtb/store/log.py`
         "ended_transaction": None,
         "ended_event": None,
         "ended_at": None,
+        "replaces": replaces,
     }
 
 
@@ -245,8 +287,13 @@ def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[NewFile]:
     return [{"session_id": ids.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
-def calls(node_run_id: str, number: int, made: Iterable[CallReport]) -> list[NewCall]:
-    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number} for call in made]
+def calls(ids: SweepIds, node_run_id: str, number: int, made: Iterable[CallReport]) -> list[NewCall]:
+    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number, **logged(ids)} for call in made]
+
+
+def logged(ids: SweepIds) -> Logged:
+    """Return the columns of a row that the log derives an event from; the flush replaces its position."""
+    return {"sweep_id": ids.id, "logged_transaction": None, "logged_event": 0}
 
 
 def outcomes(ids: SweepIds, execution: Execution, status: str, failure: Failure | None = None) -> list[Outcome]:

@@ -187,7 +187,7 @@ class Runner:
             return False
         execution.state = case.input
         started = Happened("execution.started", {"case": case.id, "repeat": execution.repeat})
-        self._move(execution, begun, started)
+        self._move(execution, begun, started, *records.decided(begun.checkpoint.id, begun.joined.decisions))
         return True
 
     def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
@@ -279,7 +279,7 @@ class Runner:
             change={"head_id": made.id},
             values=joined.changed.values(),
             files=records.files(self.sweep.ids, step.files) if step.files else (),
-            checkpoints=[records.checkpoint(self.sweep.ids, execution.id, made, logged=not events)],
+            checkpoints=[records.checkpoint(self.sweep.ids, execution.id, made, None if events else joined.decisions)],
             appended={"decisions": records.decisions(made.id, joined.decisions)} if joined.decisions else {},
         )
 
@@ -328,7 +328,7 @@ class Runner:
         cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
         count = len(execution.combinations)
         said = count if count and status == "completed" else None
-        events = [] if said else [Happened(f"execution.{status}", {"cells": count} if count else cell)]
+        events = [] if said else [Happened(f"execution.{status}", records.ending(execution, cell, failure))]
         if not said:
             events += [Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
         reason = str(data["reason"]) if "reason" in data else None

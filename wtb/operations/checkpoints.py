@@ -61,7 +61,7 @@ class DatabaseCheckpoints:
             row.id,
             token,
             values=values,
-            checkpoints=[rows.checkpoint(ids, row.id, checkpoint, logged=True)],
+            checkpoints=[rows.checkpoint(ids, row.id, checkpoint, ())],
             change={"head_id": checkpoint.id},
         )
         if flush(self._database, batch, LEASE_S):

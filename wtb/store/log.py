@@ -1,8 +1,8 @@
 """The log of events: what its readers see, in one order.
 
 Most of what happens is known by a row of its own: that a node run started or succeeded, that a step made a checkpoint,
-that an execution completed and its cells with it. Such a row has the position of that in the log, (transaction, event),
-and the log derives the event from it; of several events it has that of the last, and they follow one another. Only what
+that an execution completed and its cells with it, that a model was called. Such a row has the position of that in the
+log, (transaction, event), and the log derives the event from it, as `rows/event_sources.py` describes. Only what
 has no row of its own, or happens to a row again, is a row of `events`. Before a row changes so that it would no longer
 say what happened, or goes, `keep_events` writes its events as rows of `events`, so that nobody who reads notices.
 """
@@ -15,26 +15,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
 from wtb.core.status import OPEN_SWEEPS
-from wtb.store.bulk import equal, insert_rows, parts
+from wtb.store.bulk import insert_rows, parts
+from wtb.store.rows.event_sources import COLUMNS, DERIVED, events_of_row, select_derived
 from wtb.store.rows.sweeps import EventRow, NewEvent
-from wtb.store.tables.column_types import Json, array_length, score_object
-from wtb.store.tables.schema import (
-    cases,
-    checkpoints,
-    events,
-    executions,
-    exports,
-    log_ids,
-    metrics,
-    node_runs,
-    scores,
-    sweeps,
-)
+from wtb.store.tables.schema import events, exports, log_ids, sweeps
 
 LogPosition = tuple[int, int]  # (transaction, id) of an event
 START: LogPosition = (-1, 0)
@@ -43,101 +32,11 @@ ANNOUNCED_EVERY_S = 1.0
 
 _SWEEP = sa.bindparam("sweep", type_=sa.String())
 _LIMIT = sa.bindparam("most", type_=sa.Integer())
+_EXECUTIONS: sa.BindParameter[str] = sa.bindparam("executions", expanding=True)
 # On PostgreSQL: no event can come any more whose transaction is older than this one.
 OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
 _TAKING = 8_317_402_616_091_447  # of the advisory lock under which ids are taken again
 _SEQUENCE = "(SELECT pg_get_serial_sequence('events', 'id')::regclass)"  # asked for once, not for each id
-
-
-@dataclass(frozen=True)
-class _Derived:
-    """Events that rows of a table say.
-
-    kinds: the kind of the first one of a row, and of those that follow it. id: of the last one.
-    kept: what makes up the data, under the names of `_COLUMNS`.
-    """
-
-    kinds: tuple[str, ...]
-    table: sa.Table
-    transaction: sa.Column[Any]
-    id: sa.Column[Any]
-    at: sa.Column[Any]
-    kept: dict[str, sa.ColumnElement[Any]]
-
-
-_NODE_RUN: dict[str, sa.ColumnElement[Any]] = {name: node_runs.c[name] for name in ("node", "task", "variant")}
-COMPLETED: Final = "execution.completed"
-_OF_CASE = sa.select(cases.c.id).where(
-    cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number
-)
-# All cells of an execution have the same ones. By way of the metrics: in the index of scores they come before the case.
-# The empty text has SQLite go that way. Else it may read all scores of the sweep, for each execution.
-_OF_CELL = (
-    sa.select(scores.c.metric, scores.c.value, scores.c.error)
-    .join(metrics, sa.and_(metrics.c.sweep_id == scores.c.sweep_id, scores.c.metric == metrics.c.name.concat("")))
-    .where(
-        metrics.c.sweep_id == executions.c.sweep_id,
-        scores.c.case_number == executions.c.case_number,
-        scores.c.repeat == executions.c.repeat,
-        scores.c.combination == executions.c.combinations[0].as_integer(),
-    )
-    .order_by(metrics.c.number)
-    .correlate(executions)
-    .subquery()
-)
-_SCORES = sa.select(score_object(_OF_CELL.c.metric, _OF_CELL.c.value, _OF_CELL.c.error))
-DERIVED = (
-    _Derived(
-        ("node_run.started",),
-        node_runs,
-        node_runs.c.started_transaction,
-        node_runs.c.started_event,
-        node_runs.c.started_at,
-        _NODE_RUN,
-    ),
-    _Derived(
-        ("node_run.succeeded",),
-        node_runs,
-        node_runs.c.ended_transaction,
-        node_runs.c.ended_event,
-        node_runs.c.ended_at,
-        {**_NODE_RUN, "attempt": node_runs.c.attempts, "duration_s": node_runs.c.duration_s, "usd": node_runs.c.usd},
-    ),
-    _Derived(
-        ("checkpoint.created",),
-        checkpoints,
-        checkpoints.c.created_transaction,
-        checkpoints.c.created_event,
-        checkpoints.c.created_at,
-        {"node": checkpoints.c.id, "data": checkpoints.c.position},
-    ),
-    _Derived(
-        (COMPLETED, "cell.succeeded"),
-        executions,
-        executions.c.ended_transaction,
-        executions.c.ended_event,
-        executions.c.finished_at,
-        {
-            "data": _SCORES.scalar_subquery(),
-            "case": _OF_CASE.scalar_subquery(),
-            "repeat": executions.c.repeat,
-            "combinations": executions.c.combinations,
-        },
-    ),
-)
-# What a derived event is made of, beside the columns of `events`.
-_COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
-    "data": Json,
-    "node": sa.String(),
-    "task": sa.String(),
-    "variant": sa.String(),
-    "attempt": sa.Integer(),
-    "duration_s": sa.Double(),
-    "usd": sa.Double(),
-    "case": sa.Text(),
-    "repeat": sa.Integer(),
-    "combinations": Json,
-}
 
 
 class Announcer:
@@ -260,17 +159,20 @@ def _query(
         wanted = wanted.where(sa.or_(*(events.c.kind.startswith(kind) for kind in kinds)))
     if severities:
         wanted = wanted.where(events.c.severity.in_(list(severities)))
-    branches = [(wanted, events.c.transaction, events.c.id, events.c.execution_id)]
-    for one in DERIVED:
-        said = not kinds or any(kind.startswith(kinds) for kind in one.kinds)
-        if said and (not severities or "info" in severities):
-            branches.append((_of(one, _SWEEP), one.transaction, one.id, _execution(one.table)))
+    branches: list[tuple[sa.Select[Any], sa.Column[Any], sa.Column[Any]]]
+    branches = [(wanted, events.c.transaction, events.c.id)]
+    if of_executions:
+        branches[0] = (wanted.where(events.c.execution_id.in_(_EXECUTIONS)), *branches[0][1:])
+    for number, derived in enumerate(DERIVED):
+        holds = derived.holds(kinds)
+        if holds is not None and (not severities or "info" in severities):
+            rows = select_derived(number, _SWEEP).where(holds)
+            rows = rows.where(derived.of_executions(_EXECUTIONS)) if of_executions else rows
+            branches.append((rows, derived.transaction, derived.id))
     limit = _LIMIT if limited else None
     ordered = []
-    for query, transaction, id, execution in branches:
+    for query, transaction, id in branches:
         query = query.where(_is_after(transaction, id, one_transaction))
-        if of_executions:
-            query = query.where(execution.in_(sa.bindparam("executions", expanding=True)))
         if settled:
             query = query.where(transaction < OLDEST_OPEN)
         # Each in order by itself, so that no more of it is read than a page has.
@@ -289,74 +191,15 @@ def _is_after(transaction: sa.Column[Any], id: sa.Column[Any], one_transaction: 
 
 def _of_events() -> sa.Select[Any]:
     names = ("id", "transaction", "session_id", "sweep_id", "execution_id", "kind", "severity", "at", "data")
-    rest = [sa.cast(sa.null(), type).label(name) for name, type in _COLUMNS.items() if name != "data"]
+    rest = [sa.cast(sa.null(), type).label(name) for name, type in COLUMNS.items()]
     return sa.select(*(events.c[name] for name in names), *rest).where(events.c.sweep_id == _SWEEP)
 
 
-def _of(derived: _Derived, sweep_id: str | sa.BindParameter[str]) -> sa.Select[Any]:
-    session = sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id).scalar_subquery()
-    more = [derived.kept.get(name, sa.cast(sa.null(), type)).label(name) for name, type in _COLUMNS.items()]
-    return sa.select(
-        derived.id.label("id"),
-        derived.transaction.label("transaction"),
-        session.label("session_id"),
-        derived.table.c.sweep_id,
-        _execution(derived.table).label("execution_id"),
-        sa.literal(derived.kinds[0]).label("kind"),
-        sa.literal("info").label("severity"),
-        derived.at.label("at"),
-        *more,
-    ).where(derived.table.c.sweep_id == sweep_id, derived.id.is_not(None))
-
-
-def _events(row: sa.RowMapping, after: LogPosition = START, kinds: Sequence[str] = ()) -> Iterator[EventRow]:
-    """The events that one row says: those after a position, whose kinds begin with these."""
-    if row["combinations"] is None:
-        yield _event(row)
-        return
-    for event in _of_end(row):
+def _events(row: sa.RowMapping, after: LogPosition, kinds: Sequence[str]) -> Iterator[EventRow]:
+    """The events of a row that are after a position, and whose kinds begin so."""
+    for event in events_of_row(row):
         if (event["transaction"], event["id"]) > after and (not kinds or event["kind"].startswith(tuple(kinds))):
             yield event
-
-
-def _of_end(row: sa.RowMapping) -> Iterator[EventRow]:
-    """The end of an execution, and of each of its cells."""
-    ended = _event(row)
-    combinations, made = row["combinations"], row["data"] or {}
-    found = {name: one if isinstance(one, str | None) else float(one) for name, one in made.items()}
-    first = row["id"] - len(combinations)
-    yield {**ended, "id": first, "data": {"cells": len(combinations)}}
-    for id, combination in enumerate(combinations, first + 1):
-        data = {"case": row["case"], "repeat": row["repeat"], "scores": found, "combination": combination}
-        yield {**ended, "id": id, "kind": "cell.succeeded", "data": data}
-
-
-def _event(row: sa.RowMapping) -> EventRow:
-    """The row of an event, given what it is made of."""
-    event: EventRow = {
-        "id": row["id"],
-        "transaction": row["transaction"],
-        "session_id": row["session_id"],
-        "sweep_id": row["sweep_id"],
-        "execution_id": row["execution_id"],
-        "kind": row["kind"],
-        "severity": row["severity"],
-        "at": row["at"],
-        "data": row["data"],
-    }
-    if row["node"] is None:
-        return event
-    if row["variant"] is None:
-        step, following = row["data"]["step"], row["data"]["next"]
-        event["data"] = {"checkpoint": row["node"], "step": step, "next": following}
-        return event
-    several = {} if row["task"] == row["node"] else {"task": row["task"]}
-    event["data"] = {"node": row["node"], **several, "variant": row["variant"]}
-    if row["attempt"] is not None:
-        event["data"] |= {"attempt": row["attempt"], "duration_s": row["duration_s"]}
-        if row["usd"]:
-            event["data"]["usd"] = row["usd"]
-    return event
 
 
 def derived_counts(connection: sa.Connection, sweep_id: str, execution: str | None = None) -> dict[str, int]:
@@ -374,23 +217,16 @@ def row_counts(
     """
     rows, counts = dict[str, int](), dict[str, int]()
     for table in dict.fromkeys(derived.table for derived in DERIVED):
-        figures: dict[str, sa.ColumnElement[int]] = {}
-        for derived in DERIVED:
-            if derived.table is table:
-                kind, *following = derived.kinds
-                figures[kind] = sa.func.count(derived.id)
-                length = sa.case((derived.id.is_not(None), array_length(executions.c.combinations)))
-                figures |= {other: sa.func.sum(length) for other in following}
+        sources = [derived for derived in DERIVED if derived.table is table]
+        figures = {kind: derived.count(kind) for derived in sources for kind in derived.kinds}
         query = sa.select(sa.func.count(), *figures.values()).where(table.c.sweep_id == sweep_id)
-        query = query.where(*equal({_execution(table): execution}))
-        rows[table.name], *found = connection.execute(query).one()
-        counts |= {kind: int(count) for kind, count in zip(figures, found, strict=True) if count}
+        if execution is not None:
+            query = query.where(sources[0].of_executions([execution]))
+        rows[table.name], *numbers = connection.execute(query).one()
+        for kind, number in zip(figures, numbers, strict=True):
+            if number:
+                counts[kind] = counts.get(kind, 0) + int(number)
     return rows, counts
-
-
-def _execution(table: sa.Table) -> sa.Column[Any]:
-    """The column that says which execution a row is of."""
-    return table.c.id if table is executions else table.c.execution_id
 
 
 def last_times(sweep: sa.ColumnElement[str]) -> list[sa.ColumnElement[float]]:
@@ -467,11 +303,12 @@ def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) 
         table: `node_runs`, `checkpoints` or `executions`.
         ids: Of the rows.
     """
-    for derived in DERIVED:
-        for part in parts(ids) if derived.table is table else ():
-            these = (table.c.id.in_(part), derived.id.is_not(None))
-            for sweep_id in connection.scalars(sa.select(table.c.sweep_id).where(*these).distinct()).all():
-                rows = connection.execute(_of(derived, sweep_id).where(*these)).mappings()
-                insert_rows(connection, events, [event for row in rows for event in _events(row)])
-            kept = {derived.transaction.name: None, derived.id.name: None}
-            connection.execute(table.update().where(*these).values(kept))
+    for number, derived in enumerate(DERIVED):
+        owner, id = derived.belongs_to
+        for part in parts(ids) if owner is table else ():
+            these = (id.in_(part), derived.id.is_not(None))
+            for sweep_id in connection.scalars(sa.select(derived.table.c.sweep_id).where(*these).distinct()).all():
+                rows = connection.execute(select_derived(number, sweep_id).where(*these)).mappings()
+                insert_rows(connection, events, [event for row in rows for event in events_of_row(row)])
+            gone = {derived.transaction.name: None, derived.id.name: None}
+            connection.execute(derived.table.update().where(*these).values(gone))

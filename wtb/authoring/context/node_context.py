@@ -360,6 +360,7 @@ class Context:
         tokens_out: int = 0,
         usd: float | None = None,
         duration_s: float | None = None,
+        cached: int | None = None,
     ) -> None:
         """Record a call of a model or a tool; its tokens and price are added as by `cost`.
 
@@ -373,12 +374,13 @@ class Context:
             usd: US dollars; without it, the price is that of the tokens. As with `cost`, amounts that cannot be
                 right count as 0 and make the cost unknown.
             duration_s: Seconds that it took.
+            cached: How many of `tokens_in` the provider read from its cache; None if that is not known.
 
         Raises:
             StateError: If prompt or response cannot be stored.
             BudgetReached: If the attempt has now spent more than it may.
         """
-        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, most=MOST_TOKENS)
+        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, cached, most=MOST_TOKENS)
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
             spent = self._count(usd, model, tokens_in, tokens_out)
         call = {
@@ -391,6 +393,7 @@ class Context:
             "usd": spent,
             "duration_s": _duration(duration_s),
             "at": time.time(),
+            "cached": None if cached is None else used.cached,
         }
         self.record.report("call", call)
         self._check_allowance(used_up=False)  # last: the call that went over it is kept, too

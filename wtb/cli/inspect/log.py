@@ -31,6 +31,9 @@ def log(
     execution: Annotated[str | None, typer.Option("--execution", help="Only events of this execution.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Continue until the sweep ends or pauses.")] = False,
     interval_s: Annotated[float, typer.Option("--interval", help="Seconds between looks with --follow.")] = 0.5,
+    values: Annotated[
+        bool, typer.Option("--values", help="With what nodes wrote, results and arguments of tools; for JSON.")
+    ] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Only how many there are of each kind.")] = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
@@ -42,7 +45,8 @@ def log(
 
     See also: `wtb history` shows the checkpoints of one execution; `wtb show EXECUTION`, what its nodes printed.
 
-    Examples: wtb log nightly --severity warning  |  wtb log EXECUTION  |  wtb log nightly --kind cell --follow
+    Examples: wtb log nightly --severity warning  |  wtb log EXECUTION  |  wtb log nightly --kind cell --follow  |
+    wtb log EXECUTION --kind model.called --kind tool. --kind decision --values --format json
     """
     if summary and follow:
         raise InputError("--summary counts what is there; it does not go with --follow")
@@ -61,6 +65,7 @@ def log(
         follow=follow,
         interval_s=interval_s,
         cases=as_table,
+        values=values,
     )
     if as_table:
         _write(events.lines(found, width(), in_color(output)), output)

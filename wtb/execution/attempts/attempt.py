@@ -132,7 +132,7 @@ class Attempt:
         elif kind == "event":
             self._event(*data)
         elif kind == "call":
-            self._run.append(calls=rows.calls(self._run.id, self.number, [data]))
+            self._run.append(calls=rows.calls(self._run.ids, self._run.id, self.number, [data]))
         elif kind == "tool":
             self._tool(data)
         elif kind == "checkpoint":
@@ -215,6 +215,7 @@ class Attempt:
             "node_run_id": self._run.id,
             "attempt": self.number,
             "number": self.visit.number,
+            **rows.logged(self._run.ids),
         }
         numbered: ToolReport = {**call, "number": self.visit.number}
         self.visit.calls.append(numbered)

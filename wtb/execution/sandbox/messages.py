@@ -18,7 +18,7 @@ from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.ask import TEXT as QUESTION
 from wtb.authoring.context.attempt_record import CaseView, Previous, Record, Undecoded
 from wtb.authoring.evaluation.evaluators import EvaluationTask
-from wtb.authoring.graph import Decision
+from wtb.authoring.graph import Decision, Tried
 from wtb.core.failures import MESSAGE, Failure
 from wtb.core.providers.faults import REASONS, ProviderFault
 from wtb.core.questions import Answer, Question
@@ -314,8 +314,14 @@ def _position(data: StoredPosition) -> Position:
     )
 
 
-def _decision(node: Any, to: Any, key: Any, why: Any) -> Decision:
-    return Decision(boundary.name(node), boundary.name(to), boundary.optional(boundary.text, key), boundary.text(why))
+def _decision(node: Any, to: Any, key: Any, why: Any, tried: Any) -> Decision:
+    edges = tuple(_tried(**edge) for edge in tried)
+    key = boundary.optional(boundary.text, key)
+    return Decision(boundary.name(node), boundary.name(to), key, boundary.text(why), edges)
+
+
+def _tried(to: Any, when: Any, is_taken: Any) -> Tried:
+    return Tried(boundary.name(to), boundary.optional(boundary.text, when), is_taken is True)
 
 
 def beginning(state: Values, root: Root) -> Beginning:

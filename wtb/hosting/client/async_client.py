@@ -183,6 +183,7 @@ class AsyncClient(AsyncOperations):
         kinds: Sequence[str] = (),
         execution: str | None = None,
         cases: bool = False,
+        values: bool = False,
     ) -> AsyncIterator[EventDocument]:
         """Yield the events of a sweep until it ends or pauses, or the execution does or waits for a person.
 
@@ -192,6 +193,7 @@ class AsyncClient(AsyncOperations):
             kinds: What their kinds begin with; by default all.
             execution: Only events of this execution: its id, or the beginning of it.
             cases: Name the case of each event's execution, and the variants of its combination.
+            values: Add what nodes wrote, results, and the arguments of tools.
 
         Returns:
             Events, the oldest first: all of them, and none twice.
@@ -200,7 +202,7 @@ class AsyncClient(AsyncOperations):
             WTBError: If there is no such sweep, or the server refuses.
         """
         standing = standing_of(await self.call(status, ref if execution is None else execution))
-        followed = Followed.of(standing, Filter(severity, tuple(kinds), cases), execution)
+        followed = Followed.of(standing, Filter(severity, tuple(kinds), cases, values=values), execution)
         async with aclosing(self.messages(followed.sweep, followed.asked)) as messages:
             async for message in messages:
                 for event in () if message is None else followed.take(message):

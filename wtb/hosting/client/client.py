@@ -201,6 +201,7 @@ class Client(Operations):
         kinds: Sequence[str] = (),
         execution: str | None = None,
         cases: bool = False,
+        values: bool = False,
     ) -> Iterator[EventDocument]:
         """Yield the events of a sweep until it ends or pauses, or the execution does or waits for a person.
 
@@ -210,6 +211,7 @@ class Client(Operations):
             kinds: What their kinds begin with; by default all.
             execution: Only events of this execution: its id, or the beginning of it.
             cases: Name the case of each event's execution, and the variants of its combination.
+            values: Add what nodes wrote, results, and the arguments of tools.
 
         Returns:
             Events, the oldest first: all of them, and none twice.
@@ -217,7 +219,7 @@ class Client(Operations):
         Raises:
             WTBError: If there is no such sweep, or the server refuses.
         """
-        wanted = Filter(severity, tuple(kinds), cases)
+        wanted = Filter(severity, tuple(kinds), cases, values=values)
         return following.follow(self, ref, wanted, execution, self._report)
 
     def wait(

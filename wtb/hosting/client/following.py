@@ -109,7 +109,7 @@ class Followed:
     @property
     def asked(self) -> Filter:
         """What the server is asked for: with the events that tell the end."""
-        return Filter(self.wanted.severity, self.wanted.kinds, self.wanted.cases, ends=True)
+        return Filter(self.wanted.severity, self.wanted.kinds, self.wanted.cases, ends=True, values=self.wanted.values)
 
     def take(self, message: Message) -> list[EventDocument]:
         """Take what came.

@@ -46,17 +46,19 @@ class Filter:
         kinds: What their kinds begin with; nothing for all.
         cases: Name the case of each, and the variants of its combination.
         ends: Those, too, by which one knows whether there is more to come.
+        values: Add what nodes wrote, results, and the arguments of tools.
     """
 
     severity: str = "debug"
     kinds: Sequence[str] = ()
     cases: bool = False
     ends: bool = False
+    values: bool = False
 
     @property
     def query(self) -> Sequence[tuple[str, str]]:
         """It as arguments of a request."""
-        chosen = [name for name in ("cases", "ends") if getattr(self, name)]
+        chosen = [name for name in ("cases", "ends", "values") if getattr(self, name)]
         return [
             ("severity", self.severity),
             *(("kinds", kind) for kind in self.kinds),

@@ -311,6 +311,7 @@ class _Call:
             tokens_out=used.tokens_out,
             usd=self._usd(model, used),
             duration_s=took,
+            cached=used.cached,
         )
 
     def _model(self, answered: str | None) -> str:

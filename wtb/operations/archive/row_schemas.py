@@ -59,7 +59,8 @@ TABLES: Final = {
 _LEFT_OUT: Final = {
     *("sweep_id", "session_id", "case_number", "repeat", "combination", "combinations", "choices", "cells", "pinned"),
     *("created_transaction", "created_event", "started_transaction", "started_event"),
-    *("ended_transaction", "ended_event", "ended_at"),  # of events, which the archive has
+    *("ended_transaction", "ended_event", "ended_at", "replaces"),  # of events, which the archive has
+    *("logged_transaction", "logged_event", "tried", "cached"),  # the same
     *("owner_id", "token", "lease_until", "kills", "losses", "queue", "asked", "stalled_at", "transaction"),
 }
 # Columns that hold ids, and of which table; events and answers hold ids within their data.

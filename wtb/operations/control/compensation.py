@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,7 +19,7 @@ from wtb.execution.sandbox.pool import InProcesses
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
 from wtb.store.control.rollback import Leaving
-from wtb.store.control.tool_calls import CallOfTool, no_calls, turn
+from wtb.store.control.tool_calls import CallOfTool, begin_turn, no_calls, note_made_again, note_undone
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.process_identity import identity
 from wtb.store.read.queries import find_sweep
@@ -57,20 +58,22 @@ def undo(context: Context, leaving: Leaving, bound: Bound | None) -> Compensatio
         return outcomes
     with _calling(context, bound, find_sweep(database, execution.sweep_id)) as calling:
         for call in reversible:
-            turn(database, execution, call, "done")
+            begin_turn(database, execution, call)
+            clock = time.perf_counter()
             answer = calling(ToolCall(call.tool, "reverse", call.arguments, call.result))
             if isinstance(answer, Failure):
                 outcomes["failed"].append({**_call(call), "error": str(answer)})
                 continue
-            turn(database, execution, call, "undone")
+            note_undone(database, execution, call, time.perf_counter() - clock)
             outcomes["undone"].append(_call(call) if call.undone_at is None else {**_call(call), "again": True})
         for call in leaving.again:
-            turn(database, execution, call, "undone")
+            begin_turn(database, execution, call)
+            clock = time.perf_counter()
             answer = calling(ToolCall(call.tool, "forward", call.arguments))
             if isinstance(answer, Failure):
                 outcomes["failed"].append({**_call(call), "error": str(answer)})
                 continue
-            turn(database, execution, call, "done", answer)
+            note_made_again(database, execution, call, time.perf_counter() - clock, answer)
             outcomes["redone"].append(_call(call))
     return outcomes
 

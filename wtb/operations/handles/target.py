@@ -117,7 +117,12 @@ class TargetHandle(ABC):
     @documented_by(follow_events)
     @checked
     def follow(
-        self, *, severity: str = "debug", kinds: Sequence[str] = (), interval_s: Interval = 0.5
+        self,
+        *,
+        severity: str = "debug",
+        kinds: Sequence[str] = (),
+        interval_s: Interval = 0.5,
+        values: bool = False,
     ) -> Iterator[EventDocument]:
         """Yield its events, those that there are and then each as it happens; none is missed or comes twice.
 
@@ -127,7 +132,7 @@ class TargetHandle(ABC):
         Returns:
             Events, the oldest first, until it has ended or paused; of an execution also until it waits for a person.
         """
-        for batch in self._batches(severity, kinds):
+        for batch in self._batches(severity, kinds, values):
             if batch is None:
                 time.sleep(interval_s)
             else:
@@ -136,7 +141,12 @@ class TargetHandle(ABC):
     @documented_by(follow_events)
     @checked
     async def follow_async(
-        self, *, severity: str = "debug", kinds: Sequence[str] = (), interval_s: Interval = 0.5
+        self,
+        *,
+        severity: str = "debug",
+        kinds: Sequence[str] = (),
+        interval_s: Interval = 0.5,
+        values: bool = False,
     ) -> AsyncIterator[EventDocument]:
         """Yield its events as `follow` does, without blocking the event loop.
 
@@ -146,15 +156,15 @@ class TargetHandle(ABC):
         Returns:
             Events, the oldest first, until it has ended or paused; of an execution also until it waits for a person.
         """
-        async for batch in _each(self._batches(severity, kinds)):
+        async for batch in _each(self._batches(severity, kinds, values)):
             if batch is None:
                 await asyncio.sleep(interval_s)
             for event in batch or ():
                 yield event
 
-    def _batches(self, severity: str, kinds: Sequence[str]) -> Iterator[Sequence[EventDocument] | None]:
+    def _batches(self, severity: str, kinds: Sequence[str], values: bool) -> Iterator[Sequence[EventDocument] | None]:
         sweep, execution = self._events_of()
-        return follow_events(self._context, sweep, severity=severity, kinds=kinds, execution=execution)
+        return follow_events(self._context, sweep, severity=severity, kinds=kinds, execution=execution, values=values)
 
     # Steering
 
@@ -221,7 +231,7 @@ class TargetHandle(ABC):
 
     @documented_by(log)
     def log(
-        self, *, severity: str = "debug", kinds: Sequence[str] = (), cases: bool = False
+        self, *, severity: str = "debug", kinds: Sequence[str] = (), cases: bool = False, values: bool = False
     ) -> Iterator[EventDocument]:
         """Return the events that there are, the oldest first; `follow` waits for more.
 
@@ -229,7 +239,9 @@ class TargetHandle(ABC):
             Events, read as they are taken.
         """
         sweep, execution = self._events_of()
-        return log(self._context, sweep, severity=severity, kinds=kinds, execution=execution, cases=cases)
+        return log(
+            self._context, sweep, severity=severity, kinds=kinds, execution=execution, cases=cases, values=values
+        )
 
     @documented_by(count_events)
     def count_events(self, *, severity: str = "debug", kinds: Sequence[str] = ()) -> list[EventCount]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, cast
 
 from wtb.core.arguments.checking import checked
@@ -15,6 +16,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.display.views.sweeps import status_document
 from wtb.operations.context import Context
 from wtb.operations.inspection.ends import DECISIVE, Death, Ends
+from wtb.operations.inspection.event_values import PART, with_values
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read import details, queries
@@ -39,6 +41,7 @@ def log(
     follow: bool = False,
     interval_s: Interval = 0.5,
     cases: bool = False,
+    values: bool = False,
 ) -> Iterator[EventDocument]:
     """Return the events of a sweep, the oldest first, read as they are taken.
 
@@ -51,6 +54,7 @@ def log(
         follow: Wait for more until the sweep ends or pauses, or the execution does or waits for a person.
         interval_s: Seconds between two looks, if they are followed.
         cases: Name the case of each event's execution, and the variants of its combination.
+        values: Add what nodes wrote, results, and the arguments of tools, of which the log has digests or nothing.
 
     Returns:
         The events.
@@ -61,9 +65,9 @@ def log(
     severities = severities_from(severity)
     database = context.database
     sweep_id, only = _followed_ids(database, ref, execution)
-    pages = _waiting(_follow(context, sweep_id, only), interval_s) if follow else _pages(database, sweep_id)
-    matching = (row for page in pages for row in page if _is_wanted(row, severities, kinds, only))
-    events = map(_document, matching)
+    pages = _waiting(_follow(context, sweep_id, only), interval_s) if follow else read_pages(database, sweep_id)
+    wanted = ([event_document(row) for row in page if _is_wanted(row, severities, kinds, only)] for page in pages)
+    events = chain.from_iterable(with_values(database, page) if values else page for page in wanted)
     return _with_cases(database, sweep_id, events) if cases else events
 
 
@@ -75,6 +79,7 @@ def follow_events(
     severity: str = "debug",
     kinds: Sequence[str] = (),
     execution: str | None = None,
+    values: bool = False,
 ) -> Iterator[Sequence[EventDocument] | None]:
     """Yield the events of a sweep in batches, until it ends or pauses, or the execution does or waits for a person.
 
@@ -86,6 +91,7 @@ def follow_events(
         severity: The least that is returned: debug, info, warning or error.
         kinds: What their kinds begin with; by default all.
         execution: Only events of this execution: its id, or the beginning of it.
+        values: Add what nodes wrote, results, and the arguments of tools.
 
     Raises:
         InputError: If there is no such sweep, execution or severity.
@@ -94,7 +100,11 @@ def follow_events(
     database = context.database
     sweep_id, only = _followed_ids(database, ref, execution)
     for page in _follow(context, sweep_id, only):
-        yield None if page is None else [_document(row) for row in page if _is_wanted(row, severities, kinds, only)]
+        if page is None:
+            yield None
+            continue
+        events = [event_document(row) for row in page if _is_wanted(row, severities, kinds, only)]
+        yield list(with_values(database, events)) if values else events
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,12 @@ class Selection:
     kinds: tuple[str, ...]
     cases: bool = False
     ends: bool = False
+    values: bool = False
+
+    @property
+    def page(self) -> int:
+        """How many of them are read at a time."""
+        return PART if self.values else _PAGE
 
 
 @checked
@@ -134,6 +150,7 @@ def select_events(
     kinds: Sequence[str] = (),
     cases: bool = False,
     ends: bool = False,
+    values: bool = False,
 ) -> Selection:
     """Return which events of a sweep are meant, for `events_after`.
 
@@ -144,12 +161,13 @@ def select_events(
         kinds: What their kinds begin with; by default all.
         cases: Name the case and the variants of each, as for `log`.
         ends: Those, too, by which one knows whether there is more to come; see `Ends`.
+        values: Add what nodes wrote, results, and the arguments of tools.
 
     Raises:
         InputError: If there is no such sweep or severity.
     """
     sweep = queries.find_sweep(context.database, ref).id
-    return Selection(sweep, tuple(severities_from(severity)), tuple(sorted(set(kinds))), cases, ends)
+    return Selection(sweep, tuple(severities_from(severity)), tuple(sorted(set(kinds))), cases, ends, values)
 
 
 def events_after(
@@ -174,19 +192,21 @@ def events_after(
                 kinds=kinds,
                 severities=severities,
                 after=after,
-                limit=_PAGE,
+                limit=selection.page,
                 settled=True,
             )
         )
-    read = [row for row in rows if until is None or _position(row) <= until]
+    read = [row for row in rows if until is None or position_of(row) <= until]
     selected = [row for row in read if _is_selected(row, selection)]
-    events, positions = list(map(_document, selected)), list(map(_position, selected))
+    events, positions = list(map(event_document, selected)), list(map(position_of, selected))
+    if selection.values:
+        events = list(with_values(context.database, events))
     if selection.cases:
         events = list(_with_cases(context.database, selection.sweep, events))
-    is_last = len(read) < _PAGE
+    is_last = len(read) < selection.page
     if is_last and until is not None:
         return Page(events, until, is_last, positions)
-    last = _position(read[-1]) if read else after
+    last = position_of(read[-1]) if read else after
     return Page(events, max(last, end) if is_last else last, is_last, positions)
 
 
@@ -280,14 +300,16 @@ def _is_wanted(row: EventRow, severities: Sequence[str], kinds: Sequence[str], e
     return matches(row["kind"], row["severity"], severities, kinds) and execution in (None, row["execution_id"])
 
 
-def _position(row: EventRow) -> LogPosition:
+def position_of(row: EventRow) -> LogPosition:
+    """Return the position of an event in the log."""
     return row["transaction"], row["id"]
 
 
-def _pages(database: Database, sweep_id: str, after: LogPosition = START) -> Iterator[Sequence[EventRow]]:
+def read_pages(database: Database, sweep_id: str, after: LogPosition = START) -> Iterator[Sequence[EventRow]]:
+    """Yield the events of a sweep after a position, a page at a time, until there are no more."""
     while page := queries.event_rows(database, sweep_id, after=after, limit=_PAGE):
         yield page
-        after = _position(page[-1])
+        after = position_of(page[-1])
 
 
 def _waiting(pages: Iterator[Sequence[EventRow] | None], interval_s: float) -> Iterator[Sequence[EventRow]]:
@@ -307,8 +329,8 @@ def _follow(context: Context, sweep_id: str, execution: str | None) -> Iterator[
     death = Death(context.report)
     while True:
         ends.read_statuses()
-        for page in _pages(database, sweep_id, after):
-            after = _position(page[-1])
+        for page in read_pages(database, sweep_id, after):
+            after = position_of(page[-1])
             ends.see((row["kind"], row["execution_id"]) for row in page)
             yield page
         if ends.are_seen:
@@ -344,7 +366,8 @@ def _with_cases(database: Database, sweep_id: str, events: Iterable[EventDocumen
         yield event
 
 
-def _document(row: EventRow) -> EventDocument:
+def event_document(row: EventRow) -> EventDocument:
+    """Return an event as it is shown."""
     event = {
         "id": row["id"],
         "at": str(iso(row["at"])),

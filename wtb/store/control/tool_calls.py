@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.values import Json
 from wtb.store.bulk import fetch_records
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
+from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import marks
 from wtb.store.rows.control import InvocationRow
 from wtb.store.rows.executions import ExecutionRow, Mark
@@ -147,12 +149,36 @@ def _same(call: CallOfTool) -> list[sa.ColumnElement[bool]]:
     return [invocations.c[name] == getattr(call, name) for name in ("node_run_id", "attempt", "number")]
 
 
-def turn(database: Database, execution: ExecutionRow, call: CallOfTool, to: str, result: str | None = None) -> None:
-    """Note that a call is about to be taken back or made again (`to` is its present status), or was.
+def begin_turn(database: Database, execution: ExecutionRow, call: CallOfTool) -> None:
+    """Note that a call is about to be undone or made again: it has `undone_at`, and its status is still the same.
 
-    What was about to be has `undone_at` and is still done. Raises ConflictError where somebody went on with the
-    execution meanwhile.
+    Raises:
+        ConflictError: If somebody continued the execution meanwhile.
     """
+    _turn(database, execution, call, {"status": call.status})
+
+
+def note_undone(database: Database, execution: ExecutionRow, call: CallOfTool, duration_s: float) -> None:
+    """Note that a call was undone by its reverse, which took so long. Raises ConflictError as `begin_turn` does."""
+    _turn(database, execution, call, {"status": "undone"}, ("tool.reversed", {"duration_s": duration_s}))
+
+
+def note_made_again(
+    database: Database, execution: ExecutionRow, call: CallOfTool, duration_s: float, result: str
+) -> None:
+    """Note that a call was made again, which took so long. Raises ConflictError as `begin_turn` does."""
+    change = {"status": "done", "undone_at": None, "result": result}
+    _turn(database, execution, call, change, ("tool.called", {"duration_s": duration_s, "again": True}))
+
+
+def _turn(
+    database: Database,
+    execution: ExecutionRow,
+    call: CallOfTool,
+    change: Mapping[str, str | None],
+    event: tuple[str, Mapping[str, Json]] | None = None,
+) -> None:
+    """Change the row of a call, and log an event: its kind and what its data has beside the call."""
     held = executions.c.id == execution.id, executions.c.token == execution.token
     mine = sa.select(executions.c.id).where(*held, executions.c.status == "paused")
     with database.write() as connection:
@@ -162,7 +188,9 @@ def turn(database: Database, execution: ExecutionRow, call: CallOfTool, to: str,
                 f"roll it back again if that is still wanted"
             )
         renew(connection, execution)
-        turned = invocations.update().where(*_same(call)).values(status=to, undone_at=now())
-        if to == "done" and call.status == "undone":
-            turned = turned.values(undone_at=None, result=result)
-        connection.execute(turned)
+        connection.execute(invocations.update().where(*_same(call)).values({"undone_at": now(), **change}))
+        if event is not None:
+            kind, data = event
+            names = ("node", "variant", "node_run_id", "attempt", "tool", "number")
+            called = {name.removesuffix("_id"): getattr(call, name) for name in names}
+            add_execution_event(connection, execution, kind, **called, **data)

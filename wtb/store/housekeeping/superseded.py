@@ -208,8 +208,10 @@ def spent_from(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedD
 def _move_back(connection: sa.Connection, parents: dict[str, str | None]) -> None:
     """Move heads from checkpoints that are removed to the nearest ancestor that stays."""
     query = sa.select(executions.c.id, executions.c.head_id, executions.c.reason)
+    standing = connection.execute(query.where(executions.c.head_id.in_(list(parents)))).all()
+    keep_events(connection, executions, [id for id, _, _ in standing])  # their ends have the results at these heads
     changed = []
-    for id, head, reason in connection.execute(query.where(executions.c.head_id.in_(list(parents)))):
+    for id, head, reason in standing:
         left: str | None = head
         while left in parents:
             left = parents[left]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.log import derived_counts, row_counts
-from wtb.store.read.queries import as_checkpoint, rows_by_id, the_one
+from wtb.store.read.queries import as_bytes, as_checkpoint, rows_by_id, stored_bytes, the_one
 from wtb.store.rows.executions import CheckpointRow, DecisionRow, ExecutionRow
 from wtb.store.rows.results import CellRow, FoundCell, ScoreRow
 from wtb.store.tables.schema import (
@@ -27,6 +27,7 @@ from wtb.store.tables.schema import (
     is_visible,
     scores,
     sweeps,
+    values,
 )
 
 
@@ -138,6 +139,13 @@ def check_case(database: Database, sweep_id: str, case: str) -> None:
         if connection.scalar(query.where(cases.c.id == case)) is None:
             known = list(connection.scalars(query.order_by(cases.c.number).limit(1000)))
             raise InputError(f"the sweep has no case {case!r}{meant_or_known(case, known)}")
+
+
+def stored_values(database: Database, digests: Iterable[str]) -> dict[str, bytes]:
+    """Read those of some values that are stored, by digest; `queries.load_values` raises an error for others."""
+    with database.read() as connection:
+        rows = fetch_among(connection, sa.select(values.c.digest, stored_bytes(database)), values.c.digest, digests)
+        return {digest: as_bytes(data) for digest, data in rows}
 
 
 class CountedEvents(NamedTuple):

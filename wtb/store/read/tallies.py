@@ -18,7 +18,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.store.bulk import parts
 from wtb.store.database import Database
-from wtb.store.log import COMPLETED, OLDEST_OPEN
+from wtb.store.log import OLDEST_OPEN
+from wtb.store.rows.event_sources import COMPLETED
 from wtb.store.rows.results import TallyRow
 from wtb.store.tables.schema import cells, events, executions, matrices, metrics, now, scores, sweeps, tallies
 

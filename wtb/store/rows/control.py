@@ -63,6 +63,9 @@ class InvocationRow(Record):
     duration_s: float
     undone_at: float | None
     version: str | None
+    sweep_id: str | None
+    logged_transaction: int | None
+    logged_event: int | None
 
 
 class StoredAnswer(TypedDict):

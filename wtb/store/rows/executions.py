@@ -188,6 +188,7 @@ class DecisionRow(Record):
     to: str
     key: str | None
     why: str
+    tried: list[list[Any]] | None
 
 
 class NodeRunRow(Record):
@@ -223,6 +224,7 @@ class NodeRunRow(Record):
     ended_transaction: int | None
     ended_event: int | None
     ended_at: float | None
+    replaces: str | None
 
 
 class AskingNodeRun(NodeRunRow):
@@ -269,6 +271,10 @@ class CallRow(Record):
     usd: float
     duration_s: float | None
     at: float
+    cached: int | None
+    sweep_id: str | None
+    logged_transaction: int | None
+    logged_event: int | None
 
 
 class StalledRow(Record):

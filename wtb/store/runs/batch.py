@@ -28,7 +28,7 @@ from wtb.store.runs.records import (
 )
 
 # What is kept as it comes.
-_KEPT = ("files", "outcomes", "held", "questions", "settled", "calls", "invocations", "decisions", "scores")
+_KEPT = ("files", "outcomes", "held", "questions", "settled", "decisions", "scores")
 
 
 @dataclass
@@ -80,9 +80,8 @@ class Batch:
             self.parents[row["id"]] = execution
 
     def _change(self, execution: str, change: NewExecution) -> None:
-        if (following := change.get("ended_event")) is not None:
-            self.events += following
-            change["ended_event"] = self._take_number()
+        if (before := change.get("ended_event")) is not None:
+            change["ended_event"] = self._take_number(before)
         (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
 
     def _take_values(self, _: str, rows: Iterable[Value]) -> None:
@@ -90,13 +89,13 @@ class Batch:
 
     def _take_checkpoints(self, execution: str, rows: Iterable[NewCheckpoint]) -> None:
         for row in rows:
-            if row.get("created_event") is not None:
-                row["created_event"] = self._take_number()
+            if (before := row.get("created_event")) is not None:
+                row["created_event"] = self._take_number(before)
             self.checkpoints.append((execution, row))
 
     def _begin_node_run(self, execution: str, row: NewNodeRun) -> None:
-        if row.get("started_event") is not None:
-            row["started_event"] = self._take_number()
+        if (before := row.get("started_event")) is not None:
+            row["started_event"] = self._take_number(before)
         self.node_runs[row["id"]] = (execution, row)
 
     def _change_node_run(self, execution: str, keyed: tuple[str, NewNodeRun]) -> None:
@@ -123,9 +122,23 @@ class Batch:
         for row in rows:
             self.happened.append((execution, self._take_number(), row))
 
-    def _take_number(self) -> int:
-        """Number an event, or a row that says one, in the order in which they happened."""
-        self.events += 1
+    def _take_calls(self, execution: str, rows: Iterable[NewCall]) -> None:
+        for row in rows:
+            row["logged_event"] = self._take_number()
+            self.calls.append((execution, row))
+
+    def _take_invocations(self, execution: str, rows: Iterable[NewInvocation]) -> None:
+        for row in rows:
+            row["logged_event"] = self._take_number()
+            self.invocations.append((execution, row))
+
+    def _take_number(self, before: int = 0) -> int:
+        """Number an event, or a row that holds some, in the order in which they happened.
+
+        Args:
+            before: The number of events of the row before its last one, whose number is returned.
+        """
+        self.events += before + 1
         return self.events - 1
 
     def drop(self, rows: Recorded) -> None:
@@ -164,5 +177,7 @@ _TAKES: dict[str, Callable[[Batch, str, Any], None]] = {
     "appended": Batch._append,
     "attempts": Batch._take_attempts,
     "events": Batch._take_events,
+    "calls": Batch._take_calls,
+    "invocations": Batch._take_invocations,
     **{kind: _keep(kind) for kind in _KEPT},
 }

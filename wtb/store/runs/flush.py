@@ -20,7 +20,7 @@ from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
 from wtb.store.rows.executions import AskedRow
 from wtb.store.runs.batch import Batch
-from wtb.store.runs.records import HeldCell, NewCheckpoint, NewExecution, NewNodeRun, Outcome
+from wtb.store.runs.records import HeldCell, Logged, NewCheckpoint, NewExecution, NewNodeRun, Outcome
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -38,6 +38,7 @@ from wtb.store.tables.schema import (
 )
 
 RowT = TypeVar("RowT")
+LoggedT = TypeVar("LoggedT", bound=Logged)
 
 
 Change = tuple[str, NewExecution | NewNodeRun]  # an id, and the columns of its row that change
@@ -61,6 +62,12 @@ class _Places:
         if (number := row.get("created_event")) is None:
             return row
         return {**row, "created_transaction": self.transaction, "created_event": self.ids[number]}
+
+    def call(self, row: LoggedT) -> LoggedT:
+        """The row of a call with its position."""
+        placed = row.copy()
+        placed["logged_transaction"], placed["logged_event"] = self.transaction, self.ids[row["logged_event"] or 0]
+        return placed
 
     def node_run(self, row: NewNodeRun) -> NewNodeRun:
         """The row, or what changes of it, with the positions of what it says."""
@@ -129,8 +136,8 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             update_rows(connection, attempts, again, ("node_run_id", "number"))
             happened = [{**row, "id": places.ids[number]} for id, number, row in batch.happened if id not in gone]
             insert_rows(connection, events, happened)
-            insert_rows(connection, calls, _held(batch.calls, gone))
-            insert_rows(connection, invocations, _held(batch.invocations, gone))
+            insert_rows(connection, calls, [places.call(row) for row in _held(batch.calls, gone)])
+            insert_rows(connection, invocations, [places.call(row) for row in _held(batch.invocations, gone)])
             insert_rows(connection, decisions, _held(batch.decisions, gone))
             insert_rows(connection, scores, _held(batch.scores, gone))
             _finish_cells(connection, _held(batch.outcomes, gone))

@@ -12,7 +12,7 @@ from wtb.core.failures import StoredFailure
 from wtb.core.questions import Kind
 from wtb.core.scoring.measure import StoredMeasure
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
-from wtb.core.values import Value
+from wtb.core.values import Json, Value
 from wtb.store.limits.reservations import Settlement
 from wtb.store.rows.control import StoredDefault
 from wtb.store.rows.executions import AskedRow
@@ -100,6 +100,7 @@ class NewNodeRun(TypedDict, total=False):
     ended_transaction: int | None
     ended_event: int | None
     ended_at: float | None
+    replaces: str | None
 
 
 class NewAttempt(TypedDict):
@@ -129,6 +130,7 @@ class NewDecision(TypedDict):
     to: str
     key: str | None
     why: str
+    tried: list[Json]
 
 
 class NewFile(TypedDict):
@@ -264,7 +266,15 @@ class NewMetric(StoredMeasure):
     number: int
 
 
-class NewInvocation(TypedDict):
+class Logged(TypedDict):
+    """A row that the log derives an event from; the flush replaces its position."""
+
+    sweep_id: str
+    logged_transaction: int | None
+    logged_event: int | None
+
+
+class NewInvocation(Logged):
     """A call of a declared tool. arguments, result: typed JSON."""
 
     node_run_id: str
@@ -280,7 +290,7 @@ class NewInvocation(TypedDict):
     version: str | None
 
 
-class NewCall(TypedDict):
+class NewCall(Logged):
     """A call of a model or tool. prompt, response: typed JSON."""
 
     id: str
@@ -295,6 +305,7 @@ class NewCall(TypedDict):
     usd: float
     duration_s: float | None
     at: float
+    cached: int | None
 
 
 class Appended(TypedDict, total=False):

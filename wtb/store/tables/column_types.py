@@ -115,6 +115,48 @@ def _score_object_sqlite(element: score_object, compiler: Any, **kw: Any) -> str
     return f"json_group_object({metric}, CASE WHEN {error} IS NULL THEN {number} ELSE {error} END)"
 
 
+class rows_array(FunctionElement[Any]):
+    """An array of arrays: the columns of several rows, in any order of the rows."""
+
+    type = Json
+    inherit_cache = True
+
+
+@compiles(rows_array, "postgresql")
+def _rows_array_postgresql(element: rows_array, compiler: Any, **kw: Any) -> str:
+    columns = ", ".join(compiler.process(clause, **kw) for clause in element.clauses)
+    return f"jsonb_agg(jsonb_build_array({columns}))"
+
+
+@compiles(rows_array, "sqlite")
+def _rows_array_sqlite(element: rows_array, compiler: Any, **kw: Any) -> str:
+    # A column of JSON is text for SQLite, and would become text within the array.
+    columns = [(compiler.process(clause, **kw), clause.type) for clause in element.clauses]
+    listed = ", ".join(f"json({sql})" if isinstance(type, sa.JSON) else sql for sql, type in columns)
+    return f"json_group_array(json_array({listed}))"
+
+
+class error_in_json(FunctionElement[str]):
+    """The `error` of a recorded reply, which is typed JSON: of a call that failed it is the first key."""
+
+    type = sa.Text()
+    inherit_cache = True
+
+
+@compiles(error_in_json, "postgresql")
+def _error_in_json_postgresql(element: error_in_json, compiler: Any, **kw: Any) -> str:
+    reply = compiler.process(element.clauses, **kw)
+    # PostgreSQL has no text with a NUL, and raises an error where it would be one.
+    is_readable = f"""left({reply}, 9) = '{{"error":' AND strpos({reply}, '\\u0000') = 0"""
+    return f"(CASE WHEN {is_readable} THEN CAST({reply} AS json) ->> 'error' END)"
+
+
+@compiles(error_in_json, "sqlite")
+def _error_in_json_sqlite(element: error_in_json, compiler: Any, **kw: Any) -> str:
+    reply = compiler.process(element.clauses, **kw)
+    return f"""(CASE WHEN substr({reply}, 1, 9) = '{{"error":' THEN json_extract({reply}, '$.error') END)"""
+
+
 def one_of(column: str, statuses: Any) -> sa.CheckConstraint:
     names = ", ".join(f"'{status}'" for status in statuses)
     return sa.CheckConstraint(f"{column} IN ({names})", name=column)

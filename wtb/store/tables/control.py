@@ -75,7 +75,11 @@ invocations = sa.Table(
     sa.Column("duration_s", sa.Double, nullable=False),
     sa.Column("undone_at", Seconds),
     sa.Column("version", sa.String(200), comment="of the tool of a server: a digest of what the server said of it"),
+    sa.Column("sweep_id", Id, comment="of calls that the log has"),
+    sa.Column("logged_transaction", sa.BigInteger, comment="the position in the log"),
+    sa.Column("logged_event", sa.BigInteger),
     sa.CheckConstraint("status IN ('done', 'failed', 'undone')", name="status"),
+    sa.Index("ix_invocations_logged", "sweep_id", "logged_transaction", "logged_event"),
 )
 
 budgets = sa.Table(

@@ -167,6 +167,7 @@ node_runs = sa.Table(
     sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its success"),
     sa.Column("ended_event", sa.BigInteger),
     sa.Column("ended_at", Seconds, comment="when it succeeded"),
+    sa.Column("replaces", sa.String(200), comment="the default variant, if the first visit applies another one"),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
     one_of("status", NODE_RUN),
     sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
@@ -210,6 +211,11 @@ calls = sa.Table(
     sa.Column("usd", sa.Double, nullable=False),
     sa.Column("duration_s", sa.Double),
     sa.Column("at", Seconds, nullable=False),
+    sa.Column("cached", Count, comment="tokens of the prompt that were read from the provider's cache"),
+    sa.Column("sweep_id", Id, comment="of calls that the log has"),
+    sa.Column("logged_transaction", sa.BigInteger, comment="the position in the log"),
+    sa.Column("logged_event", sa.BigInteger),
+    sa.Index("ix_calls_logged", "sweep_id", "logged_transaction", "logged_event"),
 )
 
 decisions = sa.Table(
@@ -221,6 +227,7 @@ decisions = sa.Table(
     sa.Column("to", sa.String(200), nullable=False),
     sa.Column("key", sa.Text),
     sa.Column("why", sa.Text, nullable=False),
+    sa.Column("tried", Json, comment="[to, condition or key, whether it was taken] of each edge that was tried"),
 )
 
 values = sa.Table(

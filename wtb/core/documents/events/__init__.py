@@ -55,6 +55,7 @@ EventDocument = (
     | executions.ForkMade
     | executions.CheckpointCreated
     | executions.CheckpointNamed
+    | executions.DecisionMade
     | executions.CheckpointPinned
     | executions.CheckpointUnpinned
     | executions.JoinUnmet
@@ -62,6 +63,10 @@ EventDocument = (
     | nodes.NodeRunSucceeded
     | nodes.NodeRunFailed
     | nodes.NodeRunSkipped
+    | nodes.VariantApplied
+    | nodes.ModelCalled
+    | nodes.ToolCalled
+    | nodes.ToolReversed
     | nodes.AttemptFailed
     | nodes.AttemptLost
     | nodes.AttemptPostponed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -61,9 +61,17 @@ class ExecutionForked(Event):
 
 
 class ExecutionCompletedData(TypedDict):
-    """Of `execution.completed`."""
+    """Of `execution.completed`.
+
+    Attributes:
+        cells: How many cells the execution stood for; a fork has case, repeat and scores instead.
+        result: Key of the final state -> digest of its value; not in logs of older versions.
+        values: The same with the values, on request.
+    """
 
     cells: NotRequired[int]
+    result: NotRequired[dict[str, str]]
+    values: NotRequired[dict[str, Any]]
     case: NotRequired[str]
     repeat: NotRequired[int]
     scores: NotRequired[Scores]
@@ -77,12 +85,19 @@ class ExecutionCompleted(Event):
 
 
 class ExecutionFailedData(TypedDict):
-    """Of `execution.failed`."""
+    """Of `execution.failed`.
+
+    Attributes:
+        cells: How many cells the execution stood for; a fork has case and repeat instead.
+        error: Why it failed; of executions of cells not in logs of older versions.
+        node: The node that failed, if one did.
+    """
 
     cells: NotRequired[int]
     case: NotRequired[str]
     repeat: NotRequired[int]
     error: NotRequired[str]
+    node: NotRequired[str]
 
 
 class ExecutionFailed(Event):
@@ -100,6 +115,7 @@ class ExecutionCancelledData(TypedDict):
     repeat: NotRequired[int]
     reason: NotRequired[str]
     error: NotRequired[str]
+    node: NotRequired[str]
     by: NotRequired[str]
 
 
@@ -360,6 +376,40 @@ class CheckpointNamed(Event):
 
     kind: Literal["checkpoint.named"]
     data: CheckpointNamedData
+
+
+class EdgeTried(NamedTuple):
+    """An edge that a decision was about: to which node, its condition or key of a branch, and whether it was taken."""
+
+    to: str
+    when: str | None
+    is_taken: bool
+
+
+class DecisionMadeData(TypedDict):
+    """Of `decision`.
+
+    Attributes:
+        checkpoint: The checkpoint with the state on which it was made, and which has the next nodes.
+        node: The node that had ended.
+        to: The node that comes next, or the end.
+        key: Of a branch the key that its function returned.
+        tried: The edges up to the one that was taken, in their order; of a branch all.
+    """
+
+    checkpoint: str
+    node: str
+    to: str
+    key: str | None
+    why: str
+    tried: list[EdgeTried]
+
+
+class DecisionMade(Event):
+    """Conditions or a branch decided which node comes next."""
+
+    kind: Literal["decision"]
+    data: DecisionMadeData
 
 
 class CheckpointPinnedData(TypedDict):

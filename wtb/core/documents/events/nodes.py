@@ -12,15 +12,28 @@ from wtb.core.scoring.unknown_costs import UnknownCost
 
 
 class NodeRunEnd(TypedDict):
-    """How a node run ended: after which attempt, what it took in seconds and US dollars, and why it failed."""
+    """The end of a node run.
+
+    Attributes:
+        visit: How often the execution had been at the node before; not in logs of older versions.
+        attempt: The number of its last attempt.
+        duration_s: Of this attempt.
+        usd: Of this attempt.
+        error: Why it failed.
+        writes: Key of the state -> digest of the value that it wrote.
+        values: The same with the values, on request.
+    """
 
     node: str
     variant: str
+    visit: NotRequired[int]
     attempt: int
     duration_s: float
     usd: NotRequired[float]
     error: NotRequired[str]
     task: NotRequired[str]
+    writes: NotRequired[dict[str, str]]
+    values: NotRequired[dict[str, Any]]
 
 
 class Answer(TypedDict):
@@ -46,6 +59,8 @@ class NodeRunStartedData(TypedDict):
     node: str
     variant: str
     task: NotRequired[str]
+    visit: NotRequired[int]
+    attempt: NotRequired[int]
 
 
 class NodeRunStarted(Event):
@@ -74,6 +89,107 @@ class NodeRunSkipped(Event):
 
     kind: Literal["node_run.skipped"]
     data: NodeRunEnd
+
+
+class VariantAppliedData(TypedDict):
+    """Of `variant.applied`. replaces: The default variant of the node."""
+
+    node: str
+    variant: str
+    replaces: str
+    task: NotRequired[str]
+
+
+class VariantApplied(Event):
+    """An execution comes to a node for the first time, under another variant than its default."""
+
+    kind: Literal["variant.applied"]
+    data: VariantAppliedData
+
+
+class ModelCalledData(TypedDict):
+    """Of `model.called`.
+
+    Attributes:
+        model: None if the call names none.
+        cached: How many tokens of the prompt the provider read from its cache, if that is known.
+        error: Why the call failed.
+    """
+
+    node: str
+    variant: str
+    task: NotRequired[str]
+    node_run: str
+    attempt: int
+    model: str | None
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    duration_s: float | None
+    cached: NotRequired[int]
+    error: NotRequired[str]
+
+
+class ModelCalled(Event):
+    """An attempt called a model."""
+
+    kind: Literal["model.called"]
+    data: ModelCalledData
+
+
+class ToolCalledData(TypedDict):
+    """Of `tool.called`.
+
+    Attributes:
+        number: Which call of its node run it is, of a tool that the workflow declares.
+        tokens_in, tokens_out, usd: Of a tool that the workflow does not declare.
+        error: Why the call failed.
+        again: Present and true if a rollback was undone, which made the call again.
+        arguments, result: On request, of a tool that the workflow declares.
+    """
+
+    node: str
+    variant: str
+    task: NotRequired[str]
+    node_run: str
+    attempt: int
+    tool: str
+    number: NotRequired[int]
+    duration_s: float | None
+    tokens_in: NotRequired[int]
+    tokens_out: NotRequired[int]
+    usd: NotRequired[float]
+    cached: NotRequired[int]
+    error: NotRequired[str]
+    again: NotRequired[bool]
+    arguments: NotRequired[Any]
+    result: NotRequired[Any]
+
+
+class ToolCalled(Event):
+    """An attempt called a tool."""
+
+    kind: Literal["tool.called"]
+    data: ToolCalledData
+
+
+class ToolReversedData(TypedDict):
+    """Of `tool.reversed`. node_run, attempt, number: The call, as its `tool.called` has them."""
+
+    node: str
+    variant: str
+    node_run: str
+    attempt: int
+    tool: str
+    number: int
+    duration_s: float
+
+
+class ToolReversed(Event):
+    """A rollback undid a call of a tool by its reverse."""
+
+    kind: Literal["tool.reversed"]
+    data: ToolReversedData
 
 
 class AttemptFailedData(TypedDict):

@@ -81,7 +81,9 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "execution.failed": _of(
         executions.ExecutionFailedData,
         lambda d: (
-            f"execution failed: {plural(d['cells'], 'cell')}" if "cells" in d else f"fork failed: {_error(d['error'])}"
+            f"execution failed: {plural(d['cells'], 'cell')}{_because(_error(d.get('error') or ''))}"
+            if "cells" in d
+            else f"fork failed: {_error(d['error'])}"
         ),
     ),
     "rollback.begun": _of(
@@ -187,10 +189,22 @@ _SAYS: dict[str, Callable[[Any], str]] = {
             else f"checkpoint after step {d['step']}, next: {_names(d['next']) or 'the end'}"
         ),
     ),
+    "decision": _of(executions.DecisionMadeData, lambda d: f"{d['node']} → {_end(d['to'])}: {d['why']}{_rejected(d)}"),
     "join.unmet": _of(
         executions.JoinUnmetData, lambda d: f"ended while {_names(d['joins'])} still waited for some of its sources"
     ),
     "node_run.started": _of(nodes.NodeRunStartedData, lambda d: f"{under(d)} started"),
+    "variant.applied": _of(
+        nodes.VariantAppliedData, lambda d: f"{d['node']}: variant {d['variant']} replaces {d['replaces']}"
+    ),
+    "model.called": _of(nodes.ModelCalledData, lambda d: f"{under(d)} called {d['model'] or 'a model'}{_call(d)}"),
+    "tool.called": _of(
+        nodes.ToolCalledData,
+        lambda d: f"{under(d)} called tool {d['tool']}{' again' if d.get('again') else ''}{_call(d)}",
+    ),
+    "tool.reversed": _of(
+        nodes.ToolReversedData, lambda d: f"{under(d)}: call {d['number']} of tool {d['tool']} undone by its reverse"
+    ),
     "node_run.succeeded": _of(nodes.NodeRunEnd, lambda d: f"{under(d)} done in {_spent(d)}"),
     "node_run.failed": _of(
         nodes.NodeRunEnd,
@@ -254,8 +268,36 @@ def _budget(data: sweeps.BudgetThresholdData | sweeps.BudgetReachedData) -> str:
 def _tools(data: executions.Rollback) -> str:
     """What a rollback did to tools."""
     labels = {"undone": "undone", "redone": "made again", "irreversible": "no reverse", "failed": "failed"}
-    counts = {label: len(calls) for key, label in labels.items() if isinstance(calls := data.get(key), list)}
-    return "".join(f"; {label}: {plural(count, 'call')}" for label, count in counts.items() if count)
+    of_label = {label: calls for key, label in labels.items() if isinstance(calls := data.get(key), list) and calls}
+    return "".join(f"; {label}: {plural(len(calls), 'call')} ({_called(calls)})" for label, calls in of_label.items())
+
+
+def _called(calls: Collection[Mapping[str, Any]]) -> str:
+    """Name the tools of calls in their order, those in a row once."""
+    names = [f"{call['tool']} of {call['node']}" for call in calls]
+    return _names([name for name, before in zip(names, [None, *names], strict=False) if name != before])
+
+
+def _call(data: nodes.ModelCalledData | nodes.ToolCalledData) -> str:
+    """What a call took, or why it failed."""
+    took_s = data["duration_s"]
+    parts = [] if took_s is None else [f"in {took(took_s)}"]
+    if data.get("tokens_in") or data.get("tokens_out"):
+        cached = f" ({data['cached']:,} cached)" if data.get("cached") else ""
+        parts.append(f"{data.get('tokens_in', 0):,}{cached} + {data.get('tokens_out', 0):,} tokens")
+    parts += [money(usd)] if (usd := data.get("usd")) else []
+    failed = f": failed: {_error(data['error'])}" if "error" in data else ""
+    return (f" {', '.join(parts)}" if parts else "") + failed
+
+
+def _rejected(data: executions.DecisionMadeData) -> str:
+    """The edges that were tried before the one that was taken."""
+    tried = [f"{_end(to)}" + (f" if {when}" if when else "") for to, when, is_taken in data["tried"] if not is_taken]
+    return f" (not {', '.join(tried)})" if tried else ""
+
+
+def _end(node: str) -> str:
+    return "the end" if node == "__end__" else node
 
 
 def _error(error: object, node: str | None = None) -> str:

@@ -44,9 +44,19 @@ class _Wanted:
     cases: Annotated[bool, Query(description="Name the case of each, and the variants of its combination.")] = False
     ends: Annotated[bool, Query(description="Those, too, that tell whether there is more to come.")] = False
 
+    values: Annotated[bool, Query(description="Add what nodes wrote, results, and the arguments of tools.")] = False
+
     def selection(self, context: Context, ref: str) -> Selection:
         """Return which events of a sweep that is. Raises InputError."""
-        return select_events(context, ref, severity=self.severity, kinds=self.kinds, cases=self.cases, ends=self.ends)
+        return select_events(
+            context,
+            ref,
+            severity=self.severity,
+            kinds=self.kinds,
+            cases=self.cases,
+            ends=self.ends,
+            values=self.values,
+        )
 
 
 Wanted = Annotated[_Wanted, Depends()]

@@ -54,6 +54,7 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
                 kinds=wanted.kinds,
                 cases=wanted.cases,
                 ends=wanted.ends,
+                values=wanted.values,
             )
 
         async def select(wanted: Subscription) -> Selection:

@@ -47,6 +47,7 @@ class Subscription:
         kinds: What their kinds begin with; by default all.
         cases: Name the case of each, and the variants of its combination.
         ends: Those, too, that tell whether there is more to come.
+        values: Add what nodes wrote, results, and the arguments of tools.
     """
 
     name: Annotated[str, Field(pattern=f"^{_NAME.pattern}$")]
@@ -57,6 +58,7 @@ class Subscription:
     kinds: tuple[str, ...] = ()
     cases: bool = False
     ends: bool = False
+    values: bool = False
 
 
 R = TypeVar("R")

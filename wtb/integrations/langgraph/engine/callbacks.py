@@ -78,6 +78,7 @@ class Listener(BaseCallbackHandler):
             tokens_out=used.tokens_out,
             usd=self._usd(model, started.name, used),
             duration_s=duration,
+            cached=used.cached,
         )
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:

@@ -25,7 +25,7 @@ from langgraph.types import Interrupt, Send
 from wtb.authoring.context.node_context import Context, surrounding
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.edges import END
-from wtb.authoring.graph import Decision
+from wtb.authoring.graph import Decision, Tried
 from wtb.core.errors import InputError, RoutingError
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import HIDDEN, Position
@@ -284,5 +284,13 @@ def _decisions(frame: Frame, branch: Branch) -> list[Decision]:
     chosen = [(end, key) for end, key in [*to, *sent] if end not in always]
     if not chosen and builder.branches.get(branch.node):
         chosen = [(END, None)]
-    node = frame.node_name(branch.node)
-    return [Decision(node, end if end == END else frame.node_name(end), key, by) for end, key in chosen]
+    paths = builder.branches.get(branch.node, {}).values()
+    ends = {end: key for path in paths for key, end in (path.ends or {}).items()}
+    taken = {end for end, _ in chosen}
+    keys = {**dict.fromkeys(taken), **ends}
+
+    def name(end: str) -> str:
+        return END if end == END else frame.node_name(end)
+
+    tried = tuple(Tried(name(end), None if key is None else str(key), end in taken) for end, key in keys.items())
+    return [Decision(frame.node_name(branch.node), name(end), key, by, tried) for end, key in chosen]
