@@ -11,6 +11,7 @@ from typing import Any, Self
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Interval
 from wtb.core.documents.comparison import BaselineDocument, ComparisonDocument
 from wtb.core.documents.costs import CostsDocument
 from wtb.core.documents.lineage import CheckpointDetails
@@ -31,7 +32,9 @@ from wtb.operations.handles.published import Published
 from wtb.operations.handles.question import QuestionHandle
 from wtb.operations.handles.records import ProgressCallback, RunRecord, SweepRecord, reporter, run_record, sweep_record
 from wtb.operations.handles.schedules import Schedules
+from wtb.operations.handles.subscription import Callback, Subscription
 from wtb.operations.handles.sweep import SweepHandle
+from wtb.operations.inspection.following import EventsFromNow
 from wtb.operations.inspection.history import show_checkpoint
 from wtb.operations.inspection.sweeps import list_runs, list_sweeps
 from wtb.operations.inspection.watching import watch
@@ -69,6 +72,7 @@ class Bench(Administration, Published, Schedules):
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._subscriptions: list[Subscription] = []
 
     @property
     def database(self) -> Database:
@@ -90,6 +94,8 @@ class Bench(Administration, Published, Schedules):
 
     def close(self) -> None:
         """Close the connections to the database, and end what notifies workers. What runs elsewhere is not affected."""
+        for subscription in self._subscriptions:
+            subscription.unsubscribe()
         self._context.close()
 
     # Running
@@ -280,6 +286,50 @@ class Bench(Administration, Published, Schedules):
         self, sweep: Sweep | str | Path, only: Only, max_cells: int | None, concurrency: int | None = None
     ) -> Prepared:
         return _prepare(sweep, only, self._context.session, max_cells, concurrency)
+
+    @checked
+    def subscribe(
+        self,
+        callback: Callback,
+        *,
+        severity: str = "debug",
+        kinds: Sequence[str] = (),
+        values: bool = False,
+        interval_s: Interval = 0.2,
+    ) -> Subscription:
+        """Call a function with each event from now on, in a thread of this process, whoever runs the sweeps.
+
+        It gets the events of sweeps and single executions that are open or begin later, each once and in order. An
+        error that it raises is logged, and ends neither the subscription nor a run.
+
+        Args:
+            callback: Takes an event, as `follow` yields them.
+            severity: The least that it gets: debug, info, warning or error.
+            kinds: What their kinds begin with, such as `cell` or `tool.called`; by default all.
+            values: Add what nodes wrote, results, and the arguments of tools.
+            interval_s: Seconds between two looks at the log.
+
+        Returns:
+            The subscription: end it with `unsubscribe()`, or use it as a context manager.
+
+        Raises:
+            InputError: If there is no such severity.
+
+        Example:
+            >>> import wtb
+            >>> wf = wtb.Workflow("doubling")
+            >>> wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+            >>> kinds: list[str] = []
+            >>> with wtb.open("sqlite:///:memory:") as bench:
+            ...     with bench.subscribe(lambda event: kinds.append(event["kind"]), kinds=["node_run", "execution"]):
+            ...         state = bench.start(wf, {"x": 2}).wait().state
+            >>> kinds
+            ['execution.started', 'node_run.started', 'node_run.succeeded', 'execution.completed']
+        """
+        events = EventsFromNow(self._context, severity=severity, kinds=kinds, values=values)
+        subscription = Subscription(self._context, callback, events, interval_s)
+        self._subscriptions = [one for one in self._subscriptions if one.is_active] + [subscription]
+        return subscription
 
     # What there is
 

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.status import OPEN_SWEEPS
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
+from wtb.store.log import LogPosition
 from wtb.store.runs.queue import is_open
-from wtb.store.tables.schema import attempts, cells, executions, is_pending, is_visible, node_runs, now, sweeps
+from wtb.store.tables.schema import (
+    attempts,
+    cells,
+    events,
+    executions,
+    is_pending,
+    is_visible,
+    log_ids,
+    node_runs,
+    now,
+    sweeps,
+)
+
+LAST_ID: Final = 2**63 - 1  # of an event
 
 
 @dataclass(frozen=True)
@@ -145,3 +161,51 @@ def _attempts(database: Database, sweep_ids: Collection[str]) -> tuple[_ByStatus
         found[id][status] = number
         usd[id] += spent
     return found, usd
+
+
+class LivelySweep(NamedTuple):
+    """A sweep that is open, or has ended lately. finished_at: of one that ended."""
+
+    id: str
+    status: str
+    finished_at: float | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it runs, will run or is paused."""
+        return self.status in (*OPEN_SWEEPS, "paused")
+
+
+def lively_sweeps(database: Database, within_s: float = 600.0) -> list[LivelySweep]:
+    """Return the sweeps that are open, and those that have ended within some seconds."""
+    open_ones = sweeps.c.status.in_((*OPEN_SWEEPS, "paused"))
+    query = sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.finished_at).where(
+        is_visible, sa.or_(open_ones, sweeps.c.finished_at >= now() - within_s), *in_scope(database, sweeps)
+    )
+    return [LivelySweep(*row) for row in database.tuples(query)]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of the log of a whole database.
+
+    Attributes:
+        position: The position before all events that are committed later, and those whose transactions are open.
+        settled: All transactions before this number have ended; on SQLite, which has one writer, all of them.
+        newest: The number after that of each transaction which has begun to write.
+    """
+
+    position: LogPosition
+    settled: int
+    newest: int
+
+
+def read_moment(database: Database) -> Moment:
+    """Return the present moment of the log."""
+    with database.read() as connection:
+        if connection.dialect.name == "sqlite":
+            last = connection.scalar(sa.select(log_ids.c.last))
+            return Moment((0, last or connection.scalar(sa.select(sa.func.max(events.c.id))) or 0), 0, 0)
+        numbers = "SELECT pg_snapshot_xmin(now)::text::bigint, pg_snapshot_xmax(now)::text::bigint"
+        oldest, next_one = connection.execute(sa.text(f"{numbers} FROM pg_current_snapshot() AS now")).one()
+        return Moment((oldest - 1, LAST_ID), oldest, next_one)

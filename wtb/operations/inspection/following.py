@@ -1,0 +1,100 @@
+"""The events of all sweeps of a database, from now on, for programs that react to them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from wtb.core.documents.events import EventDocument
+from wtb.core.errors import WTBError
+from wtb.operations.context import Context
+from wtb.operations.inspection.event_values import PART, with_values
+from wtb.operations.inspection.log import event_document, matches, position_of, read_pages, severities_from
+from wtb.store.log import LogPosition
+from wtb.store.read.activity import LivelySweep, Moment, lively_sweeps, read_moment
+from wtb.store.rows.sweeps import EventRow
+
+
+@dataclass(frozen=True)
+class _EndedSweep:
+    """A sweep that has ended, and the newest transaction that may have written its end."""
+
+    sweep: LivelySweep
+    newest: int
+    is_read: bool
+
+
+class EventsFromNow:
+    """The events of a database after this was made. Each comes once, in the order of the log."""
+
+    def __init__(
+        self, context: Context, *, severity: str = "debug", kinds: Sequence[str] = (), values: bool = False
+    ) -> None:
+        """Note the end of the log.
+
+        Args:
+            context: Where.
+            severity: The least that is returned: debug, info, warning or error.
+            kinds: What their kinds begin with; by default all.
+            values: Add what nodes wrote, results, and the arguments of tools.
+
+        Raises:
+            InputError: If there is no such severity.
+        """
+        self._context, self._kinds, self._values = context, tuple(kinds), values
+        self._severities = severities_from(severity)
+        self._start = read_moment(context.database).position
+        self._positions: dict[str, LogPosition] = {}
+        self._ended: dict[str, _EndedSweep] = {}
+
+    def read_new(self) -> Iterator[EventDocument]:
+        """Yield what has happened since the last time.
+
+        Raises:
+            WTBError: If the database cannot be read; what was not yielded comes the next time.
+        """
+        try:
+            rows = heapq.merge(*map(self._rows_of, self._sweeps_with_news()), key=position_of)
+            while part := list(islice(rows, PART)):
+                yield from self._take(part)
+        except WTBError:
+            self._ended.clear()  # some were noted as read
+            raise
+
+    def _take(self, rows: Sequence[EventRow]) -> list[EventDocument]:
+        """Return those that are wanted, and continue after them the next time."""
+        wanted = [row for row in rows if matches(row["kind"], row["severity"], self._severities, self._kinds)]
+        events = [event_document(row) for row in wanted]
+        if self._values:
+            events = list(with_values(self._context.database, events))
+        self._positions |= {row["sweep_id"]: position_of(row) for row in rows}
+        return events
+
+    def _rows_of(self, sweep_id: str) -> Iterator[EventRow]:
+        for page in read_pages(self._context.database, sweep_id, self._positions.get(sweep_id, self._start)):
+            yield from page
+
+    def _sweeps_with_news(self) -> list[str]:
+        """Return the sweeps that are open, and those that ended and were not read to the end since."""
+        sweeps, news, ended = lively_sweeps(self._context.database), list[str](), dict[str, _EndedSweep]()
+        moment = read_moment(self._context.database)
+        for sweep in sweeps:
+            before = self._ended.get(sweep.id)
+            newest = moment.newest if before is None or before.sweep != sweep else before.newest
+            if sweep.is_open:
+                news.append(sweep.id)
+            elif before is None or before.sweep != sweep or not before.is_read:
+                news.append(sweep.id)
+                # Else its last events may come after an older transaction that is still open, and cannot be read yet.
+                ended[sweep.id] = _EndedSweep(sweep, newest, is_read=moment.settled >= newest)
+            else:
+                ended[sweep.id] = before
+        self._ended = ended
+        return news
+
+
+def is_readable(context: Context, moment: Moment) -> bool:
+    """Return whether all events that were committed until a moment can be read."""
+    return read_moment(context.database).settled >= moment.newest
