@@ -11,6 +11,8 @@ import pytest
 import wtb
 from wtb import END, Bench, ExecutionHandle, Workflow
 from wtb.core.documents.events.texts import event_text
+from wtb.core.errors import InputError
+from wtb.display.text.costs import as_csv, costs
 from wtb.operations.inspection.log import events_after, select_events
 from wtb.store.log import START
 from wtb.store.read import queries
@@ -188,3 +190,52 @@ def test_one_execution_of_a_sweep_has_its_own_calls(bench: Bench) -> None:
     assert of_all == list(execution.log(kinds=["tool.called"])) != []
     counts = {row["kind"]: row["count"] for row in execution.count_events(kinds=["tool", "model"])}
     assert counts == {"tool.called": 3, "model.called": 1}
+
+
+def test_costs_by_tool_count_failures_time_cost_and_what_was_undone(bench: Bench) -> None:
+    execution = run(bench)
+    execution.rollback(execution.history().checkpoints[0].id)
+    bench.start(failing(), {}).wait()
+
+    found = bench.costs(by=["tool"])
+
+    rows = {row["tool"]: row for row in found["rows"]}
+    names = ("calls", "failed_calls", "reversed_calls", "usd")
+    assert {tool: tuple(rows[tool].get(name) for name in names) for tool in rows} == {
+        "book": (1, 0, 1, 0.0),
+        "announce": (1, 0, 0, 0.0),
+        "mail": (1, 0, 0, 0.0),
+        "pay": (1, 1, 0, 0.0),
+        "search": (2, 1, 0, 0.5),
+    }
+    assert rows["mail"]["duration_s"] == 0.125
+    assert (found["total"]["calls"], found["total"].get("failed_calls"), found["total"].get("reversed_calls")) == (
+        6,
+        2,
+        1,
+    )
+    table = costs(found, 100)
+    assert table.splitlines()[0].split() == ["tool", "calls", "failed", "undone", "time", "spent"]
+    assert as_csv(found).splitlines()[0].endswith("failed_calls,duration_s,reversed_calls")
+    of_nodes = bench.costs(by=["node", "tool"])["rows"]
+    assert ("pay", "pay") in {(row["node"], row["tool"]) for row in of_nodes}
+    with pytest.raises(InputError, match="by model or by tool"):
+        bench.costs(by=["model", "tool"])
+
+
+def failing() -> Workflow:
+    """Search twice, once in vain, and pay without success."""
+    wf = Workflow("failing")
+
+    @wf.tool(name="pay")
+    def charge() -> None:
+        raise ValueError("no money")
+
+    @wf.node
+    def pay(state: dict[str, Any], ctx: wtb.Context) -> None:
+        ctx.call(tool="search", usd=0.5, duration_s=1.0)
+        ctx.call(tool="search", response={"error": "TimeoutError: too slow"})
+        ctx.tools.pay()
+
+    wf.entry(pay)
+    return wf

@@ -82,7 +82,7 @@ def test_tools_are_those_that_were_agreed_on() -> None:
         for tool in TOOLS
     }
     assert shown == json.loads(SNAPSHOT.read_text())
-    assert len(TOOLS) <= 12
+    assert len(TOOLS) <= 15
 
 
 def test_tools_call_operations_of_the_registry_and_ask_back_where_those_cost_or_destroy() -> None:
@@ -108,6 +108,9 @@ def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
         ("cell", {"ref": names["sweep"]}),
         ("cell", {"execution": names["execution"], "calls": True}),
         ("diff", {"a": names["execution"], "b": names["execution"]}),
+        ("history", {"ref": names["execution"]}),
+        ("history", {"ref": names["execution"], "state": True}),
+        ("checkpoint", {"ref": names["checkpoint"]}),
     ]
     for name, given in asked:
         reply = place.call(name, **given)
@@ -144,6 +147,23 @@ def test_what_is_large_is_cut_and_said_to_be(document: Any) -> None:
     assert len(json.dumps(reply)) <= MOST_CHARACTERS
     assert reply["decision"].startswith("ddd")
     assert reply["left_out"] or "…" in json.dumps(reply, ensure_ascii=False)
+
+
+def test_a_question_of_a_started_execution_is_shown_with_what_answers_it(place: Place) -> None:
+    execution = place.mine.names["execution"]
+    found = tools.show_outcome(place.context, execution)
+    assert found.decision.startswith(f"Execution {execution} is waiting")
+    assert "`answer` answers: " in found.decision
+
+
+def test_nothing_starts_before_the_agent_agrees(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(tools, "_do", lambda context, name, *arguments, **named: done.append(name) or {})
+    reply = place.call("start", workflow="shop", input={"x": 1}, wait_s=20)
+    assert reply["decision"].startswith("NOTHING WAS DONE YET. This would run shop once")
+    assert (reply["done"], done) == (False, ["workflow show --published"])
+    with pytest.raises(InputError, match="wait_s: 21 is greater than the maximum of 20"):
+        place.call("start", workflow="shop", input={"x": 1}, wait_s=21)
 
 
 def test_without_an_answer_nothing_is_cancelled(place: Place) -> None:
@@ -310,6 +330,9 @@ def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(place: Place)
     for ref in (place.mine.names["sweep"], "iiiiiiii"):
         with pytest.raises(InputError, match="no sweep"):
             place.call("matrix", caller, ref=ref)
+    for name, kind in (("history", "execution"), ("checkpoint", "checkpoint")):
+        with pytest.raises((InputError, NotFound), match=r"no (execution|checkpoint)"):
+            place.call(name, caller, ref=place.mine.names[kind])
     with pytest.raises((InputError, NotFound)):
         read(place.context, f"wtb:/api/v1/sweeps/{place.mine.names['sweep']}/matrix", caller.identity)
 

@@ -118,6 +118,24 @@ async def choose(agent: Agent) -> tuple[str, Mapping[str, Any]]:
     return submitted["sweep"], await agent.call("explain", ref=submitted["sweep"])
 
 
+def test_an_agent_runs_one_input_and_reads_how_it_went(module_cluster: Cluster, server: Server) -> None:
+    token = token_of(module_cluster, "starter", "--scope", "read,submit,steer")
+
+    async def go() -> Agent:
+        async with connected(server, token) as agent:
+            reply = await agent.agreed("start", workflow="shop", input={"x": 1}, wait_s=20)
+            execution = reply["document"]["execution"]
+            assert reply["decision"] == f"Execution {execution} is completed."
+            assert reply["document"]["result"]
+            history = await agent.call("history", ref=execution)
+            last = history["document"]["checkpoints"][-1]["id"]
+            checkpoint = await agent.call("checkpoint", ref=last)
+            assert checkpoint["decision"].endswith("next: the end.")
+            return agent
+
+    assert anyio.run(go).calls == 4
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_an_agent_goes_from_a_sweep_file_to_a_choice(module_cluster: Cluster, server: Server, mode: str) -> None:
     token = token_of(module_cluster, f"agent-{mode}", "--scope", "read,submit,steer")

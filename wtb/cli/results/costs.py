@@ -38,7 +38,8 @@ def costs(
         typer.Option(
             "--by",
             metavar="NAMES",
-            help="Of project, session, sweep, workflow, node, variant, model \\[default: sweep; of one: node,variant].",
+            help="Of project, session, sweep, workflow, node, variant, model, tool "
+            "\\[default: sweep; of one: node,variant].",
         ),
     ] = None,
     since: Annotated[
@@ -52,11 +53,12 @@ def costs(
     """Show what was spent, and for what.
 
     Failed attempts and what was deleted since are included. What attempts spent without a recorded call that names a
-    model counts as model (none).
+    model counts as model (none). By tool, rows are of calls of tools: failed ones, seconds, and undone ones.
 
     See also: `wtb budget` limits what may be spent.
 
-    Examples: wtb costs  |  wtb costs nightly --by node,model  |  wtb costs --by project --since 7d
+    Examples: wtb costs  |  wtb costs nightly --by node,model  |  wtb costs --by project --since 7d  |
+    wtb costs nightly --by tool
     """
     names = [name for part in (by or "").split(",") if (name := part.strip())]
     if by is not None and not names:

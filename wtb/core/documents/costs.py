@@ -13,8 +13,9 @@ BudgetKind = Literal["usd", "tokens", "node_runs"]
 
 
 class CostFigures(TypedDict):
-    """US dollars, tokens, attempts and model calls; null where nothing can be told by these dimensions.
+    """US dollars, tokens, attempts and recorded calls; null if nothing is known by these dimensions.
 
+    By tool they are of calls of tools: failed ones, seconds, and those that rollbacks undid.
     Innocent attempts ended with the process that they shared, for the sake of another one; no failed one is among them.
     """
 
@@ -27,6 +28,9 @@ class CostFigures(TypedDict):
     failed_usd: float | None
     innocent_attempts: NotRequired[int | None]
     innocent_usd: NotRequired[float | None]
+    failed_calls: NotRequired[int]  # these three by tool only
+    duration_s: NotRequired[float]
+    reversed_calls: NotRequired[int]
 
 
 class CostRow(CostFigures):
@@ -40,10 +44,11 @@ class CostRow(CostFigures):
     node: NotRequired[str | None]
     variant: NotRequired[str | None]
     model: NotRequired[str | None]
+    tool: NotRequired[str]
 
 
 class CostTotal(TypedDict):
-    """The sum of everything, failed and innocent attempts included."""
+    """The sum of everything, failed and innocent attempts included; by tool the calls are those of tools."""
 
     usd: float
     tokens_in: int
@@ -54,6 +59,9 @@ class CostTotal(TypedDict):
     failed_usd: float
     innocent_attempts: NotRequired[int]
     innocent_usd: NotRequired[float]
+    failed_calls: NotRequired[int]
+    duration_s: NotRequired[float]
+    reversed_calls: NotRequired[int]
 
 
 class CostsDocument(TypedDict):

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from wtb.core.documents.costs import BudgetDocument, BudgetsDocument, CostRow, CostsDocument, CostTotal
 from wtb.core.scoring.judgement import JUDGING, limit_name
 from wtb.core.scoring.unknown_costs import sentences
-from wtb.core.texts import money
+from wtb.core.texts import money, took
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.csv import safe
 from wtb.display.tables import grid, wrapped
@@ -19,6 +19,7 @@ _AS_CSV: Final = (
     *("usd", "tokens_in", "tokens_out", "attempts", "calls"),
     *("failed_attempts", "failed_usd", "innocent_attempts", "innocent_usd"),
 )
+_TOOLS_AS_CSV: Final = ("failed_calls", "duration_s", "reversed_calls")
 _LIMITS: Sequence[Literal["cell_timeout", "node_runs", "usd", "tokens", "wall"]] = (
     "cell_timeout",
     "node_runs",
@@ -33,6 +34,8 @@ _JUDGING_LIMITS: Sequence[Literal["usd"]] = ("usd",)
 def costs(document: CostsDocument, width: int, color: bool = False) -> str:
     """A row for each of what was asked for, and the total."""
     by = document["by"]
+    if "tool" in by:
+        return _tools(document, width, color)
     whole = document["total"]
     shown = [[_name(row, name) for name in by] + _figures(row) for row in document["rows"]]
     shown.append(["total", *[""] * (len(by) - 1), *_figures(whole)])
@@ -45,6 +48,28 @@ def costs(document: CostsDocument, width: int, color: bool = False) -> str:
         right=set(headers[len(by) :]),
         color=color,
     )
+
+
+def _tools(document: CostsDocument, width: int, color: bool) -> str:
+    """A row for each tool, and the total of their calls."""
+    by, rows, whole = document["by"], document["rows"], document["total"]
+    shown = [[_name(row, name) for name in by] + _of_tools(row, row["usd"]) for row in rows]
+    spent = sum(row["usd"] for row in rows)
+    shown.append(["total", *[""] * (len(by) - 1), *_of_tools(whole, spent)])
+    headers = [*by, "calls", "failed", "undone", "time", "spent"]
+    kept = [n for n, name in enumerate(headers) if n < len(by) or name == "calls" or any(row[n] for row in shown)]
+    return grid(
+        [headers[n] for n in kept],
+        [[row[n] for n in kept] for row in shown],
+        width,
+        right=set(headers[len(by) :]),
+        color=color,
+    )
+
+
+def _of_tools(row: CostRow | CostTotal, usd: float) -> list[str]:
+    counts = [f"{count:,}" if count else "" for count in (row.get("failed_calls"), row.get("reversed_calls"))]
+    return [f"{row['calls']:,}", *counts, took(row.get("duration_s", 0.0)), money(usd) if usd else ""]
 
 
 def unknown(document: CostsDocument, width: int) -> str:
@@ -72,9 +97,10 @@ def as_csv(document: CostsDocument) -> str:
     by = [name for one in document["by"] for name in ([one, "sweep_name"] if one == "sweep" else [one])]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*by, *_AS_CSV])
+    figures = (*_AS_CSV, *_TOOLS_AS_CSV) if "tool" in by else _AS_CSV
+    writer.writerow([*by, *figures])
     for row in document["rows"]:
-        writer.writerow([*(safe(row.get(name)) for name in by), *(row.get(name) for name in _AS_CSV)])
+        writer.writerow([*(safe(row.get(name)) for name in by), *(row.get(name) for name in figures)])
     return text.getvalue()
 
 

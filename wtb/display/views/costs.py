@@ -1,4 +1,4 @@
-"""What was spent, as a document: by project, session, sweep, workflow, node, variant and model."""
+"""What was spent, as a document: by project, session, sweep, workflow, node, variant, model and tool."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _FIGURES: Final = (
     *("failed_attempts", "failed_usd", "innocent_attempts", "innocent_usd"),
 )
 _OF_ATTEMPTS: Final = dict.fromkeys(("attempts", "failed_attempts", "innocent_attempts"))  # not known by model
+_OF_TOOLS: Final = ("failed_calls", "duration_s", "reversed_calls")
 _OF_CALLS: Final = ("usd", "tokens_in", "tokens_out")
 _APART: Final = ("failed_usd", "innocent_usd")
 _LEAST: Final = 1e-9  # of money: a difference of sums below that is rounding
@@ -26,20 +27,24 @@ def costs_document(database: Database, by: Sequence[str], which: Which) -> Costs
     """Rows by what was asked for, the dearest first, and the total.
 
     Failed attempts are in it, and shown apart; so are innocent ones, which ended with the process of another attempt.
-    Attempts are None by model, and what is gone since has only usd.
+    Attempts are None by model, and what is gone since has only usd. By tool the rows are of calls of tools.
     """
-    rest = [name for name in by if name != "model"]
+    rest = [name for name in by if name not in ("model", "tool")]
     tried = costs.of_attempts(database, rest, which)
-    called = costs.of_calls(database, by, which)
+    called = (costs.of_tools if "tool" in by else costs.of_calls)(database, by, which)
     gone = [*costs.of_collected(database, by, which), *costs.of_deleted(database, by, which)]
-    rows = _by_model(tried, called, rest) if "model" in by else _with_calls(tried, called, rest)
-    found = sorted([*rows, *gone], key=lambda row: (-row.amount("usd"), *map(str, row.key(by))))
+    if "tool" in by:
+        rows = called
+    else:
+        rows = [*(_by_model if "model" in by else _with_calls)(tried, called, rest), *gone]
+    found = sorted(rows, key=lambda row: (-row.amount("usd"), *map(str, row.key(by))))
     whole = {name: sum(row.amount(name) for row in [*tried, *gone]) for name in _FIGURES}
+    of_tools = {name: sum(row.amount(name) for row in rows) for name in _OF_TOOLS} if "tool" in by else {}
     return {
         "by": list(by),
         "since": iso(which.since),
         "rows": [_row(by, row) for row in found],
-        "total": cast("CostTotal", {**whole, "calls": sum(row.amount("calls") for row in called)}),
+        "total": cast("CostTotal", {**whole, "calls": sum(row.amount("calls") for row in called), **of_tools}),
         "unknown": costs.unknown_costs_of(database, which),
     }
 
@@ -71,4 +76,5 @@ def _by_model(tried: Iterable[Spent], called: Sequence[Spent], rest: Sequence[st
 def _row(by: Sequence[str], row: Spent) -> CostRow:
     names = [*by, *(["sweep_name"] if "sweep" in by else [])]
     found = {name: row.names[name] for name in names}
-    return cast("CostRow", {**found, **{name: row.figures.get(name) for name in _FIGURES}})
+    figures = (*_FIGURES, *_OF_TOOLS) if "tool" in by else _FIGURES
+    return cast("CostRow", {**found, **{name: row.figures.get(name) for name in figures}})

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from wtb.core.errors import AccessDenied, InputError, NotFound, did_you_mean
 from wtb.hosting.agents.confirmations import Confirmations
 from wtb.hosting.agents.replies import ConfirmDocument, Reply, make_reply
-from wtb.hosting.agents.tools import TOOLS, Found, Tool
+from wtb.hosting.agents.tools import TOOLS, Found, Tool, show_outcome
 from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Context, Origin
 from wtb.operations.identity import Identity
@@ -102,17 +102,30 @@ class Calls:
         consented.check(tool.preview(acting, arguments).target)
         return _answer(tool.call(acting, arguments))
 
-    def waiting(self, given: Mapping[str, Any], caller: Caller) -> WaitingFor:
-        """Return what somebody waits for who asks for the status of something.
+    def waiting(self, name: str, given: Mapping[str, Any], caller: Caller, started: str | None = None) -> WaitingFor:
+        """Return what a caller of `status` or `start` waits for.
 
         Args:
-            given: The arguments of `status`.
+            name: Of the tool.
+            given: Its arguments.
             caller: Who waits.
+            started: The execution that `start` began.
         """
-        tool = find_tool("status")
+        tool = find_tool(name)
         arguments = checked_arguments(tool, given)
         acting = self._acting(tool, arguments, caller)
-        return WaitingFor(acting, str(arguments["ref"]), float(arguments.get("wait_s", 0)))
+        return WaitingFor(acting, started or str(arguments["ref"]), float(arguments.get("wait_s", 0)))
+
+    def started(self, execution: str, given: Mapping[str, Any], caller: Caller) -> Answer:
+        """Return how an execution that `start` began has ended or stands.
+
+        Args:
+            execution: Its id.
+            given: The arguments of `start`.
+            caller: Who called it.
+        """
+        tool = find_tool("start")
+        return _answer(show_outcome(self._acting(tool, checked_arguments(tool, given), caller), execution))
 
     def _offer(self, tool: Tool, acting: Context, arguments: dict[str, Any], caller: Caller) -> Answer:
         assert tool.preview is not None

@@ -29,7 +29,7 @@ from wtb.core.ids import new_id
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
-from wtb.hosting.agents.calling import LOOK_S, Answer, Caller, Calls, find_tool
+from wtb.hosting.agents.calling import LOOK_S, Answer, Caller, Calls, WaitingFor, find_tool
 from wtb.hosting.agents.replies import REPLY_SCHEMA
 from wtb.hosting.agents.resources import SCHEME, TEMPLATE, read
 from wtb.hosting.agents.tasks import SweepTasks
@@ -215,16 +215,23 @@ def _logged(caller: Caller, what: str) -> AbstractContextManager[None]:
 async def _carried_out(calls: Calls, name: str, arguments: Mapping[str, Any], caller: Caller) -> types.CallToolResult:
     try:
         if name == "status" and arguments.get("wait_s"):
-            waiting = await run_sync(calls.waiting, arguments, caller)
-            while await run_sync(waiting.goes_on):
-                await anyio.sleep(LOOK_S)
+            await _wait(await run_sync(calls.waiting, name, arguments, caller))
         answer = await run_sync(partial(calls.call, name, arguments, caller))
+        if name == "start" and answer.reply["done"] and arguments.get("wait_s"):
+            execution = str(answer.reply["document"]["execution"])
+            await _wait(await run_sync(calls.waiting, name, arguments, caller, execution))
+            answer = await run_sync(calls.started, execution, arguments, caller)
     except WTBError as error:
         return _refused(str(error))
     except Exception:  # noqa: BLE001 - the caller is told nothing of the inside; the log has it
         _log.exception("mcp %s failed", name[:60])
         return _refused(_FAULT)
     return _told(answer)
+
+
+async def _wait(waiting: WaitingFor) -> None:
+    while await run_sync(waiting.goes_on):
+        await anyio.sleep(LOOK_S)
 
 
 def _refused(text: str) -> types.CallToolResult:

@@ -18,6 +18,7 @@ from wtb.display.text.plan import render
 from wtb.display.text.row_comparison import two_rows
 from wtb.hosting.agents.catalog import catalog, in_words
 from wtb.operations.context import Context
+from wtb.operations.inspection.sweeps import outcome
 from wtb.operations.registry import OPERATIONS, Effect, Operation
 
 Arguments = Mapping[str, Any]  # by the schema of the tool
@@ -122,6 +123,54 @@ def _submit(context: Context, arguments: Arguments) -> Found:
     start = "workers run it" if submitted.started else submitted.problem or "it waits for a worker"
     words = f"Sweep {submitted.sweep} ({submitted.name}) has {submitted.cells:,} cells; {start}. `status` waits for it."
     return Found(words, _as_document(submitted), {"status": f"/sweeps/{submitted.sweep}/status"})
+
+
+def _start(context: Context, arguments: Arguments) -> Found:
+    given = _given(arguments, "variants", "from_node", "until", "limits")
+    submitted = _do(context, "start --published", arguments["workflow"], arguments["input"], **given)
+    problem = "" if submitted.started else f" {submitted.problem or 'It waits for a worker.'}"
+    return show_outcome(context, submitted.sweep, problem)
+
+
+def _would_start(context: Context, arguments: Arguments) -> Found:
+    name = arguments["workflow"]
+    document = _do(context, "workflow show --published", name)
+    words = f"This would run {name} once, which costs what its nodes cost."
+    return Found(words, document, {"workflow": path_to("workflows", name)}, name)
+
+
+def show_outcome(context: Context, execution: str, problem: str = "") -> Found:
+    """Return how an execution that `start` began has ended or stands, in words and as a document.
+
+    Args:
+        context: Where, for whoever started it.
+        execution: Its id.
+        problem: Why it does not begin at once, as a sentence after a space.
+    """
+    document = outcome(context, execution)
+    words = f"Execution {execution} is {document['status']}{_because(document['reason'])}."
+    if document["failure"] is not None:
+        words = f"{words} {document['failure']['message']}"
+    if questions := document["questions"]:
+        words = f"{words} `answer` answers: {'; '.join(str(one['question']) for one in questions)}"
+    elif document["status"] in ("pending", "running"):
+        words = f"{words}{problem} `status` waits for it."
+    return Found(words, document, {"execution": path_to("executions", execution)})
+
+
+def _history(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "history", arguments["ref"], **_given(arguments, "state"))
+    checkpoints = document["checkpoints"]
+    words = f"{plural(len(checkpoints), 'checkpoint')}; `checkpoint` shows the state at one of them."
+    return Found(words, document, {"history": path_to("executions", arguments["ref"], "history")})
+
+
+def _checkpoint(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "show CHECKPOINT", arguments["ref"])
+    checkpoint = document["checkpoint"]
+    following = ", ".join(checkpoint["next"]) or "the end"
+    words = f"Checkpoint {checkpoint['id']} after step {checkpoint['step']}; next: {following}."
+    return Found(words, document, {"checkpoint": path_to("checkpoints", arguments["ref"])})
 
 
 def _status(context: Context, arguments: Arguments) -> Found:
@@ -331,6 +380,25 @@ TOOLS: Final[tuple[Tool, ...]] = (
         _plan,
     ),
     Tool(
+        "start",
+        f"Run one input through a published workflow; waits up to wait_s seconds for its result, its failure or a "
+        f"question, which `answer` answers. {_TWICE} Budgets of your token bound what it spends.",
+        {
+            "workflow": {"type": "string", "maxLength": 200, "description": "The name of a published workflow."},
+            "input": {"type": "object", "description": "Keys of the state to values."},
+            "variants": {"type": "object", "description": "Node to the name of its variant."},
+            "from_node": {"type": "string", "maxLength": 200},
+            "until": {"type": "string", "maxLength": 200, "description": "A node to pause after."},
+            "limits": {"type": "object", "description": "As in a sweep file: usd, tokens, wall, ..."},
+            "wait_s": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S},
+        },
+        ("workflow", "input"),
+        ("start --published", "workflow show --published"),
+        lambda _: "start --published",
+        _start,
+        _would_start,
+    ),
+    Tool(
         "status",
         "Say how far a sweep or execution is, and what holds it up; waits up to wait_s seconds for its end.",
         {"ref": _REF, "wait_s": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S}},
@@ -375,6 +443,24 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ("show", "show --cells"),
         lambda arguments: "show" if "execution" in arguments else "show --cells",
         _cell,
+    ),
+    Tool(
+        "history",
+        "Show the checkpoints that led to where an execution is, the visits of its nodes, and why it went on so.",
+        {"ref": _REF, "state": {"type": "boolean", "description": "With the state at each, and what nodes wrote."}},
+        ("ref",),
+        ("history",),
+        lambda _: "history",
+        _history,
+    ),
+    Tool(
+        "checkpoint",
+        "Show the state and files at a checkpoint, who wrote it and what comes next.",
+        {"ref": {"type": "string", "description": "The id of a checkpoint, or the beginning of it."}},
+        ("ref",),
+        ("show CHECKPOINT",),
+        lambda _: "show CHECKPOINT",
+        _checkpoint,
     ),
     Tool(
         "diff",

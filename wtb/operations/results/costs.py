@@ -29,8 +29,8 @@ def costs(
     Args:
         context: Where.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name. None for all sweeps.
-        by: Of project, session, sweep, workflow, node, variant and model; by default sweep, or of one sweep or
-            execution node and variant.
+        by: Of project, session, sweep, workflow, node, variant, model and tool; by default sweep, or of one sweep or
+            execution node and variant. By tool the rows are of calls of tools.
         since: Only attempts that began then or later.
         project: Only of this project.
 
@@ -44,6 +44,8 @@ def costs(
     for name in dimensions:
         if name not in DIMENSIONS:
             raise InputError(f"costs are not shown by {name!r}{meant_or_known(name, DIMENSIONS)}")
+    if {"model", "tool"} <= set(dimensions):
+        raise InputError("costs are shown by model or by tool: a call is of one of them")
     database = context.database
     target = None if ref is None else find(database, ref)
     if project is not None:

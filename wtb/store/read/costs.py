@@ -12,12 +12,14 @@ from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
+from wtb.store.tables.column_types import error_in_json
 from wtb.store.tables.schema import (
     ALERTING,
     attempts,
     calls,
     events,
     executions,
+    invocations,
     is_visible,
     node_runs,
     sessions,
@@ -25,9 +27,34 @@ from wtb.store.tables.schema import (
     workflows,
 )
 
-DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model")
+DIMENSIONS: Final = ("project", "session", "sweep", "workflow", "node", "variant", "model", "tool")
 COLLECTED, DELETED = "(collected)", "(deleted)"
 _OF_SWEEPS = ("project", "session", "sweep", "workflow")
+# Calls of tools, those that a workflow declares and those that are only recorded.
+_TOOLS = sa.union_all(
+    sa.select(
+        calls.c.node_run_id,
+        calls.c.attempt.label("number"),
+        calls.c.tool,
+        calls.c.usd,
+        calls.c.tokens_in,
+        calls.c.tokens_out,
+        calls.c.duration_s,
+        sa.case((error_in_json(calls.c.response).is_not(None), 1), else_=0).label("failed"),
+        sa.literal(0).label("reversed"),
+    ).where(calls.c.tool.is_not(None)),
+    sa.select(
+        invocations.c.node_run_id,
+        invocations.c.attempt,
+        invocations.c.tool,
+        sa.literal(0.0),
+        sa.literal(0),
+        sa.literal(0),
+        invocations.c.duration_s,
+        sa.case((invocations.c.status == "failed", 1), else_=0),
+        sa.case((invocations.c.status == "undone", 1), else_=0),
+    ),
+).subquery("tools")
 _COLUMNS: Final[dict[str, sa.ColumnElement[Any]]] = {
     "project": sweeps.c.project,
     "session": sessions.c.name,
@@ -37,6 +64,7 @@ _COLUMNS: Final[dict[str, sa.ColumnElement[Any]]] = {
     "node": node_runs.c.node,
     "variant": node_runs.c.variant,
     "model": calls.c.model,
+    "tool": _TOOLS.c.tool,
 }
 _SWEEPS = sweeps.join(sessions, sessions.c.id == sweeps.c.session_id).join(
     workflows, workflows.c.id == sweeps.c.workflow_id
@@ -46,6 +74,9 @@ _ATTEMPTS = _SWEEPS.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
 )
 _CALLS = _ATTEMPTS.join(
     calls, sa.and_(calls.c.node_run_id == attempts.c.node_run_id, calls.c.attempt == attempts.c.number)
+)
+_OF_TOOLS = _ATTEMPTS.join(
+    _TOOLS, sa.and_(_TOOLS.c.node_run_id == attempts.c.node_run_id, _TOOLS.c.number == attempts.c.number)
 )
 _IS_LOST = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"  # for the sake of another one
 _LOST = sa.and_(attempts.c.status == "failed", _IS_LOST)
@@ -184,6 +215,22 @@ def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]
         "innocent_usd": sa.func.sum(sa.case((_LOST, calls.c.usd), else_=0.0)),
     }
     return _sums(database, _named(by), figures, _CALLS, [*in_scope(database, sweeps), *which.conditions])
+
+
+def of_tools(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
+    """Sums of calls of tools by dimensions other than the model: usd, tokens_in, tokens_out, calls, failed_calls,
+    duration_s and reversed_calls, which rollbacks undid.
+    """
+    figures = {
+        "usd": sa.func.sum(_TOOLS.c.usd),
+        "tokens_in": total(_TOOLS.c.tokens_in),
+        "tokens_out": total(_TOOLS.c.tokens_out),
+        "calls": sa.func.count(),
+        "failed_calls": total(_TOOLS.c.failed),
+        "duration_s": sa.func.sum(sa.func.coalesce(_TOOLS.c.duration_s, 0.0)),
+        "reversed_calls": total(_TOOLS.c.reversed),
+    }
+    return _sums(database, _named(by), figures, _OF_TOOLS, [*in_scope(database, sweeps), *which.conditions])
 
 
 def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Spent]:

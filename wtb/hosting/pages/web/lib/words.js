@@ -425,8 +425,10 @@ export const words = {
     noBudgets: "There is no budget.",
     by: "By",
     nothing: "Nothing was spent.",
-    kinds: { model: "model", node: "node", sweep: "sweep", workflow: "workflow", project: "project", session: "session" },
+    kinds: { model: "model", node: "node", sweep: "sweep", workflow: "workflow", project: "project", session: "session", tool: "tool" },
     columns: { usd: "cost", in: "tokens in", out: "tokens out", calls: "calls", attempts: "attempts" },
+    toolColumns: { calls: "calls", failed: "failed", undone: "undone by rollbacks", time: "time", usd: "cost" },
+    noTools: "No tool was called.",
   },
   run: { workflow: "workflow", folder: "folder", command: "command", settings: "Settings", environment: "Environment", fingerprints: "Fingerprints" },
   access: {

@@ -1,19 +1,21 @@
 /** What was spent, for what, and what may still be. */
 import { get, segment } from "../lib/api.js";
-import { count, largestOf, usd } from "../lib/format.js";
+import { count, duration, largestOf, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
 
-const BY = ["model", "node", "sweep", "workflow", "project", "session"];
+const BY = ["model", "node", "sweep", "workflow", "project", "session", "tool"];
 
 export function CostsPage() {
   const { by = "model" } = address.value.query;
   const costs = useResource((signal) => get("/costs", { by }, signal), [by]);
   const budgets = useResource((signal) => get("/budgets", {}, signal), [], 10_000);
   const rows = costs.data?.rows ?? [];
-  const { columns } = words.costs;
+  const isByTool = by === "tool";
+  const columns = isByTool ? words.costs.toolColumns : words.costs.columns;
+  const dearest = largestOf(rows.map((/** @type {any} */ one) => one.usd));
   return html`<div class="head"><h1>${words.costs.title}</h1></div>
     <h2>${words.costs.budgets}</h2>
     <${Waiting} resource=${budgets} />
@@ -27,9 +29,25 @@ export function CostsPage() {
     <h2>${words.costs.spent}</h2>
     <div class="bar"><label>${words.costs.by}<select value=${by} onChange=${(/** @type {any} */ event) => look({ by: event.target.value })}>${BY.map((one) => html`<option value=${one}>${words.costs.kinds[/** @type {"model"} */ (one)]}</option>`)}</select></label></div>
     ${budgets.error ? null : html`<${Waiting} resource=${costs} />`}
-    ${costs.data && !rows.length ? html`<p class="quiet">${words.costs.nothing}</p>` : null}
+    ${costs.data && !rows.length ? html`<p class="quiet">${isByTool ? words.costs.noTools : words.costs.nothing}</p>` : null}
     ${rows.length
       ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.costs.kinds[/** @type {"model"} */ (by)]}</th>${Object.values(columns).map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
-          <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${by === "sweep" ? html`<${Link} to=${`/sweeps/${segment(one.sweep)}`}>${one.sweep_name}<//>` : one[by] ?? words.none}</td><td class="num">${usd(one.usd, largestOf(rows.map((/** @type {any} */ other) => other.usd)))}</td><td class="num">${count(one.tokens_in)}</td><td class="num">${count(one.tokens_out)}</td><td class="num">${count(one.calls)}</td><td class="num">${count(one.attempts)}</td></tr>`)}</tbody></table></div>`
+          <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${by === "sweep" ? html`<${Link} to=${`/sweeps/${segment(one.sweep)}`}>${one.sweep_name}<//>` : one[by] ?? words.none}</td>${(isByTool ? ofTool(one, dearest) : ofOther(one, dearest)).map((figure) => html`<td class="num">${figure}</td>`)}</tr>`)}</tbody></table></div>`
       : null}`;
+}
+
+/**
+ * @param {any} row
+ * @param {number} dearest
+ */
+function ofOther(row, dearest) {
+  return [usd(row.usd, dearest), count(row.tokens_in), count(row.tokens_out), count(row.calls), count(row.attempts)];
+}
+
+/**
+ * @param {any} row
+ * @param {number} dearest
+ */
+function ofTool(row, dearest) {
+  return [count(row.calls), count(row.failed_calls), count(row.reversed_calls), duration(row.duration_s), usd(row.usd, dearest)];
 }
