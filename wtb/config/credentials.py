@@ -33,6 +33,7 @@ _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 _kept: dict[str, str] = {}
 _guarded = False
+_files: set[str] = set()
 
 
 def credential(name: str) -> str | None:
@@ -75,6 +76,8 @@ def guard(url: str) -> None:
     Its password may be in files and processes beside this one; a database that is a file is open to nodes.
     """
     global _guarded
+    if url.startswith("sqlite") and (path := url.partition(":///")[2].partition("?")[0]) and path != ":memory:":
+        _files.add(os.path.abspath(path))
     if not url.startswith("sqlite") and "://" in url and not _guarded:
         _guarded = True
         protect()
@@ -83,6 +86,11 @@ def guard(url: str) -> None:
 def is_guarded() -> bool:
     """Return whether this process works with a database that nodes must not find a way to."""
     return _guarded
+
+
+def database_files() -> list[str]:
+    """Return the SQLite files that this process works with, with those that SQLite keeps beside them."""
+    return [f"{path}{suffix}" for path in sorted(_files) for suffix in ("", "-wal", "-shm", "-journal")]
 
 
 def client_credentials() -> Path:

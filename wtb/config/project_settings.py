@@ -13,6 +13,8 @@ from typing import Any
 from wtb.core.errors import InputError, meant_or_known
 
 WRITABLE = "WTB_WRITABLE"
+WALLS = "WTB_WALLS"
+_NODES = ("writable", "walls")  # keys of [nodes]
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,25 @@ def writable_folders() -> list[str]:
     if named is not None:
         return [os.path.abspath(os.path.expanduser(folder)) for folder in named.split(os.pathsep) if folder]
     setting = find_setting("nodes")
-    folders = [] if setting is None else table_of(setting, ("writable",)).get("writable", [])
+    folders = [] if setting is None else table_of(setting, _NODES).get("writable", [])
     if setting is not None and not (isinstance(folders, list) and all(isinstance(one, str) for one in folders)):
         raise InputError(f"{setting.file}: 'writable' of {setting.title} must be a list of folders")
     return [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(one)) for one in folders]
+
+
+def has_walls() -> bool:
+    """Return whether nodes have walls although the database is a file: `walls` of `[nodes]`.
+
+    WTB_WALLS, which is 1 or 0, overrides the setting. Raises InputError.
+    """
+    named = os.environ.get(WALLS)
+    if named is not None:
+        return named == "1"
+    setting = find_setting("nodes")
+    walls = False if setting is None else table_of(setting, _NODES).get("walls", False)
+    if setting is not None and not isinstance(walls, bool):
+        raise InputError(f"{setting.file}: 'walls' of {setting.title} must be true or false")
+    return bool(walls)
 
 
 def _at(file: Path, keys: tuple[str, ...]) -> Any:

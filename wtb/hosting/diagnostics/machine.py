@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from wtb.authoring.code.import_paths import registered
 from wtb.config.distribution import NAME, TAKEN, pip_install, rival
+from wtb.config.project_settings import has_walls
 from wtb.core.documents.administration import CheckDocument, DoctorDocument
 from wtb.core.errors import WTBError
 from wtb.core.serialization.plain_json import iso
@@ -94,6 +95,19 @@ def _walls() -> CheckDocument:
     return check("walls", f"{means}: {sqlite} see no passwords of it, {files}, and {code}", fix, ok=True)
 
 
+def _file_walls() -> CheckDocument:
+    """Check whether nodes can read an SQLite database, by a process that tries the walls."""
+    name = "nodes and its file"
+    if not has_walls():
+        advice = "set `walls = true` below [nodes] in wtb.toml, or use PostgreSQL (`wtb up`)"
+        return check(name, f"nodes can read the database, with the rows of all sessions; {advice}", ok=True)
+    tried = subprocess.run([sys.executable, "-I", walls.__file__], capture_output=True, text=True, check=False)
+    if tried.stdout.startswith(("namespaces", "landlock")):
+        return check(name, "nodes cannot read the database", ok=True)
+    fix = "allow user namespaces, use a kernel that has Landlock (5.13 or newer), or set `walls = false`"
+    return check(name, "`walls` is set, but this system has none: nodes can read the database", fix, ok=False)
+
+
 def _database(url: str) -> Iterator[CheckDocument]:
     """CheckDocument the database: reachable, its role, its version and its size."""
     try:
@@ -106,6 +120,8 @@ def _database(url: str) -> Iterator[CheckDocument]:
         yield check("database", where, ok=True)
         if not database.is_sqlite:
             yield _role(database)
+        elif HAS_FILES:
+            yield _file_walls()
         fix = "run `wtb db upgrade`, or use the WTB that made it"
         ok = revision in (None, REVISION)
         yield check("its version", revision or "no tables yet; `wtb run` makes them", fix, ok=ok)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wtb.config.credentials import DATABASE_URL, credential, guard, is_guarded
+from wtb.config.credentials import DATABASE_URL, credential, guard
 from wtb.config.run_options import Run
 from wtb.config.stack_file import find_stack
 from wtb.config.yaml_reader import read
 from wtb.core.errors import WTBError
-from wtb.execution.sandbox.launch.launching import environment, launch_of, start_ahead
+from wtb.execution.sandbox.launch.launching import environment, is_walled, launch_of, start_ahead
 from wtb.store.process_identity import next_runner_id
 
 
@@ -22,7 +22,7 @@ def start_node_process(*, file: Path, pdb: bool = False, db: Path | str | None =
         return  # who reads it all says what is wrong
     if run.pool != "thread" and not pdb:
         guard(str(db or credential(DATABASE_URL) or (stack.database_url if stack else "")))
-        if is_guarded():  # walls that a node process starts with depend on the project, which the database knows
+        if is_walled():  # walls that a node process starts with depend on the project, which the database knows
             return
         inherited = environment(run.env, next_runner_id())
         start_ahead(launch_of(inherited, run.rlimits.model_dump(), Path.cwd()))

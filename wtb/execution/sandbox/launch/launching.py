@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from wtb.config.credentials import client_credentials, is_credential, is_guarded
-from wtb.config.project_settings import writable_folders
+from wtb.config.credentials import client_credentials, database_files, is_credential, is_guarded
+from wtb.config.project_settings import has_walls, writable_folders
 from wtb.config.stack_file import HOME, OPEN, SECRET
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import folder_of_modules, search_path
@@ -75,13 +75,18 @@ def launch_of(
     """What a process of this environment and these limits is started with now. workspaces: of its project."""
     given = {name: limit for name, limit in limits.items() if limit is not None}
     path = tuple(search_path())
-    if not is_guarded():
+    if not is_walled():
         return Launch(environment, given, folder, path)
     hidden, opened = _project_walls(os.getcwd(), workspaces)
-    secrets = _secrets(os.getcwd())
+    secrets = (*_secrets(os.getcwd()), *(one for path in database_files() if (one := hide(path)) is not None))
     # What nodes of this process write, this process and others of its user must not run.
     closed = read_only(os.fspath(folder), path, sorted(writable_folders()))
     return Launch(environment, given, folder, path, (*secrets, *hidden), opened, closed)
+
+
+def is_walled() -> bool:
+    """Return whether node processes of this process have walls: where the database is a server, or settings say so."""
+    return is_guarded() or has_walls()
 
 
 def _project_walls(folder: str, workspaces: Workspaces | None) -> tuple[tuple[Hidden, ...], tuple[Opened, ...]]:
