@@ -174,7 +174,7 @@ def test_closing_the_connection_cancels_the_execution_only_if_it_should(
             body = json.dumps({"workflow": "reviewed", "input": {"x": 1}})
             connection.request("POST", PREFIX + path, body, {**HEADERS, "Content-Type": "application/json", **headers})
             sending.cluster.until(lambda: sending.cluster.one(count), "it to run")
-        newest = "SELECT id, status, reason FROM executions ORDER BY id DESC LIMIT 1"
+        newest = "SELECT id, status, reason FROM executions ORDER BY created_at DESC LIMIT 1"
         if status == "cancelled":
             sending.cluster.until(lambda: sending.cluster.query(newest)[0][1] == "cancelled", "it to be cancelled")
             reason = "the connection of the request that started it was closed"
