@@ -111,7 +111,7 @@ def test_hashes_of_values_that_a_node_process_sends_are_its_own_runner_s() -> No
         ("output", "[1]"),
         (
             "call",
-            dict.fromkeys(("model", "tool", "prompt", "response", "duration_s"))
+            dict.fromkeys(("model", "tool", "prompt", "response", "duration_s", "cached"))
             | {"tokens_in": 1, "tokens_out": 1, "usd": 0.5, "at": 1.0},
         ),
         (

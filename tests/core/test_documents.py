@@ -156,7 +156,8 @@ def kinds_in_source() -> set[str]:
     """What looks like the kind of an event in the source of those who write events."""
     kind = re.compile(
         "(sweep|execution|cell|node|node_run|approval|budget|checkpoint|cost|fork|rollback|baseline|worker|attempt|join)"
-        r"\.[a-z_]+$|(score\.recorded|case\.erased|policy\.decided)$"
+        r"\.[a-z_]+$|(score\.recorded|case\.erased|policy\.decided|model\.called|tool\.(called|reversed)|variant\.applied)$"
+        r"|decision$"
     )
     columns = {f"{table}.{column.name}" for table, of in metadata.tables.items() for column in of.columns}
     found: set[str] = set()

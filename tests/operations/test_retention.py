@@ -98,7 +98,13 @@ class World:
     def sweep(self, id: str, *, days: float = 0, name: str = "nightly", session: str = "default", **row: Any) -> str:
         """A completed sweep of one case that finished so many days ago."""
         if not self.rows(workflows):
-            self.insert(workflows, id="w", name="w", version="1", graph={"name": "w", "nodes": []})
+            self.insert(
+                workflows,
+                id="w",
+                name="w",
+                version="1",
+                graph={"name": "w", "entries": [], "nodes": [], "edges": [], "branches": []},
+            )
         at = NOW - days * DAY
         about = {"session_id": session, "workflow_id": "w", "name": name, "status": "completed", "cells": 1}
         about |= {"spec": {}, "fingerprints": {}, "created_at": at, "started_at": at, "finished_at": at}

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -41,7 +41,14 @@ def outcome_routes(context: Context) -> APIRouter:
     """
     routes = APIRouter(tags=["executions"])
 
-    @routes.get(RESULT, summary="Show how an execution has ended, or stands when the time is up.", response_model=None)
+    goes_on: dict[int | str, dict[str, Any]] = {HTTPStatus.ACCEPTED: {"description": "It has not ended."}}
+
+    @routes.get(
+        RESULT,
+        summary="Show how an execution has ended, or stands when the time is up.",
+        response_model=None,
+        responses=goes_on,
+    )
     async def result(request: Request, ref: str, wait: Wait = None, prefer: Prefer = None) -> Response:
         identity: Identity = request.state.identity
         if refusal := identity.refusal(Permission.read):
