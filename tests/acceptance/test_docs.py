@@ -452,6 +452,7 @@ def test_the_table_of_the_context_is_complete() -> None:
         "questioner",
         "checkpoint_taker",
         "known_tools",
+        "tool_gate",
     }
     internal |= {"done", "fine", "task", "trace", "load_prices", "unclocked_s"}
     internal |= {"failed_calls", "unknown_cost", "warn_once", "warned"}

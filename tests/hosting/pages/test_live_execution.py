@@ -88,7 +88,7 @@ def test_graph_messages_and_cost_follow_a_run(project: Project, browser: Browser
             finally:
                 site.close()
             assert site.faults == []
-        run.wait(check=1)  # it waits for an answer
+        run.wait(check=1)  # it waited for an answer
 
 
 def follow(site: Site, project: Project, id: str) -> None:
@@ -110,3 +110,7 @@ def follow(site: Site, project: Project, id: str) -> None:
     dark = site.open(f"/executions/{id}", dark=True, width=390)
     stands(dark, answer="waiting")
     site.check_readable(dark)
+    project.inside("cancel", id, "--yes", check=0)
+    ended = site.open(f"/executions/{id}")
+    ended.get_by_role("log", name="Messages").get_by_text("looking in round 1").wait_for()
+    ended.wait_for_load_state("networkidle")  # what has ended holds no connection

@@ -64,6 +64,12 @@ class _Found:
     where: tuple[str | None, str]
     at: float
     policies: Policies | None
+    folder_changed_at: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no file was added to the folder or removed since; files themselves are looked at once a second."""
+        return self.policies is None or _changed_at(self.policies.folder) == self.folder_changed_at
 
 
 _last: _Found | None = None
@@ -111,15 +117,23 @@ def find_policies(*, again: bool = False) -> Policies | None:
     global _last
     where = os.environ.get(FOLDER), os.getcwd()
     found = _last
-    if again or found is None or found.where != where or time.monotonic() - found.at > KEEP_S:
-        found = _last = _Found(where, time.monotonic(), _find())
+    is_old = found is None or found.where != where or time.monotonic() - found.at > KEEP_S or not found.is_whole
+    if again or found is None or is_old:
+        at, folder = time.monotonic(), policy_folder()
+        changed_at = None if folder is None else _changed_at(folder)  # before they are read
+        found = _last = _Found(where, at, None if folder is None else _read(folder), changed_at)
     return found.policies
 
 
-def _find() -> Policies | None:
-    folder = policy_folder()
-    if folder is None:
+def _changed_at(folder: Path) -> int | None:
+    """Return when a file was last added to a folder or removed; None if it is gone."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
         return None
+
+
+def _read(folder: Path) -> Policies:
     files = sorted(folder.glob(f"*{_SUFFIX}"))
     try:
         stamps = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)

@@ -53,7 +53,7 @@ export function ExecutionPage({ parts: [ref] }) {
     <${Lineage} id=${execution.id} />
     ${found.graph ? html`<${Graph} graph=${found.graph} statuses=${statusesOf(found, standing.data)} />` : null}
     <${Printed} nodes=${standing.data.nodes} />
-    <${Messages} sweep=${execution.sweep.id} execution=${execution.id} />
+    <${Messages} sweep=${execution.sweep.id} execution=${execution.id} isLive=${isLive} />
     <div class="halves"><div><${Steps} found=${found} reload=${reload} /></div><div>
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
