@@ -161,7 +161,7 @@ MADE_OF = {
     "prepared": {"file", "limit", "case", "choices", "final", "sample", "max_cells"},
     "cell": {"case", "choices", "repeat"},
     "policy": {"outputs", "superseded", "sweeps", "keep", "files"},
-    "quota": {"disk", "node_runs", "usd", "tokens"},
+    "quota": {"disk", "node_runs", "usd", "tokens", "memory"},
     "questions": {"sweep", "node", "question"},
 }
 PARTS = {"session change": {"limits": MADE_OF["quota"]}, "budget set": {"limits": {"usd", "tokens", "node_runs"}}}

@@ -42,7 +42,7 @@ DEMAND_INTERVAL_S = 0.01  # at least, between two queries for free slots elsewhe
 DEMAND_TIME_SHARE = 0.1  # of the time, at most, may be spent on those queries
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"
-NO_ROOM = "its session has no slot left"
+NO_ROOM = "its session has no slot or no memory left"
 
 
 class WorkerSession:

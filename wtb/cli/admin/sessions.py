@@ -1,4 +1,4 @@
-"""Commands on sessions: who sweeps belong to, and how much of disk, node runs and money they may use."""
+"""Commands on sessions: who sweeps belong to, and how much of disk, memory, node runs and money they may use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import confirm, existing_backend, open_backend, put, say
 from wtb.cli.output import present, present_all
-from wtb.core.documents.administration import Amounts
 from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural
 from wtb.core.units import parse_size
 from wtb.display.text.admin import sessions
+from wtb.display.views import sessions as views
 from wtb.operations.administration import sessions as operations
 from wtb.store.limits import sessions as store
 
@@ -35,6 +35,10 @@ Usd = Annotated[
 Tokens = Annotated[
     str | None, typer.Option("--tokens", metavar="N", help="Most tokens that it may spend; none: no limit.")
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Most memory of its node processes, such as 4GB; none: no limit."),
+]
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for it: a user, a team, an address.")
 ]
@@ -47,6 +51,7 @@ def create(
     node_runs: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
+    memory: Memory = None,
     owner: Owner = None,
     metadata: Meta = None,
     project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="That it belongs to.")] = None,
@@ -59,7 +64,7 @@ def create(
     Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20 --owner ops --meta cost=4711
     """
     store.check_name(name)
-    quota = store.Quota.of(_limits(disk, node_runs, usd, tokens))
+    quota = store.Quota.of(_limits(disk, node_runs, usd, tokens, memory))
     texts = {key: text for key, text in read_metadata(metadata).items() if text is not None}
     made = open_backend(db, create=True).call(
         operations.create_session, name, quota, owner=owner, metadata=texts, project=project
@@ -74,6 +79,7 @@ def change(
     node_runs: Concurrency = None,
     usd: Usd = None,
     tokens: Tokens = None,
+    memory: Memory = None,
     owner: Owner = None,
     metadata: Meta = None,
     db: options.Db = None,
@@ -84,15 +90,15 @@ def change(
 
     Examples: wtb session change nightly --concurrency 4 --usd none  |  wtb session change nightly --owner ops
     """
-    limits = _limits(disk, node_runs, usd, tokens)
+    limits = _limits(disk, node_runs, usd, tokens, memory)
     texts = read_metadata(metadata)
     if not limits and owner is None and not texts:
         raise InputError(
-            "nothing to change; give --disk, --concurrency, --usd or --tokens (none: no limit), --owner or --meta"
+            "nothing to change; give --disk, --memory, --concurrency, --usd or --tokens (none: no limit), --owner or "
+            "--meta"
         )
     quota = open_backend(db).call(operations.change_session, name, limits, owner=owner, metadata=texts or None)
-    amounts: Amounts = {"disk": quota.disk, "node_runs": quota.node_runs, "usd": quota.usd, "tokens": quota.tokens}
-    put(f"session {name}: {sessions.quota(amounts)}")
+    put(f"session {name}: {sessions.quota(views.amounts(quota))}")
 
 
 def rename(
@@ -121,7 +127,8 @@ def list_(
 
     JSON: {"sessions": [{name, project, owner, metadata, created_at, active_at, archived_at, sweeps, cells, usage,
     quota}]}. `active_at` is the time of the newest event or attempt. `usage` and `quota`
-    hold `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd` and `tokens`; in a quota null is no limit.
+    hold `disk` (bytes), `node_runs` (at a time: taken, allowed), `usd`, `tokens` and `memory` (bytes; it is measured
+    only if there is a quota of it); in a quota null is no limit.
 
     Examples: wtb session list  |  wtb session list --all --format json
     """
@@ -194,11 +201,13 @@ def _report_freed(found: Collected) -> None:
         say(note)
 
 
-def _limits(disk: str | None, concurrency: str | None, usd: str | None, tokens: str | None) -> dict[str, float | None]:
+def _limits(
+    disk: str | None, concurrency: str | None, usd: str | None, tokens: str | None, memory: str | None
+) -> dict[str, float | None]:
     """Limits by their name in a quota, those that were given; None for `none`. Raises InputError."""
-    disk_limit = read_amounts({"disk": disk}, parse_size)
+    sizes = read_amounts({"disk": disk, "memory": memory}, parse_size)
     counts = read_amounts({"concurrency": concurrency, "tokens": tokens}, count_of)
-    found = {**disk_limit, **counts, **read_amounts({"usd": usd}, amount_of)}
+    found = {**sizes, **counts, **read_amounts({"usd": usd}, amount_of)}
     limits = {"node_runs" if name == "concurrency" else name: limit for name, limit in found.items()}
     store.Quota.of(limits)  # refused also where there is no database yet
     return limits

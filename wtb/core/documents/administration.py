@@ -124,12 +124,13 @@ class ScheduleHistoryDocument(TypedDict):
 
 
 class Amounts(TypedDict):
-    """Bytes on disk, node runs at a time, US dollars and tokens in all; in a quota null is no limit."""
+    """Bytes on disk and in memory, node runs at a time, US dollars and tokens in all; in a quota null is no limit."""
 
     disk: int | None
     node_runs: int | None
     usd: float | None
     tokens: int | None
+    memory: NotRequired[int | None]  # what is used is null if it is not measured, since there is no quota
 
 
 class SessionDocument(TypedDict):

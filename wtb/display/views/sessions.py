@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wtb.core.documents.administration import OneSessionDocument, SessionDocument
+from wtb.core.documents.administration import Amounts, OneSessionDocument, SessionDocument
 from wtb.core.serialization.plain_json import iso
 from wtb.store import process_identity
 from wtb.store.database import Database
@@ -35,6 +35,17 @@ def session_details(database: Database, name: str, directory: Path) -> OneSessio
     }
 
 
+def amounts(quota: Quota) -> Amounts:
+    """Return a quota as it is shown."""
+    return {
+        "disk": quota.disk,
+        "node_runs": quota.node_runs,
+        "usd": quota.usd,
+        "tokens": quota.tokens,
+        "memory": quota.memory,
+    }
+
+
 def _document(row: SessionRow, used: usage.Usage) -> SessionDocument:
     quota = Quota.of(row.quota)
     return {
@@ -47,6 +58,12 @@ def _document(row: SessionRow, used: usage.Usage) -> SessionDocument:
         "archived_at": iso(row.archived_at),
         "sweeps": used.sweeps,
         "cells": used.cells,
-        "usage": {"disk": used.disk_bytes, "node_runs": used.slots, "usd": used.usd, "tokens": used.tokens},
-        "quota": {"disk": quota.disk, "node_runs": quota.node_runs, "usd": quota.usd, "tokens": quota.tokens},
+        "usage": {
+            "disk": used.disk_bytes,
+            "node_runs": used.slots,
+            "usd": used.usd,
+            "tokens": used.tokens,
+            "memory": None if quota.memory is None else used.memory or 0,
+        },
+        "quota": amounts(quota),
     }

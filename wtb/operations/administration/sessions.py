@@ -1,4 +1,4 @@
-"""Sessions: who sweeps belong to, and how much of disk, node runs and money they may use."""
+"""Sessions: who sweeps belong to, and how much of disk, memory, node runs and money they may use."""
 
 from __future__ import annotations
 

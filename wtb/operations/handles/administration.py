@@ -80,6 +80,7 @@ class Administration:
         node_runs: int | None = None,
         usd: float | None = None,
         tokens: int | None = None,
+        memory: int | None = None,
         owner: str | None = None,
         metadata: Mapping[str, str] | None = None,
         project: str | None = None,
@@ -91,11 +92,12 @@ class Administration:
             node_runs: Node runs at a time.
             usd: US dollars that it may spend in all.
             tokens: Tokens that it may spend in all.
+            memory: Bytes of memory that its node processes may use together.
             owner: Who is responsible for it, such as a user, a team or an address.
             metadata: What else is to be kept with it: texts by name.
             project: The project that it belongs to; by default `default`.
         """
-        quota = Quota(disk=disk, node_runs=node_runs, usd=usd, tokens=tokens)
+        quota = Quota(disk=disk, node_runs=node_runs, usd=usd, tokens=tokens, memory=memory)
         return session_operations.create_session(
             self._context, name, quota, owner=owner, metadata=metadata, project=project
         )

@@ -1,4 +1,4 @@
-"""Sessions: who a sweep belongs to, and how much of disk, node runs and money it may use."""
+"""Sessions: who a sweep belongs to, and how much of disk, memory, node runs and money it may use."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Quota:
-    """What a session may use: bytes on disk, node runs at a time, US dollars and tokens in all. None is no limit.
+    """What a session may use: bytes on disk, node runs at a time, US dollars and tokens in all, and bytes of memory.
 
-    Raises InputError for what is not positive.
+    None is no limit. Raises InputError for what is not positive.
     """
 
     disk: Whole | None = None
     node_runs: Count | None = None
     usd: Money | None = None
     tokens: Whole | None = None
+    memory: Whole | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

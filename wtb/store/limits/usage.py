@@ -1,4 +1,4 @@
-"""What sessions use: files, slots, money, sweeps and cells."""
+"""What sessions use: files, memory, slots, money, sweeps and cells."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
+from wtb.store.limits.session_memory import memory_used
 from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.schema import attempts, events, files, is_visible, node_runs, sessions, sweeps
@@ -24,7 +25,8 @@ class Usage:
     """What a session uses. disk_bytes: of the files that its snapshots refer to. slots: of its live runners.
 
     usd: what all attempts of its sweeps have really spent, of those deleted since, too. tokens: of those there.
-    active_at: the time of the newest event or attempt of its sweeps; None if it has none.
+    active_at: the time of the newest event or attempt of its sweeps; None if it has none. memory: bytes in its node
+    processes; None if that is not measured, since it has no quota of memory.
     """
 
     disk_bytes: int = 0
@@ -34,6 +36,7 @@ class Usage:
     cells: int = 0
     tokens: int = 0
     active_at: float | None = None
+    memory: int | None = None
 
 
 def usage(database: Database, session_id: str, fresh_s: float = LEASE_S, *, alive: Alive | None = None) -> Usage:
@@ -90,12 +93,16 @@ def _usages(
     slots = Counter[str]()
     for runner in slot_holders(connection, session_id, fresh_s, alive=alive):
         slots[runner.session_id] += runner.slots
+    memory = memory_used(connection, session_id, fresh_s, alive=alive)
     usages = {}
     for session, (deleted,) in by_session(sessions, sessions.c.id, sa.func.sum(sessions.c.deleted_usd)).items():
         (disk_bytes,), (count, cells, collected) = disk.get(session, [0]), had.get(session, [0, 0, 0.0])
         usd, tokens, tried_at = tried.get(session, [0.0, 0, None])
         active_at = max((at for at in (*moments.get(session, ()), tried_at) if at is not None), default=None)
-        usages[session] = Usage(disk_bytes, slots[session], deleted + collected + usd, count, cells, tokens, active_at)
+        spent = deleted + collected + usd
+        usages[session] = Usage(
+            disk_bytes, slots[session], spent, count, cells, tokens, active_at, memory.get(session)
+        )
     return usages
 
 

@@ -234,6 +234,19 @@ class WorkerRow(RunnerRow):
     seen_s: float
 
 
+class MemoryRow(Record):
+    """What the node processes of a runner use for a session, in bytes."""
+
+    id: str
+    host: str
+    boot: str
+    pid: int
+    process_started_at: float
+    session_id: str
+    used: int
+    largest: int
+
+
 class SlotHolder(Record):
     """A runner that holds slots of a session."""
 

@@ -280,6 +280,14 @@ def record_room(database: Database, sweep: SweepRow, worker: str | None = None) 
     explain(database, sweep, None, "sweep.disk_has_room", {} if worker is None else {"worker": worker}, "info")
 
 
+def record_memory_wait(database: Database, sweep: SweepRow, reason: str | None) -> None:
+    """Record why node runs of a sweep wait for memory of their session; None if they wait no longer."""
+    if reason is None:
+        explain(database, sweep, None, "sweep.memory_has_room", {}, "info")
+    else:
+        explain(database, sweep, reason, "sweep.memory_full", {"reason": reason}, "warning")
+
+
 def sweep_status(connection: sa.Connection, sweep_id: str) -> str | None:
     return connection.scalar(sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id, is_visible))
 

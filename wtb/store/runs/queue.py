@@ -19,6 +19,7 @@ from sqlalchemy.dialects import postgresql
 from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
+from wtb.store.limits.session_memory import memory_used
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.rows.executions import ExecutionRow
@@ -198,8 +199,11 @@ def _query_of_turns(queues: tuple[str, ...], refused: tuple[str, ...]) -> sa.Sel
 
 
 def _room(connection: sa.Connection, sweep: _Turn, slots: Collection[Slot]) -> int:
-    """For how many of these slots of a runner the quota of concurrent node runs of the session leaves room."""
-    if Quota.of(sweep.quota).node_runs is None:
+    """For how many of these slots of a runner the quotas of node runs and memory of the session leave room."""
+    quota = Quota.of(sweep.quota)
+    if quota.memory is not None and sum(memory_used(connection, sweep.session_id).values()) > quota.memory:
+        return 0
+    if quota.node_runs is None:
         return len(slots)
     most = Quota.of(locked_session(connection, sweep.session_id).quota).node_runs
     used = sum(row.slots for row in slot_holders(connection, sweep.session_id, but=_are(slots)))
@@ -211,7 +215,8 @@ def _share(connection: sa.Connection, sweep: _Turn, turns: int, free: int) -> in
 
     They are for `free` slots of one process, or for a single one where others wait for turns, or a quota is counted.
     """
-    if turns > 1 or Quota.of(sweep.quota).node_runs is not None:
+    quota = Quota.of(sweep.quota)
+    if turns > 1 or quota.node_runs is not None or quota.memory is not None:
         free = 1
     slots, pending = connection.execute(_query_of_shares()).one()
     slots, pending = max(1, int(slots)), int(pending)

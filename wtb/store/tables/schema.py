@@ -63,6 +63,7 @@ from wtb.store.tables.sweeps import limited_nodes as limited_nodes
 from wtb.store.tables.sweeps import log_ids as log_ids
 from wtb.store.tables.sweeps import permits as permits
 from wtb.store.tables.sweeps import runners as runners
+from wtb.store.tables.sweeps import session_memory as session_memory
 from wtb.store.tables.sweeps import sessions as sessions
 from wtb.store.tables.sweeps import sweeps as sweeps
 from wtb.store.tables.sweeps import workflows as workflows
@@ -71,4 +72,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1044"
+REVISION = "1046"

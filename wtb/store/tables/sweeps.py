@@ -148,6 +148,16 @@ permits = sa.Table(
     sa.Column("held", sa.Integer, nullable=False, comment="node runs at a time, of a node with a limit"),
 )
 
+session_memory = sa.Table(
+    "session_memory",
+    metadata,
+    sa.Column("runner_id", Id, ref("runners.id"), primary_key=True),
+    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True, index=True),
+    sa.Column("used", Count, nullable=False, comment="bytes in the node processes of the runner that work for it"),
+    sa.Column("largest", Count, nullable=False, comment="of them in the largest process in which something runs"),
+    sa.CheckConstraint("used >= 0 AND largest >= 0", name="sizes"),
+)
+
 log_ids = sa.Table(
     "log_ids",
     metadata,

@@ -68,7 +68,7 @@ _OF_SWEEPS = (
     *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "exports", "labels"),
     *("matrices", "metrics", "node_runs", "rollbacks", "scores", "scorings", "tallies", "working"),
 )
-_OF_SESSIONS = ("files", "schedules", "thread_checkpoints", "thread_writes")
+_OF_SESSIONS = ("files", "schedules", "session_memory", "thread_checkpoints", "thread_writes")
 
 # By table the condition for rows that they are of a transaction's projects.
 POLICIES: Final[Mapping[str, str]] = {

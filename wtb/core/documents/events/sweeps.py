@@ -97,6 +97,26 @@ class SweepDiskHasRoom(Event):
     data: SweepDiskHasRoomData
 
 
+class SweepMemoryFullData(TypedDict):
+    """Of `sweep.memory_full`."""
+
+    reason: str
+
+
+class SweepMemoryFull(Event):
+    """Node runs of a sweep wait, since the node processes of its session use more memory than its quota."""
+
+    kind: Literal["sweep.memory_full"]
+    data: SweepMemoryFullData
+
+
+class SweepMemoryHasRoom(Event):
+    """The node processes of the session use less memory than its quota again."""
+
+    kind: Literal["sweep.memory_has_room"]
+    data: Nothing
+
+
 class SweepBreakpointsData(TypedDict):
     """Of `sweep.breakpoints`."""
 

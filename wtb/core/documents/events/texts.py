@@ -46,6 +46,8 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "sweep.disk_has_room": _of(
         sweeps.SweepDiskHasRoomData, lambda d: f"there is room again{_by_worker(d.get('worker'))}: continuing"
     ),
+    "sweep.memory_full": _of(sweeps.SweepMemoryFullData, lambda d: f"node runs wait: {d['reason']}"),
+    "sweep.memory_has_room": _of(sweeps.Nothing, lambda d: "the session has memory again: continuing"),
     "sweep.failed": _of(sweeps.Decision, lambda d: f"sweep failed{_because(d.get('reason'))}"),
     "sweep.collected": _of(
         sweeps.SweepCollectedData, lambda d: f"`wtb gc` removed {plural(d['checkpoints'], 'superseded checkpoint')}"

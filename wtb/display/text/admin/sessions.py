@@ -13,6 +13,7 @@ from wtb.display.tables import facts, grid
 
 _NO_LIMITS: Final[Amounts] = {"disk": None, "node_runs": None, "usd": None, "tokens": None}
 _HEADERS = ["name", "sweeps", "cells", "disk", "spent", "node runs"]
+_MEMORY = "memory"  # a column if a session has a quota of it
 
 
 def listed(document: SessionsDocument, width: int, color: bool = False) -> str:
@@ -25,17 +26,20 @@ def listed(document: SessionsDocument, width: int, color: bool = False) -> str:
 def _table(sessions: Sequence[SessionDocument], width: int, color: bool, *, inline: bool) -> str:
     rows = []
     notes = []
+    with_memory = any(session["quota"].get("memory") for session in sessions)
+    headers = [*_HEADERS[:-1], *([_MEMORY] if with_memory else []), _HEADERS[-1]]
     for session in sessions:
         shown = session.copy()
         if not inline:
             shown["quota"] = _NO_LIMITS
         counts = [f"{session['sweeps']:,}", f"{session['cells']:,}"]
-        rows.append([session["name"], *counts, _disk(shown), _spent(shown), _node_runs(shown)])
+        memory = [_memory(shown)] if with_memory else []
+        rows.append([session["name"], *counts, _disk(shown), _spent(shown), *memory, _node_runs(shown)])
         limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
         since = f"archived {texts.moment(session['archived_at'])}" if session["archived_at"] else ""
         owner = f"owner: {printable(session.get('owner') or '')}" if session.get("owner") else ""
         notes.append("; ".join(filter(None, [owner, since, limits])))
-    return grid(_HEADERS, rows, width, right=_HEADERS[1:], notes=notes, color=color)
+    return grid(headers, rows, width, right=headers[1:], notes=notes, color=color)
 
 
 def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
@@ -57,6 +61,7 @@ def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
         ("metadata", texts.metadata(session.get("metadata", {}))),
         ("cells", f"{session['cells']:,}"),
         ("disk", _disk(session)),
+        ("memory", _memory(session)),
         ("spent", _spent(session)),
         ("tokens", _tokens(session)),
         ("node runs", f"{_node_runs(session)} at a time"),
@@ -71,9 +76,11 @@ def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
 
 
 def quota(given: Amounts) -> str:
-    """A quota in words: `disk 10.0 GB, 4 node runs at a time, $20.00`."""
+    """A quota in words: `disk 10.0 GB, memory 4.0 GB, 4 node runs at a time, $20.00`."""
+    memory = given.get("memory")
     parts = [
         f"disk {texts.bytes_of(given['disk'])}" if given["disk"] is not None else "",
+        f"memory {texts.bytes_of(memory)}" if memory is not None else "",
         f"{texts.plural(given['node_runs'], 'node run')} at a time" if given["node_runs"] is not None else "",
         money(given["usd"]) if given["usd"] is not None else "",
         texts.plural(given["tokens"], "token") if given["tokens"] is not None else "",
@@ -88,6 +95,12 @@ def _of(used: str, most: str | None) -> str:
 def _disk(session: SessionDocument) -> str:
     most = session["quota"]["disk"]
     return _of(texts.bytes_of(session["usage"]["disk"] or 0), None if most is None else texts.bytes_of(most))
+
+
+def _memory(session: SessionDocument) -> str:
+    """What is used of a quota of memory; without one it is not measured."""
+    used, most = session["usage"].get("memory"), session["quota"].get("memory")
+    return "" if used is None else _of(texts.bytes_of(used), None if most is None else texts.bytes_of(most))
 
 
 def _spent(session: SessionDocument) -> str:
