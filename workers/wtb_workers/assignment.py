@@ -163,13 +163,15 @@ class SweepAssignment:
         warm, self._warm = self._warm, None
         if warm is None:
             return
+        self.context.close()
         try:
             self.journal.close()
         except WTBError:
             if not broken:
                 raise
         finally:
-            if broken or (self.stop.requested and self.stop.decided != "completed"):
+            is_damaged = broken or (self.stop.requested and self.stop.decided != "completed")
+            if is_damaged or self.sweep.limits.memory.is_limited:  # idle processes take memory of their session
                 warm.close()
             else:
                 self._codes.give(warm)

@@ -353,6 +353,7 @@ class WorkerSession:
                 self._poll_requests(assignment)
             elif complete(self.database, assignment.sweep_id):
                 status = "completed"
+            assignment.context.look_at_memory()
             if assignment.is_idle() and (
                 assignment.stop.requested or assignment.is_expired or status not in ("pending", "running")
             ):

@@ -103,6 +103,8 @@ class NodeRuns:
         """Return whether a node run is known to be quick, and nothing but its end concerns those it is begun with."""
         if not self.code.is_quick(task.node, variant) or self.alone or execution.loaded is not NOTHING:
             return False
+        if self.sweep.limits.memory.is_tight:
+            return False
         plan = self.plans.of(task.node, variant)
         return not plan.limited and not plan.rules.durable and not self.sweep.limits.budgets.bind(task.node)
 
@@ -147,6 +149,8 @@ class RunningNode:
         return self._run_to_end()
 
     def _run_to_end(self) -> NodeRun:
+        if self.answer is None:
+            self.limits.memory.wait(self.limits.stop, self._is_asked_for)
         try:
             with self.limits.permits.through(self.task.node) if self.recorder.plan.limited else _NO_WAIT:
                 result = self._run_attempts()
@@ -154,6 +158,10 @@ class RunningNode:
         except Lost:  # the rows of its last attempt may be lost, and its reservation with them
             self.limits.budgets.release(self.reserved)
             raise
+
+    def _is_asked_for(self) -> bool:
+        """Return whether a person wants the execution to pause or to end."""
+        return self.sweep.holds.requested(self.execution) is not None
 
     def begin_together(self) -> None:
         """Begin it for others to make its first attempt, where nothing forbids that: `run` raises what does."""
@@ -268,7 +276,10 @@ class RunningNode:
         stalls = self.runs.stalls
         try:
             if result is None:
-                with _NO_WAIT if stalls is None else stalls.watching(attempt):
+                with (
+                    self.limits.memory.turn(self.limits.stop, self._is_asked_for),
+                    _NO_WAIT if stalls is None else stalls.watching(attempt),
+                ):
                     result = self.runs.code.run(task)
             if result.files:
                 self._take_files(result)
@@ -410,7 +421,7 @@ class RunningNode:
         self.retries.forgive(same_draws=True)
         data = {"attempt": self.retries.number, "fault": fault, "wait_s": round(seconds, 3), "error": str(failure)}
         self._record_pending(self.recorder.event("attempt.postponed", "warning", **data))
-        self.provider_wait.sleep(fault, seconds, lambda: self.sweep.holds.requested(self.execution) is not None)
+        self.provider_wait.sleep(fault, seconds, self._is_asked_for)
         return True
 
     def _record_lost(self, failure: Failure) -> None:

@@ -14,6 +14,7 @@ from wtb.execution.attempts.provider_waits import ProviderWaits
 from wtb.execution.engine.protocol import Root
 from wtb.execution.execution import Execution
 from wtb.execution.pauses.holds import Holds
+from wtb.execution.pauses.memory_quota import SessionMemory
 from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.execution.runtime.disk_space import NoRoom, Room
@@ -92,6 +93,7 @@ class Limits:
     disk: Disk
     room: Room | NoRoom
     providers: ProviderWaits
+    memory: SessionMemory
 
 
 class Combinations:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +31,18 @@ from wtb.store.files.workspaces import Snapshot, Workspace, Workspaces
 
 Take = Callable[[int, Result | Exception | None], None]
 Cover = Callable[[Collection[str]], bool]  # files among the code that differ -> whether nodes wrote all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A node process with the bytes that it has in memory, with all that it started.
+
+    is_busy: whether something runs in it. end: ends it for a memory quota, with why.
+    """
+
+    size: int
+    is_busy: bool
+    end: Callable[[str], None]
 
 
 class CodeExecutor(Protocol):
@@ -68,6 +81,12 @@ class CodeExecutor(Protocol):
 
     def end_attempt(self, execution: str, token: int) -> None:
         """End the attempt of an execution that was taken away; its runner gets Lost."""
+
+    def measure(self, size_of: Callable[[int], int]) -> list[Measured]:
+        """Measure the node processes, which are below reapers of these ids; none if it runs code in this process."""
+
+    def end_idle(self) -> bool:
+        """End the node processes in which nothing runs. Returns whether there were any."""
 
     def close(self) -> bool:
         """Release all resources. Returns whether running attempts were ended. Never raises."""
@@ -200,6 +219,12 @@ class ThreadExecutor:
 
     def end_attempt(self, execution: str, token: int) -> None:
         """Does nothing: a thread cannot be killed. It keeps its slot until it ends; its result is refused then."""
+
+    def measure(self, size_of: Callable[[int], int]) -> list[Measured]:
+        return []
+
+    def end_idle(self) -> bool:
+        return False
 
     def close(self) -> bool:
         self._searchers.close()

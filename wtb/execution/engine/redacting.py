@@ -6,7 +6,7 @@ and people see the same, and an execution that goes on in another process after 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.serialization.redaction import Redactor, marker
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
-from wtb.execution.engine.executor import CodeExecutor, Cover, Take
+from wtb.execution.engine.executor import CodeExecutor, Cover, Measured, Take
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.execution.engine.resource_usage import PRINTED
 
@@ -84,6 +84,12 @@ class RedactingExecutor:
 
     def end_attempt(self, execution: str, token: int) -> None:
         self._code.end_attempt(execution, token)
+
+    def measure(self, size_of: Callable[[int], int]) -> list[Measured]:
+        return self._code.measure(size_of)
+
+    def end_idle(self) -> bool:
+        return self._code.end_idle()
 
     def close(self) -> bool:
         return self._code.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from wtb.execution.engine.redacting import redacting
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
 from wtb.execution.pauses.holds import Holds
+from wtb.execution.pauses.memory_quota import CALM_S, REACHED, session_memory
 from wtb.execution.runner import Dispatcher, Runner
 from wtb.execution.runtime.budgets import Budgets
 from wtb.execution.runtime.code_drift import WrittenFiles
@@ -39,7 +41,7 @@ from wtb.store.limits.usage import disk_used
 from wtb.store.read.queries import choices
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.flush import flush
-from wtb.store.runs.leases import recorded_code
+from wtb.store.runs.leases import record_memory_wait, recorded_code
 from wtb.store.runs.slots import LEASE_S
 
 
@@ -92,7 +94,12 @@ class SweepContext:
             Disk(self._quota.disk, used, lambda new: missing_files(database, self._session, new)),
             room,
             ProviderWaits(stop, bound.spec.run.provider_wait, progress.add_notice),
+            session_memory(database, runner_id, self._session),
         )
+        self._row = row
+        self._code: CodeExecutor | None = None
+        self._is_told = (row.reason or "").startswith(REACHED)
+        self._waited_at = 0.0
         self.written = WrittenFiles(database, row, progress.add_notice, is_shared=bound.pool == "thread")
         self.sweep = RunningSweep(
             SweepIds(self._session, row.id, runner_id),
@@ -126,6 +133,8 @@ class SweepContext:
             waits: See `Journal`.
         """
         code.accept_files(self.written.cover)
+        self._code = code
+        self.sweep.limits.memory.add(code)
         durability = "sync" if sync else self.sweep.bound.spec.run.durability
         journal = Journal(
             lambda batch: flush(self._database, batch, LEASE_S, journal.reopen),
@@ -138,6 +147,26 @@ class SweepContext:
         """Read what others have used of the session's disk quota and of the budgets."""
         self.sweep.limits.budgets.look()
         self.sweep.limits.disk.seen(_disk_used(self._database, self._session, self._quota))
+
+    def look_at_memory(self) -> None:
+        """Measure the node processes of the session, if it has a memory quota, and tell people if node runs wait."""
+        memory, now = self.sweep.limits.memory, time.monotonic()
+        memory.look()
+        reason = memory.reason
+        self._waited_at = self._waited_at if reason is None else now
+        if reason is not None and not self._is_told:
+            self.sweep.progress.add_notice(reason)
+            record_memory_wait(self._database, self._row, reason)
+            self._is_told = True
+        elif reason is None and self._is_told and now - self._waited_at >= CALM_S:
+            record_memory_wait(self._database, self._row, None)
+            self._is_told = False
+
+    def close(self) -> None:
+        """Stop measuring: the code of the sweep runs no more here."""
+        if self._code is not None:
+            self.sweep.limits.memory.remove(self._code)
+            self._code = None
 
     def poll_requests(self, code: CodeExecutor, waiting: Sequence[Execution]) -> PendingRequests:
         """Read what people ask for, and kill the nodes of executions that were taken away.

@@ -242,6 +242,7 @@ class SweepRun:
             self._alerts.look()
         approvals.expire(self.database)
         self.context.refresh_usage()
+        self.context.look_at_memory()
         if self.stop.is_late(self._grace):
             self.code.close()
         requests = self.context.poll_requests(self.code, self.pool.waiting())

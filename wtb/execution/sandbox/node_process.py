@@ -45,6 +45,10 @@ class ProcessDied(WTBError):
     """A node process ended before it answered."""
 
 
+class MemoryQuotaReached(ProcessDied):
+    """A node process was ended, since the node processes of its session used too much memory."""
+
+
 def _end_reason(code: int | None, processes: int | None) -> str:
     """How a process ended. code: its exit code, or less than 0 for a signal. processes: how many were too many."""
     if processes is not None:
@@ -127,6 +131,7 @@ class NodeProcess:
         self._frames: deque[Frame] = deque()
         self._end_report = b""
         self._ended: str | None = None
+        self._is_over_quota = False
         self._closed_at: float | None = None  # when it closed its end of the channel
         assert self._process.stdout is not None, "it is a pipe"
         assert self._process.stderr is not None, "it is a pipe"
@@ -156,7 +161,7 @@ class NodeProcess:
     def lives(self) -> bool:
         """Return whether the process is still alive."""
         leash = self._leash.fileno()
-        return leash in self._names and leash not in dict(self._poll.poll(0))
+        return self._ended is None and leash in self._names and leash not in dict(self._poll.poll(0))
 
     def ready(self) -> Any:
         """Wait until the process has made the workflow.
@@ -253,7 +258,7 @@ class NodeProcess:
             if (answer := self._answer_of(request)) is not None:
                 return answer
             if self._ended is not None:
-                raise ProcessDied(self._ended)
+                raise self._death()
             if late:
                 request.on_late()
                 until = None
@@ -312,6 +317,15 @@ class NodeProcess:
         if self._ended is None:
             self._ended = why
             self.end()
+
+    def end_over_quota(self, why: str) -> None:
+        """End the process for the sake of the memory quota of its session. From any thread."""
+        self._is_over_quota = self._ended is None
+        self._end_for(why)
+
+    def _death(self) -> ProcessDied:
+        """Return how the process ended."""
+        return (MemoryQuotaReached if self._is_over_quota else ProcessDied)(self._ended or "")
 
     def _send(self, unsent: memoryview) -> memoryview:
         """Send what the channel takes now. Returns the rest, to be sent once the channel is ready."""

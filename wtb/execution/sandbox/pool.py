@@ -23,7 +23,7 @@ from wtb.core.scoring.measure import Score
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 from wtb.execution.attempts.attempt_files import AttemptFiles, ProvidedFiles
-from wtb.execution.engine.executor import Cover, Take
+from wtb.execution.engine.executor import Cover, Measured, Take
 from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, Writes, begin
 from wtb.execution.engine.resource_usage import sampler
 from wtb.execution.journal import Lost
@@ -346,6 +346,20 @@ class InProcesses:
             self._taken_away.update(found)
         for process in found:
             process.end()
+
+    def measure(self, size_of: Callable[[int], int]) -> list[Measured]:
+        return [
+            Measured(size_of(process.pid), users > 0, process.end_over_quota)
+            for pool in self._pools()
+            for process, users in pool.processes().items()
+        ]
+
+    def end_idle(self) -> bool:
+        ended = [pool.end_idle() for pool in self._pools()]
+        return any(ended)
+
+    def _pools(self) -> Sequence[Pool[NodeProcess] | Pool[SharedProcess]]:
+        return self.pool, *self._shared.values()
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined | Failure:
         return self._ask_for_step("join", messages.step(state, position, writes, root))

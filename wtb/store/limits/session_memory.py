@@ -11,7 +11,7 @@ from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota
 from wtb.store.rows.sweeps import MemoryRow
 from wtb.store.runs.slots import LEASE_S, Alive, is_fresh
-from wtb.store.tables.schema import runners, session_memory, sessions
+from wtb.store.tables.schema import now, runners, session_memory, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,10 @@ def record_memory(database: Database, runner_id: str, session_id: str, memory: M
     if memory is None:
         database.execute(session_memory.delete().where(*place))
         return
-    sizes = {"used": memory.used, "largest": memory.largest}
+    sizes = {"used": memory.used, "largest": memory.largest, "measured_at": now()}
     with database.write() as connection:
         if not connection.execute(session_memory.update().where(*place).values(sizes)).rowcount:
-            connection.execute(
-                session_memory.insert().values(runner_id=runner_id, session_id=session_id, **sizes)
-            )
+            connection.execute(session_memory.insert().values(runner_id=runner_id, session_id=session_id, **sizes))
 
 
 def memory_of_others(
@@ -72,14 +70,12 @@ def memory_used(
     return used
 
 
-def _rows(
-    connection: sa.Connection, session_id: str | None, fresh_s: float, alive: Alive | None
-) -> list[MemoryRow]:
+def _rows(connection: sa.Connection, session_id: str | None, fresh_s: float, alive: Alive | None) -> list[MemoryRow]:
     query = (
         sa.select(*(runners.c[name] for name in ("id", "host", "boot", "pid", "process_started_at")))
         .add_columns(session_memory.c.session_id, session_memory.c.used, session_memory.c.largest)
         .join(session_memory, session_memory.c.runner_id == runners.c.id)
-        .where(is_fresh(fresh_s))
+        .where(is_fresh(fresh_s), session_memory.c.measured_at > now() - fresh_s)
     )
     if session_id is not None:
         query = query.where(session_memory.c.session_id == session_id)

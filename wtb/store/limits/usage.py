@@ -100,9 +100,7 @@ def _usages(
         usd, tokens, tried_at = tried.get(session, [0.0, 0, None])
         active_at = max((at for at in (*moments.get(session, ()), tried_at) if at is not None), default=None)
         spent = deleted + collected + usd
-        usages[session] = Usage(
-            disk_bytes, slots[session], spent, count, cells, tokens, active_at, memory.get(session)
-        )
+        usages[session] = Usage(disk_bytes, slots[session], spent, count, cells, tokens, active_at, memory.get(session))
     return usages
 
 

@@ -264,8 +264,8 @@ def explain(
     """Give a sweep that has not ended or paused a reason for people, with an event of this kind."""
     going = sweeps.c.id == sweep.id, sweeps.c.status.in_(("pending", "running"))
     with database.write() as connection:
-        connection.execute(sweeps.update().where(*going).values(reason=reason))
-        add_event(connection, of_sweep(sweep), kind, data, severity)
+        if connection.execute(sweeps.update().where(*going).values(reason=reason)).rowcount:
+            add_event(connection, of_sweep(sweep), kind, data, severity)
 
 
 def record_full(database: Database, sweep: SweepRow, reason: str, worker: str | None = None) -> None:

@@ -155,6 +155,7 @@ session_memory = sa.Table(
     sa.Column("session_id", Id, ref("sessions.id"), primary_key=True, index=True),
     sa.Column("used", Count, nullable=False, comment="bytes in the node processes of the runner that work for it"),
     sa.Column("largest", Count, nullable=False, comment="of them in the largest process in which something runs"),
+    sa.Column("measured_at", Seconds, nullable=False, server_default=now()),
     sa.CheckConstraint("used >= 0 AND largest >= 0", name="sizes"),
 )
 

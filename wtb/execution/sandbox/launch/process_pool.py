@@ -110,6 +110,21 @@ class Pool(Generic[P]):
             del self._free[process]
         return process
 
+    def processes(self) -> dict[P, int]:
+        """Return the processes that are there, each with how many threads use it."""
+        with self._changed:
+            return dict(self._users)
+
+    def end_idle(self) -> bool:
+        """End the processes that nobody uses. Returns whether there were any."""
+        with self._changed:
+            idle = [process for process in self._free if not self._users[process]]
+            for process in idle:
+                del self._free[process]
+        for process in idle:
+            self._drop(process)
+        return bool(idle)
+
     def check(self) -> None:
         """Raises Stopped once the pool was closed."""
         if self.closed:

@@ -175,9 +175,9 @@ def _end_all(worker: int, status: int | None) -> int | None:
             return status
 
 
-def descendants() -> list[int]:
-    """Every process below this one, zombies included."""
-    this = os.getpid()
+def descendants(root: int | None = None) -> list[int]:
+    """Every process below this one, or below another one, zombies included."""
+    this = os.getpid() if root is None else root
     children = _children if os.path.exists(f"/proc/{this}/task/{this}/children") else _by_parent().get
     found = list(children(this) or ())
     for pid in found:  # grows under way

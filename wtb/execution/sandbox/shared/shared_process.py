@@ -23,7 +23,6 @@ from wtb.execution.sandbox.framing import Frame, packed
 from wtb.execution.sandbox.node_process import (
     CLOSED_S,
     NodeProcess,
-    ProcessDied,
     Request,
     Setup,
     show,
@@ -323,7 +322,7 @@ class SharedProcess(NodeProcess):
         if self._blamed is run and run.ping is not None and run.timeout is not None:
             return NodeTimeout(f"still running after its deadline of {run.timeout:g} s; its process was ended")
         if self._blamed is None and count == 1:
-            return ProcessDied(self._ended or "")
+            return self._death()
         return AttemptLost(_LOST.format(self._ended))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from wtb.store.tables.column_types import now
+
 revision = "1046"
 down_revision = "1044"
 branch_labels = None
@@ -28,6 +30,7 @@ def upgrade() -> None:
             nullable=False,
             comment="of them in the largest process in which something runs",
         ),
+        sa.Column("measured_at", sa.Double(), server_default=now(), nullable=False),
         sa.CheckConstraint("used >= 0 AND largest >= 0", name=op.f("ck_session_memory_sizes")),
         sa.ForeignKeyConstraint(
             ["runner_id"], ["runners.id"], name=op.f("fk_session_memory_runner_id"), ondelete="CASCADE"
