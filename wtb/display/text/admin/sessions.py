@@ -27,14 +27,14 @@ def _table(sessions: Sequence[SessionDocument], width: int, color: bool, *, inli
     rows = []
     notes = []
     with_memory = any(session["quota"].get("memory") for session in sessions)
-    headers = [*_HEADERS[:-1], *([_MEMORY] if with_memory else []), _HEADERS[-1]]
+    headers = [*_HEADERS[:4], *([_MEMORY] if with_memory else []), *_HEADERS[4:]]
     for session in sessions:
         shown = session.copy()
         if not inline:
             shown["quota"] = _NO_LIMITS
         counts = [f"{session['sweeps']:,}", f"{session['cells']:,}"]
         memory = [_memory(shown)] if with_memory else []
-        rows.append([session["name"], *counts, _disk(shown), _spent(shown), *memory, _node_runs(shown)])
+        rows.append([session["name"], *counts, _disk(shown), *memory, _spent(shown), _node_runs(shown)])
         limits = "" if inline or not any(session["quota"].values()) else f"quota: {quota(session['quota'])}"
         since = f"archived {texts.moment(session['archived_at'])}" if session["archived_at"] else ""
         owner = f"owner: {printable(session.get('owner') or '')}" if session.get("owner") else ""
