@@ -135,6 +135,7 @@ class SweepContext:
         code.accept_files(self.written.cover)
         self._code = code
         self.sweep.limits.memory.add(code)
+        self.sweep.limits.memory.look()
         durability = "sync" if sync else self.sweep.bound.spec.run.durability
         journal = Journal(
             lambda batch: flush(self._database, batch, LEASE_S, journal.reopen),
