@@ -65,19 +65,39 @@ def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Proj
     done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
     assert "wtb run sweep.yaml --session ann" in done.said
-    assert listed(project)["ann"]["quota"] == {"disk": 1_500_000_000, "node_runs": 4, "usd": 20.0, "tokens": None}
+    assert listed(project)["ann"]["quota"] == {"disk": 1_500_000_000, "node_runs": 4, "usd": 20.0, "tokens": None, "memory": None}
+
+
+def test_a_session_has_a_quota_of_memory_in_all_that_shows_it(project: Project) -> None:
+    done = wtb(project, "session", "create", "ann", "--memory", "4GB", "--disk", "1GB")
+    assert done.stdout == "session ann: made, disk 1.0 GB, memory 4.0 GB\n"
+    session = listed(project)["ann"]
+    assert (session["quota"]["memory"], session["usage"]["memory"]) == (4 * 10**9, 0)
+    assert listed(project)["default"]["usage"]["memory"] is None, "without a quota it is not measured"
+    lines = [" ".join(line.split()) for line in wtb(project, "session", "list", COLUMNS="100").stdout.splitlines()]
+    assert lines[0] == "name sweeps cells disk memory spent node runs"
+    assert lines[2:] == ["ann 0 0 0 B of 1.0 GB 0 B of 4.0 GB $0.00 0", "default 0 0 0 B $0.00 0"]
+    assert "quota: disk 1.0 GB, memory 4.0 GB" in wtb(project, "session", "list", COLUMNS="60").stdout
+    shown = wtb(project, "session", "show", "ann").stdout
+    assert "memory 0 B of 4.0 GB" in " ".join(shown.split())
+    assert wtb(project, "session", "change", "ann", "--memory", "512MiB").stdout == (
+        "session ann: disk 1.0 GB, memory 536.9 MB\n"
+    )
+    assert wtb(project, "session", "change", "ann", "--memory", "none").stdout == "session ann: disk 1.0 GB\n"
+    assert "memory" not in wtb(project, "session", "list").stdout
+    assert "memory" not in wtb(project, "session", "show", "ann").stdout
 
 
 def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
     assert wtb(project, "session", "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
-    assert listed(project)["ann"]["quota"] == {"disk": None, "node_runs": None, "usd": None, "tokens": None}
+    assert listed(project)["ann"]["quota"] == {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memory": None}
 
 
 def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> None:
     made(project, "ann", "--disk", "2GiB", "--usd", "0.5")
     done = wtb(project, "session", "change", "ann", "--usd", "none", "--concurrency", "1")
     assert (done.code, done.stdout) == (0, "session ann: disk 2.1 GB, 1 node run at a time\n")
-    assert listed(project)["ann"]["quota"] == {"disk": 2**31, "node_runs": 1, "usd": None, "tokens": None}
+    assert listed(project)["ann"]["quota"] == {"disk": 2**31, "node_runs": 1, "usd": None, "tokens": None, "memory": None}
     assert wtb(project, "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
 
 
@@ -87,6 +107,10 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         ("--disk", "ten", "--disk 'ten' is not a size; expected a positive size, such as 500MB, 1.5GB"),
         ("--disk", "0", "--disk '0' is not a size"),
         ("--disk", "-1GB", "--disk '-1GB' is not a size"),
+        ("--memory", "0", "--memory '0' is not a size; expected a positive size, such as 500MB, 1.5GB"),
+        ("--memory", "-4GB", "--memory '-4GB' is not a size"),
+        ("--memory", "much", "--memory 'much' is not a size"),
+        ("--memory", "4 PB", "or none for no limit"),
         (
             "--concurrency",
             "2.5",

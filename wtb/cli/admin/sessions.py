@@ -61,7 +61,7 @@ def create(
 
     Sweeps go to it by --session NAME, the sweep file's `session`, or WTB_SESSION.
 
-    Examples: wtb session create ann  |  wtb session create nightly --disk 10GB --usd 20 --owner ops --meta cost=4711
+    Examples: wtb session create ann  |  wtb session create nightly --memory 8GB --usd 20 --owner ops --meta cost=4711
     """
     store.check_name(name)
     quota = store.Quota.of(_limits(disk, node_runs, usd, tokens, memory))

@@ -15,6 +15,8 @@ EventDocument = (
     | sweeps.SweepFailed
     | sweeps.SweepCancelled
     | sweeps.SweepDiskFull
+    | sweeps.SweepMemoryFull
+    | sweeps.SweepMemoryHasRoom
     | sweeps.SweepDiskHasRoom
     | sweeps.SweepBreakpoints
     | sweeps.SweepRowAdded
