@@ -65,7 +65,13 @@ def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Proj
     done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
     assert "wtb run sweep.yaml --session ann" in done.said
-    assert listed(project)["ann"]["quota"] == {"disk": 1_500_000_000, "node_runs": 4, "usd": 20.0, "tokens": None, "memory": None}
+    assert listed(project)["ann"]["quota"] == {
+        "disk": 1_500_000_000,
+        "node_runs": 4,
+        "usd": 20.0,
+        "tokens": None,
+        "memory": None,
+    }
 
 
 def test_a_session_has_a_quota_of_memory_in_all_that_shows_it(project: Project) -> None:
@@ -90,14 +96,26 @@ def test_a_session_has_a_quota_of_memory_in_all_that_shows_it(project: Project) 
 
 def test_a_session_without_a_quota_has_no_limits(project: Project) -> None:
     assert wtb(project, "session", "create", "ann", "--disk", "none").stdout == "session ann: made, no limits\n"
-    assert listed(project)["ann"]["quota"] == {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memory": None}
+    assert listed(project)["ann"]["quota"] == {
+        "disk": None,
+        "node_runs": None,
+        "usd": None,
+        "tokens": None,
+        "memory": None,
+    }
 
 
 def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> None:
     made(project, "ann", "--disk", "2GiB", "--usd", "0.5")
     done = wtb(project, "session", "change", "ann", "--usd", "none", "--concurrency", "1")
     assert (done.code, done.stdout) == (0, "session ann: disk 2.1 GB, 1 node run at a time\n")
-    assert listed(project)["ann"]["quota"] == {"disk": 2**31, "node_runs": 1, "usd": None, "tokens": None, "memory": None}
+    assert listed(project)["ann"]["quota"] == {
+        "disk": 2**31,
+        "node_runs": 1,
+        "usd": None,
+        "tokens": None,
+        "memory": None,
+    }
     assert wtb(project, "session", "change", "default", "--usd", "$5").stdout == "session default: $5.00\n"
 
 
@@ -157,7 +175,7 @@ def test_a_change_of_nothing_is_refused(project: Project) -> None:
     made(project, "ann")
     done = wtb(project, "session", "change", "ann")
     assert done.code == 2
-    assert "nothing to change; give --disk, --concurrency, --usd or --tokens" in done.said
+    assert "nothing to change; give --disk, --memory, --concurrency, --usd or --tokens" in done.said
 
 
 @pytest.mark.parametrize("command", ["change --usd 1", "show", "archive", "delete", "delete --yes"])
@@ -196,8 +214,8 @@ def test_the_list_shows_what_is_used_of_how_much(project: Project) -> None:
     found = listed(project)
     assert list(found) == ["ann", "bob", "default"]
     assert (found["ann"]["sweeps"], found["ann"]["cells"]) == (2, 2)
-    assert found["ann"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 3.5, "tokens": 8}
-    assert found["bob"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 0.0, "tokens": 0}
+    assert found["ann"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 3.5, "tokens": 8, "memory": None}
+    assert found["bob"]["usage"] == {"disk": 0, "node_runs": 0, "usd": 0.0, "tokens": 0, "memory": None}
     assert (found["bob"]["sweeps"], found["bob"]["archived_at"]) == (0, None)
 
     shown = wtb(project, "session", "list").stdout

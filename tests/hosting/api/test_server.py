@@ -222,6 +222,20 @@ def test_a_rollback_is_done_from_the_head_that_was_read(served: Served) -> None:
     assert served.ask("POST", f"{PREFIX}{path}/undo-rollback", {}, **again).status == 200
 
 
+def test_a_session_has_a_memory_quota_over_http(served: Served) -> None:
+    body = {"name": "hungry", "quota": {"memory": 4_000_000_000}}
+    made = served.ask("POST", f"{PREFIX}/sessions", body)
+    assert made.status in (200, 201), made.json
+    assert served.get("/sessions/hungry").json["session"]["quota"]["memory"] == 4_000_000_000
+    changed = served.ask("POST", f"{PREFIX}/sessions/hungry/change", {"limits": {"memory": 5}})
+    assert (changed.status, changed.json["memory"]) == (200, 5)
+    for wrong in (0, -1, "4GB", 0.5):
+        refused = served.ask("POST", f"{PREFIX}/sessions/hungry/change", {"limits": {"memory": wrong}})
+        assert refused.status in (400, 422), refused.json
+        assert "memory" in refused.json["detail"]
+    assert served.get("/sessions/hungry").json["session"]["quota"]["memory"] == 5
+
+
 def test_of_two_changes_for_one_version_at_once_one_is_carried_out(served: Served) -> None:
     tag = served.tag("/sessions/default")
     bodies = [{"limits": {"node_runs": 7_000_000 + number}} for number in range(8)]
