@@ -58,6 +58,9 @@ def database_of(project: Project) -> Database:
     return Database(f"sqlite:///{project.file}")
 
 
+NO_QUOTA = {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memory": None}
+
+
 # Making and changing
 
 
