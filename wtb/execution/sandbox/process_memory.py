@@ -8,6 +8,7 @@ import sys
 from wtb.execution.sandbox.launch.reaper import descendants
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_LARGE = 512 << 20  # bytes of a single process, of which it is not worth the time to find out what it shares
 
 
 def tree_memory(reaper_pid: int) -> int:
@@ -17,7 +18,10 @@ def tree_memory(reaper_pid: int) -> int:
     """
     if sys.platform != "linux":
         return _portable(reaper_pid)
-    return sum(map(process_memory, descendants(reaper_pid)))
+    pids = descendants(reaper_pid)
+    if len(pids) == 1 and (resident := _resident(pids[0])) > _LARGE:
+        return resident
+    return sum(map(process_memory, pids))
 
 
 def process_memory(pid: int) -> int:
@@ -29,6 +33,11 @@ def process_memory(pid: int) -> int:
                     return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):  # it has ended, is a zombie, or may not be looked at so closely
         pass
+    return _resident(pid)
+
+
+def _resident(pid: int) -> int:
+    """Return the bytes of a process with all that it shares, which takes no time; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as pages:
             return int(pages.read().split()[1]) * _PAGE
