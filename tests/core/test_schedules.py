@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wtb.config.webhooks import is_public, read_target, shown
+from wtb.config.webhooks import PAGES_URL, Payload, Target, is_public, page_url, payload_of, read_target, shaped, shown
 from wtb.core.cron import (
     GRACE_S,
     MOST_MISSED,
@@ -256,3 +256,42 @@ def test_a_constant_metric_is_drawn_all_the_same() -> None:
     for fire in found["fires"]:
         fire["ci"] = None
     assert sum(line.count("●") for line in render.chart(found, 80)[1:]) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "payload", "expected"),
+    [
+        ("https://hooks.slack.com/services/T0/B0/key", None, "slack"),
+        ("https://prod-1.westeurope.logic.azure.com:443/workflows/1/triggers", None, "teams"),
+        ("https://example.webhook.office.com/webhookb2/1", None, "teams"),
+        ("https://hooks.slack.com/services/T0/B0/key", "json", "json"),
+        ("https://8.8.8.8/hooks/1", "slack", "slack"),
+        ("https://8.8.8.8/hooks.slack.com", None, "json"),
+    ],
+)
+def test_what_a_url_is_sent_is_named_or_known_by_its_host(url: str, payload: Payload | None, expected: str) -> None:
+    target: Target = {"url": url, "allow_private": False}
+    if payload is not None:
+        target["payload"] = payload
+    assert payload_of(target) == expected
+
+
+def test_a_text_of_a_chat_mentions_nobody_and_formats_nothing() -> None:
+    message = {"text": "<!channel> & *all* [here](https://evil.example)", "url": None}
+    assert shaped("slack", message, "1") == {"text": "&lt;!channel&gt; &amp; *all* [here](https://evil.example)"}
+    card = shaped("teams", message, "1")["attachments"][0]["content"]
+    assert card["body"][0]["text"] == r"<!channel> & \*all\* \[here\](https://evil.example)"
+    assert shaped("json", message, "1") == {**message, "key": "1"}
+
+
+def test_a_command_has_no_payload_of_a_chat() -> None:
+    assert read_target("sh -c true", allow_private=False, payload="json") == {"command": ["sh", "-c", "true"]}
+    with pytest.raises(InputError, match="payload slack is for a URL; a command gets JSON"):
+        read_target("sh -c true", allow_private=False, payload="slack")
+
+
+def test_a_page_has_an_address_where_the_environment_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PAGES_URL, raising=False)
+    assert page_url("sweeps", "a") is None
+    monkeypatch.setenv(PAGES_URL, "https://bench.example.org/wtb/")
+    assert page_url("sweeps", "a b/c") == "https://bench.example.org/wtb/sweeps/a%20b%2Fc"

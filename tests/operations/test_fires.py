@@ -509,8 +509,9 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
 
 
 def test_a_regression_and_the_recovery_from_it_are_told_and_nothing_else(
-    quick: Cron, webhook: Callable[..., str]
+    quick: Cron, webhook: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(webhooks.PAGES_URL, "https://bench.example.org/")
     quick.add(notify={"url": webhook(500, 200), "allow_private": True})
     good = quick.carry(quick.make())
     quick.carry(quick.make())
@@ -530,7 +531,38 @@ def test_a_regression_and_the_recovery_from_it_are_told_and_nothing_else(
     assert headers["Idempotency-Key"] == message["key"]
     assert headers["Authorization"].startswith("Basic ")
     assert (recovered["verdict"], recovered["sweep"]) == ("same", again.sweep_id)
+    assert recovered["text"] == "nightly recovered: same"
+    assert message["text"].startswith("nightly worse than the last good run: score: fell tonight: 4.5 ")
+    assert message["text"].endswith("; first differs at A; cronflow:A changed")
+    assert message["url"] == f"https://bench.example.org/compare/{message['baseline']}/{row.sweep_id}"
+    assert message["because"][-2:] == row.why[-2:]
     assert good.notified_at is None
+
+
+@pytest.mark.parametrize("pages", ["https://bench.example.org", ""])
+@pytest.mark.parametrize("payload", ["slack", "teams"])
+def test_a_chat_gets_the_text_and_a_link_to_the_page(
+    quick: Cron, webhook: Callable[..., str], monkeypatch: pytest.MonkeyPatch, payload: str, pages: str
+) -> None:
+    monkeypatch.setenv(webhooks.PAGES_URL, pages)
+    quick.add(notify={"url": webhook(200), "allow_private": True, "payload": payload})
+    quick.code('raise ValueError("<!channel> *bold* & [link](https://evil.example)")')
+    row = quick.carry(quick.make())
+    ((message, headers),) = Listener.got
+    link = f"{pages}/sweeps/{row.sweep_id}"
+    assert headers["Idempotency-Key"]
+    if payload == "slack":
+        assert list(message) == ["text"]
+        text, _, url = message["text"].partition("\n")
+        assert text.startswith("nightly failed: 8 of 8 cells failed")
+        assert url == (f"<{link}|Open in WTB>" if pages else "")
+    else:
+        (attachment,) = message["attachments"]
+        assert message["type"] == "message"
+        assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+        assert attachment["content"]["body"][0]["text"].startswith("nightly failed: 8 of 8 cells failed")
+        actions = attachment["content"].get("actions", [])
+        assert [action["url"] for action in actions] == ([link] if pages else [])
 
 
 @pytest.mark.parametrize(

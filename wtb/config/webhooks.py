@@ -20,8 +20,8 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import Any, Literal, TypedDict, get_args
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
 
@@ -33,32 +33,65 @@ _BODY = 1024  # bytes that are read of an answer
 _SHOWN = 300
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
+Payload = Literal["json", "slack", "teams"]
+PAYLOADS: tuple[Payload, ...] = get_args(Payload)
+_HOSTS: Mapping[str, Payload] = {  # by the end of a host's name, where nobody names a payload
+    "hooks.slack.com": "slack",
+    ".webhook.office.com": "teams",
+    ".logic.azure.com": "teams",
+    ".powerplatform.com": "teams",
+}
+_MOST_TEXT = 3_000  # characters of a text; Slack cuts at 4,000
+_OPEN = "Open in WTB"
+_MARKDOWN = str.maketrans({char: f"\\{char}" for char in "\\*_[]"})  # of which a text of a card is not to have any
+PAGES_URL = "WTB_PAGES_URL"  # of an environment: where people open the pages of `wtb serve`
+
 
 class Target(TypedDict, total=False):
     """Where notifications go: to a webhook (url), or to a command with its arguments; nowhere, if neither is there.
 
     allow_private: the URL may lead to an address that is not public. on: the occasions, of a target of a sweep.
+    payload: the form of what is sent to a URL; without it, the host decides.
     """
 
     command: list[str]
     url: str
     allow_private: bool
     on: list[str]
+    payload: Payload
 
 
 class NotificationError(Exception):
     """A notification could not be sent; the message says why, without credentials."""
 
 
-def read_target(text: str, *, allow_private: bool, option: str = "notify", folder: Path | None = None) -> Target:
-    """Parse a notification target as it is stored: a URL, or a command with its arguments.
+def read_target(
+    text: str,
+    *,
+    allow_private: bool,
+    option: str = "notify",
+    folder: Path | None = None,
+    payload: Payload | None = None,
+) -> Target:
+    """Parse a notification target as it is stored.
 
-    Raises InputError, which names `option`.
+    Args:
+        text: A URL, or a command with its arguments.
+        allow_private: The URL may lead to an address that is not public.
+        option: What errors name.
+        folder: Where a program with a relative path is, unless it is the working directory.
+        payload: The form of what a URL is sent; without it, the host decides.
 
-    folder: where a program with a relative path is, unless it is the working directory.
+    Returns:
+        The target.
+
+    Raises:
+        InputError: If there is no such program or address, or if a command has a payload.
     """
     name = f"{option}: " if option else ""
     if "://" not in text:
+        if payload not in (None, "json"):
+            raise InputError(f"{name}payload {payload} is for a URL; a command gets JSON", argument="payload")
         return {"command": _command(text, option, name, folder)}
     try:
         url = urlsplit(text)
@@ -71,6 +104,8 @@ def read_target(text: str, *, allow_private: bool, option: str = "notify", folde
             argument="notify",
         )
     target: Target = {"url": text, "allow_private": allow_private}
+    if payload is not None:
+        target["payload"] = payload
     try:
         addresses(target)
     except NotificationError as error:
@@ -109,11 +144,48 @@ def send(target: Target, message: Mapping[str, object], key: str) -> None:
 
     key: the same for each try, so that a receiver can recognize duplicates.
     """
-    body = orjson.dumps({**message, "key": key})
     if "command" in target:
-        _run(target["command"], body)
+        _run(target["command"], orjson.dumps({**message, "key": key}))
     else:
-        _post(target, body, key)
+        _post(target, orjson.dumps(shaped(payload_of(target), message, key)), key)
+
+
+def page_url(*path: str) -> str | None:
+    """Return the address of a page of `wtb serve`, or None if WTB_PAGES_URL does not name where the pages are."""
+    base = os.environ.get(PAGES_URL, "").rstrip("/")
+    return "/".join((base, *(quote(part, safe="") for part in path))) if base else None
+
+
+def payload_of(target: Target) -> Payload:
+    """Return the form of what a URL is sent: the one that was named, else that of its host."""
+    host = urlsplit(target["url"]).hostname or ""
+    of_host: Payload = next((payload for end, payload in _HOSTS.items() if host.endswith(end)), "json")
+    return target.get("payload", of_host)
+
+
+def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, Any]:
+    """Return a message as its receiver reads it: as it is, or its text and a link.
+
+    Sources: Slack, "Sending messages using incoming webhooks" and "Formatting text for app surfaces";
+    Microsoft Teams, "Create incoming webhooks with Workflows"; Adaptive Cards 1.4.
+    """
+    text, url = str(message["text"])[:_MOST_TEXT], message.get("url")
+    if payload == "slack":
+        for char, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+            text = text.replace(char, name)
+        return {"text": f"{text}\n<{url}|{_OPEN}>" if url else text}
+    if payload == "teams":
+        card: dict[str, object] = {
+            "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+            "type": "AdaptiveCard",
+            "version": "1.4",
+            "body": [{"type": "TextBlock", "text": text.translate(_MARKDOWN), "wrap": True}],
+        }
+        if url:
+            card["actions"] = [{"type": "Action.OpenUrl", "title": _OPEN, "url": url}]
+        attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
+        return {"type": "message", "attachments": [attachment]}
+    return {**message, "key": key}
 
 
 def _run(command: list[str], body: bytes) -> None:

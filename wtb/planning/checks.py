@@ -104,7 +104,9 @@ def notification_targets(spec: SweepSpec) -> list[Target] | None:
     problems = []
     for number, one in enumerate(spec.notify):
         try:
-            target = read_target(one.to, allow_private=one.allow_private, folder=spec.folder, option="")
+            target = read_target(
+                one.to, allow_private=one.allow_private, folder=spec.folder, option="", payload=one.payload
+            )
             target["on"] = list(one.on)
             targets.append(target)
         except InputError as error:

@@ -243,19 +243,20 @@ Occasion = Literal["stalled", "question", "budget", "paused", "failed", "complet
 class Notify(Strict):
     """Notifications, and the target that they go to: a URL or a command.
 
-    allow_private: the URL may lead to an address that is not public.
+    allow_private: the URL may lead to an address that is not public. payload: the form of what the URL is sent.
     """
 
     to: Text = Field(description="an http or https URL, or a command")
     on: Annotated[tuple[Occasion, ...], NotEmpty] = get_args(Occasion)
     allow_private: Annotated[bool, Field(strict=True)] = False
+    payload: Literal["json", "slack", "teams"] | None = Field(default=None, description="json, slack or teams")
 
 
 def _notify(item: object) -> object:
     if isinstance(item, str):
         return {"to": item}
     if not isinstance(item, dict | Notify):
-        raise expected("a URL, a command, or a mapping with 'to', 'on' and 'allow_private'")
+        raise expected("a URL, a command, or a mapping with 'to', 'on', 'allow_private' and 'payload'")
     if isinstance(item, dict) and (unknown := [key for key in item if key not in Notify.model_fields]):
         raise problem(f"unknown key '{unknown[0]}'{meant_or_known(str(unknown[0]), Notify.model_fields)}")
     if isinstance(item, dict) and "to" not in item:

@@ -181,6 +181,28 @@ def test_workers_lead_to_flower_where_a_stack_has_it(site: Site, read: Project) 
         forget_stack(read.folder)
 
 
+def test_a_schedule_explains_a_bad_night(tmp_path: Path, browser: Browser) -> None:
+    project = Project(tmp_path / "nightly")
+    project.write({"flow.py": FLOW, "cases.jsonl": Project.cases(3), "sweep.yaml": TAGGED})
+    project.inside("schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", "--baseline", "last", check=0)
+    project.inside("schedule", "run-now", "nightly")
+    project.write({"flow.py": FLOW.replace('state["x"] + by', "1 // 0")})
+    project.inside("schedule", "run-now", "nightly")
+    (fire,) = project.inside("schedule", "history", "nightly", "--format", "json", check=0).json["fires"][1:]
+    assert fire["verdict"] in ("worse", "failed")
+    with served(project, browser) as site:
+        page = site.open("/schedules")
+        page.get_by_role("heading", name=f"nightly: {fire['verdict']}").wait_for()
+        reasons = page.locator(".why li").all_inner_texts()
+        assert reasons == fire["because"]
+        assert "first differs at A" in reasons or fire["verdict"] == "failed"
+        site.check_readable(page)
+        page.get_by_role("link", name="Open the comparison").click()
+        page.wait_for_url(f"**/compare/{fire['baseline']}/{fire['sweep']}")
+        site.close()
+        assert not site.faults
+
+
 def test_a_schedule_shows_its_verdicts_as_a_strip(tmp_path: Path, browser: Browser) -> None:
     project = Project(tmp_path / "nightly")
     project.write({"flow.py": FLOW, "cases.jsonl": Project.cases(3), "sweep.yaml": TAGGED})

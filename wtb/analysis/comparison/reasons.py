@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
         ChangesDocument,
         ComparedPool,
         ComparedRow,
+        ComparisonDocument,
         ContrastFigures,
         OutcomeFigures,
     )
 
 
 POOLS = 3  # that are told of one metric, the surest first
+CAUSES = 3  # changes of code that are named
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,23 @@ def sentences(facts: Facts) -> list[str]:
         ),
         *_left_out(facts),
     ]
+
+
+def origins(document: ComparisonDocument) -> list[str]:
+    """Return where a loss may come from: the node at which most cells first differ, and the code that changed."""
+    worse = [cell for cell in document["cells"] if cell["what"] in ("failed", "worse") and cell["diverged"]]
+    found = []
+    if worse:
+        ((node, count),) = Counter(cell["diverged"] for cell in worse).most_common(1)
+        share = "" if count == len(worse) else f" in {count} of {len(worse)} cells"
+        found.append(f"first differs at {node}{share}")
+    code = document["changed"]["code"]
+    causes = dict.fromkeys(cause for change in code for cause in change.get("causes", ()))
+    changed = list(causes) or [f"code of {change['node']}={change['variant']} changed" for change in code]
+    if changed:
+        more = f" and {len(changed) - CAUSES} more" if len(changed) > CAUSES else ""
+        found.append(f"{', '.join(changed[:CAUSES])}{more}")
+    return found
 
 
 def _lost_to_provider(facts: Facts) -> Iterator[str]:

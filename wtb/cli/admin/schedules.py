@@ -29,6 +29,14 @@ from wtb.store import schedules as store
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
 
+class Payload(StrEnum):
+    """The form of what a URL is sent."""
+
+    json = "json"
+    slack = "slack"
+    teams = "teams"
+
+
 class Missed(StrEnum):
     """What happens to fires that were missed."""
 
@@ -52,6 +60,9 @@ def add(
     allow_private: Annotated[
         bool, typer.Option("--allow-private", help="The URL may lead to an address that is not public.")
     ] = False,
+    payload: Annotated[
+        Payload | None, typer.Option("--payload", help="What the URL is sent \\[default: by its host].")
+    ] = None,
     missed: Annotated[
         Missed, typer.Option("--missed", help="Missed times: make up for them once, or skip them.")
     ] = Missed.once,
@@ -82,6 +93,7 @@ def add(
             margin=read_margin(margin),
             notify=notify,
             allow_private=allow_private,
+            payload=None if payload is None else payload.value,
             missed=missed.value,
             queued=queued,
             session=session,

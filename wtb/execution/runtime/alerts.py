@@ -37,8 +37,9 @@ class AlertedSweep(TypedDict):
 
 
 class AlertMessage(TypedDict):
-    """What is sent of an event."""
+    """What is sent of an event; url: the page where people look at it, None if WTB_PAGES_URL is not set."""
 
+    url: str | None
     sweep: AlertedSweep
     execution: str | None
     event: str
@@ -120,14 +121,22 @@ def send_alerts(database: Database, sweep: ListeningSweep) -> int:
 
 
 def _message(sweep: ListeningSweep, event: AlertRow) -> AlertMessage:
+    from wtb.config.webhooks import page_url
     from wtb.core.documents.events.texts import event_text
 
+    if event.kind == "approval.asked":
+        url = page_url("inbox")
+    elif event.execution_id is not None:
+        url = page_url("executions", event.execution_id)
+    else:
+        url = page_url("sweeps", sweep.id)
     return {
+        "url": url,
         "sweep": {"id": sweep.id, "name": sweep.name},
         "execution": event.execution_id,
         "event": event.kind,
         "severity": event.severity,
         "at": iso(event.at),
-        "text": event_text(event.kind, event.data),
+        "text": f"{sweep.name}: {event_text(event.kind, event.data)}",
         "data": event.data,
     }

@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,7 @@ from wtb.config.credentials import (
 )
 from wtb.config.distribution import pip_install
 from wtb.config.stack_file import HOME, Flower, Stack, find_stack, forget_stack, write_stack
+from wtb.config.webhooks import PAGES_URL
 from wtb.core.errors import InputError, StoreError
 from wtb.hosting.servers import binaries, valkey
 from wtb.hosting.servers.databases import connect
@@ -174,6 +175,11 @@ def _api(port: int | None) -> str:
     return f"http://{HOST}:{_port(port, '--serve-port')}{PREFIX}"
 
 
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def _port(given: int | None, option: str) -> int:
     if given and not is_free(given):
         raise InputError(f"port {given} of {HOST} is taken; give another {option}, or none")
@@ -210,7 +216,9 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
         yield make(name, arguments, command="worker", credentials=credentials, check=check)
     key = credential(TELEMETRY_HEADERS)
     keys = {} if key is None else {TELEMETRY_HEADERS: key}
-    yield make("scheduler", (), credentials=credentials | keys, ready_text="scheduler: every")
+    # Where the pages are, unless the environment names the address of a proxy.
+    pages = {} if stack.api is None or PAGES_URL in os.environ else {PAGES_URL: _origin(stack.api)}
+    yield make("scheduler", (), credentials=credentials | keys, also=pages, ready_text="scheduler: every")
     if stack.api is not None:
         address = urlsplit(stack.api).netloc
         port = address.rpartition(":")[2]
@@ -220,10 +228,28 @@ def _programs(folder: Path, options: StackOptions, stack: Stack, line: Line) -> 
         yield make("serve", ("--port", port), credentials=own, address=address, check=check)
 
 
-def _program(name: str, arguments: Sequence[str], *, command: str | None = None, **options: Any) -> Program:
-    """A command of WTB as a program of the stack. command: if it is not called as the program is."""
+def _program(
+    name: str,
+    arguments: Sequence[str],
+    *,
+    command: str | None = None,
+    also: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Program:
+    """Return a command of WTB as a program of the stack.
+
+    Args:
+        name: Of the program.
+        arguments: Of the command.
+        command: Its name, if it is not that of the program.
+        also: What its environment has besides that of this process.
+        options: Of the program.
+
+    Returns:
+        The program.
+    """
     words = [sys.executable, "-P", "-m", "wtb", command or name, *arguments]
-    environment = {name: value for name, value in os.environ.items() if name not in NAMES}
+    environment = {name: value for name, value in os.environ.items() if name not in NAMES} | dict(also or {})
     return Program(name, words, environment=environment, grace=GRACE_S[name], **options)
 
 

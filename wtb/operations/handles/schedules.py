@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from wtb.config.webhooks import Payload
 from wtb.core.arguments.checking import as_path
 from wtb.core.documents.administration import FiredDocument, ScheduleDocument, ScheduleHistoryDocument
 from wtb.operations.context import Context
@@ -33,6 +34,7 @@ class Schedules:
         margin: Mapping[str, float] | None = None,
         notify: str | None = None,
         allow_private: bool = False,
+        payload: Payload | None = None,
         missed: Literal["once", "skip"] = "once",
         queued: bool | None = None,
         session: str | None = None,
@@ -48,6 +50,7 @@ class Schedules:
             margin=margin,
             notify=notify,
             allow_private=allow_private,
+            payload=payload,
             missed=missed,
             queued=queued,
             session=session,

@@ -17,12 +17,13 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
+from wtb.analysis.comparison.reasons import origins
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE, passes
 from wtb.analysis.gates import check_gates, judged
 from wtb.analysis.matrix.build import freeze
 from wtb.analysis.nightly.gathering import line_of_fire
 from wtb.analysis.nightly.series import compare_night
-from wtb.config.webhooks import NotificationError, send
+from wtb.config.webhooks import NotificationError, page_url, send
 from wtb.core.cron import BAD
 from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
@@ -234,7 +235,8 @@ def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
     compared = _compared(database, fire, before, sweep)
     _note_night(database, fire, before, sweep, compared["verdict"])
     verdict = "failed" if wrong and compared["verdict"] != WORSE else compared["verdict"]
-    return Judgement(verdict, [*wrong, *compared["because"]], before.id)
+    why = [*wrong, *compared["because"], *(origins(compared) if compared["verdict"] == WORSE else ())]
+    return Judgement(verdict, why, before.id)
 
 
 def _baseline(database: Database, fire: Fire) -> SweepRow | None:
@@ -286,8 +288,16 @@ def _notify(database: Database, claimed: Claim, fire: Fire, say: Say) -> float:
 
 
 class Notification(TypedDict):
-    """What a webhook or command is sent of a fire; cells: those that are worse, at most CELLS_NAMED."""
+    """What a webhook or command is sent of a fire.
 
+    Attributes:
+        text: What happened and why, in one paragraph.
+        url: The page of the comparison, or else of the sweep; None if WTB_PAGES_URL is not set.
+        cells: Those that got worse, at most CELLS_NAMED.
+    """
+
+    text: str
+    url: str | None
     schedule: str
     fire_at: str | None
     verdict: str | None
@@ -299,6 +309,8 @@ class Notification(TypedDict):
 
 def _message(database: Database, fire: Fire) -> Notification:
     return {
+        "text": _text(fire),
+        "url": _page(fire),
         "schedule": fire.schedule,
         "fire_at": iso(fire.fire_at),
         "verdict": fire.verdict,
@@ -307,6 +319,19 @@ def _message(database: Database, fire: Fire) -> Notification:
         "baseline": fire.baseline_id,
         "cells": _worse_cells(database, fire),
     }
+
+
+def _text(fire: Fire) -> str:
+    against = "the last good run" if fire.baseline == baselines.LAST else f"the baseline {fire.baseline}"
+    headline = {WORSE: f"worse than {against}", "failed": "failed"}.get(str(fire.verdict), f"recovered: {fire.verdict}")
+    why = f": {'; '.join(fire.why)}" if fire.why else ""
+    return f"{fire.schedule} {headline}{why}"
+
+
+def _page(fire: Fire) -> str | None:
+    if fire.sweep_id is None or fire.baseline_id is None:
+        return None if fire.sweep_id is None else page_url("sweeps", fire.sweep_id)
+    return page_url("compare", fire.baseline_id, fire.sweep_id)
 
 
 def _worse_cells(database: Database, fire: Fire) -> list[ComparedCell]:

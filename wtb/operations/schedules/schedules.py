@@ -9,7 +9,7 @@ from typing import Literal
 
 from wtb.analysis.gates import check_gates
 from wtb.config.stack_file import broker_url
-from wtb.config.webhooks import Target, read_target
+from wtb.config.webhooks import Payload, Target, read_target
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AtLeastZero, LongText
 from wtb.core.cron import check_cron, check_name, zone_of
@@ -44,6 +44,7 @@ def add_schedule(
     margin: Mapping[str, AtLeastZero] | None = None,
     notify: LongText | None = None,
     allow_private: bool = False,
+    payload: Payload | None = None,
     missed: Literal["once", "skip"] = "once",
     queued: bool | None = None,
     session: str | None = None,
@@ -60,6 +61,7 @@ def add_schedule(
         margin: By metric a loss that would matter, before the file's.
         notify: A URL or a command that is notified of regressions, failures and recoveries.
         allow_private: The URL may lead to an address that is not public.
+        payload: The form of what the URL is sent: `json`, `slack` or `teams`; by default, the host decides.
         missed: Make up for missed times once, or skip them.
         queued: Workers run it, and not the scheduler; by default if there is a broker.
         session: In place of the file's.
@@ -76,7 +78,7 @@ def add_schedule(
     database = context.database
     check_name(name)
     cron, tz = check_cron(cron), zone_of(tz).key
-    target: Target = {} if notify is None else read_target(notify, allow_private=allow_private)
+    target: Target = {} if notify is None else read_target(notify, allow_private=allow_private, payload=payload)
     if queued and database.is_sqlite:
         raise InputError(f"a queued one needs workers, which need PostgreSQL, and the database is {database.shown_url}")
     prepared = with_margin(prepare_file(file, session=session or context.session), margin or {})

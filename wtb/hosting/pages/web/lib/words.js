@@ -402,6 +402,8 @@ export const words = {
     verdicts: "Verdicts, the oldest first",
     statuses: { due: "due", starting: "starting", running: "running", judged: "ended", failed: "failed" },
     codeChanged: (/** @type {string} */ nodes) => `code of ${nodes} changed`,
+    why: (/** @type {string} */ name, /** @type {string} */ verdict) => `${name}: ${verdict}`,
+    compare: "Open the comparison",
     legend: "+ better, = same, ≈ not worse, − worse, ! failed, ? unclear; a line to the left: code had changed.",
   },
   drift: {

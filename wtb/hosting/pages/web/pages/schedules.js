@@ -31,6 +31,7 @@ export function SchedulesPage() {
             <td><${Strip} name=${one.name} last=${one.last?.fire_at} /></td></tr>`,
           )}</tbody></table></div>
         <p class="quiet">${words.schedules.legend}</p>
+        ${rows.map((/** @type {any} */ one) => html`<${Why} key=${one.name} schedule=${one} />`)}
         ${rows.map((/** @type {any} */ one) => html`<${Drift} key=${one.name} name=${one.name} last=${one.last?.fire_at} />`)}`
       : null}`;
 }
@@ -44,6 +45,16 @@ function endOf(fire) {
 function Ended({ fire }) {
   const text = endOf(fire);
   return fire.sweep ? html`<${Link} to=${`/sweeps/${segment(fire.sweep)}`}>${text}<//>` : text;
+}
+
+/** Why its last fire was worse or failed, with a link to the comparison. @param {{schedule: any}} props */
+function Why({ schedule: { name, last } }) {
+  if (!last || !BAD.includes(last.verdict)) return null;
+  return html`<section class="why"><h2>${words.schedules.why(name, endOf(last))}</h2>
+    <ul>${last.because.map((/** @type {string} */ reason) => html`<li key=${reason}>${reason}</li>`)}</ul>
+    ${last.sweep && last.baseline
+      ? html`<p><${Link} class="button" to=${`/compare/${segment(last.baseline)}/${segment(last.sweep)}`}>${words.schedules.compare}<//></p>`
+      : null}</section>`;
 }
 
 /** What its nights came to, and how far they drifted from the fixed reference. @param {{name: string, last: string | undefined}} props last: when the last fire was */

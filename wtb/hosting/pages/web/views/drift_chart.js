@@ -19,10 +19,8 @@ export function DriftChart({ history, bad }) {
   const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const half = (x(1) - x(0)) / 2;
   const last = nights.at(-1);
-  const alert = bad.includes(last.verdict) ? last.because[0] : null;
   const label = words.drift.label(schedule, metric, nights.length, reference?.mean === undefined ? null : figure(reference.mean), figure(last.mean));
   return html`<section><h2>${schedule}: ${metric} ${better === "lower" ? "↓" : "↑"}</h2>
-    ${alert ? html`<p class="bad">${alert}</p>` : null}
     <div class="scroll" tabindex="0" role="group" aria-label=${label}><svg class="chart drift" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${label}>
       <path class="axis" d=${`M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}`} />
       ${ticks(low, high).map((value) => html`<line class="grid" x1=${LEFT} x2=${WIDTH - RIGHT} y1=${y(value)} y2=${y(value)} /><text class="tick" x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${figure(value)}</text>`)}
