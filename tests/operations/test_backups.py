@@ -27,7 +27,6 @@ from wtb.operations.backup.manifest import DATABASE, FILES, HEAD
 from wtb.operations.backup.restore import restore
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.garbage_collection import apply_policy
-from wtb.store import backup as copies
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.files.locks import copying_files
@@ -36,6 +35,7 @@ from wtb.store.housekeeping.references import snapshots
 from wtb.store.read import queries
 from wtb.store.runs import leases
 from wtb.store.tables.schema import REVISION, budgets, executions, metadata, sessions, sweeps
+from wtb.store.transfer import backup as copies
 
 CASES = [{"id": f"c{n}", "input": {"x": n}} for n in range(3)]
 COPIED = [table for table in metadata.sorted_tables if table not in copies._OF_PROCESSES]

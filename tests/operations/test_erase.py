@@ -19,7 +19,6 @@ from wtb.operations.control.answers import answer
 from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.inspection.sweeps import show
 from wtb.operations.results.matrix import matrix
-from wtb.store import backup as copies
 from wtb.store.access.idempotency import Claim, find_answer, keep_answer
 from wtb.store.access.operations import (
     FoundOperation,
@@ -33,6 +32,7 @@ from wtb.store.files import uploads
 from wtb.store.files.uploads import NewUpload
 from wtb.store.read import queries, tallies
 from wtb.store.tables.schema import approvals, cases, events, executions, metadata, sweeps
+from wtb.store.transfer import backup as copies
 
 SECRET = "the story of Ana Karenina"
 CASES = [

@@ -20,11 +20,11 @@ from wtb.operations.administration.sessions import create_session, delete_sessio
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.erase import erase
 from wtb.operations.registry import Permission
-from wtb.store import backup
 from wtb.store.database import Database
 from wtb.store.housekeeping.files import MARKS, mark
 from wtb.store.tables.schema import checkpoints
 from wtb.store.tables.walls import SERVER, WORKER
+from wtb.store.transfer import backup
 
 CASES = [{"id": "ana", "input": {"text": "what both have"}}, {"id": "bob", "input": {"text": "another"}}]
 

@@ -97,6 +97,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "erase": Entry("data.erase"),
         "export": Entry("admin.archive"),
         "import": Entry("admin.archive"),
+        "copy": Entry("admin.archive"),
         "backup": Entry("data.backups"),
         "restore": Entry("data.backups"),
     },

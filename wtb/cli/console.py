@@ -36,16 +36,23 @@ SERVER = "WTB_SERVER"
 
 _root: ContextVar[typer.Context | None] = ContextVar("root", default=None)
 _command: ContextVar[str] = ContextVar("command", default="wtb")
+_searched: ContextVar[str | None] = ContextVar("searched", default=None)
 
 
 def begin(root: typer.Context) -> None:
     """Note the options of every command, which stand before its name."""
     _root.set(root)
+    _searched.set(None)
 
 
 def note_command(words: str) -> None:
     """Note the command that runs, as the audit log has it."""
     _command.set(words)
+
+
+def searched() -> str | None:
+    """Return the database that the command that runs has opened, without a password; None if it has opened none."""
+    return _searched.get()
 
 
 def server_url(db: str | None) -> str | None:
@@ -125,6 +132,7 @@ def open_database(url: str | None, *, create: bool = False) -> Database:
     if not create and not database.exists():
         raise missing_database(database)
     database.prepare()
+    _searched.set(database.shown_url)
     return database
 
 

@@ -10,9 +10,9 @@ import sys
 import typer
 
 from wtb.cli.commands import CommandGroup
-from wtb.cli.console import ReaderGone, begin, open_streams
+from wtb.cli.console import ReaderGone, begin, open_streams, searched
 from wtb.config import credentials
-from wtb.core.errors import InputError, WTBError
+from wtb.core.errors import InputError, NotFound, WTBError
 from wtb.core.serialization.user_modules import find_modules_in
 from wtb.core.version import __version__
 
@@ -85,7 +85,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     except WTBError as error:
         option = "" if error.option is None else f" ({error.option})"
-        print(f"error: {_in_short(str(error))}{option}", file=sys.stderr)
+        place = f" (searched {searched()})" if isinstance(error, NotFound) and searched() else ""
+        print(f"error: {_in_short(str(error))}{option}{place}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:

@@ -22,6 +22,7 @@ POINTS = (
     "files.publishing",
     "heartbeat",
     "finish.given_back",
+    "copy.batch",
     "delete.hidden",
     "delete.part",
 )

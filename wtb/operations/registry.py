@@ -620,6 +620,12 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         long=True,
     ),
+    "copy": Operation(
+        "archive.sweep_copies:copy_sweep",
+        "Copy a sweep to another database, with its files, history and scores.",
+        ("SweepHandle.copy",),
+        long=True,
+    ),
     "backup": Operation(
         "backup.backup:backup",
         "Copy the database with its files to a folder, while sweeps run.",

@@ -56,7 +56,7 @@ def resume(project: Project) -> None:
 
 
 def test_every_named_fault_point_is_tested() -> None:
-    assert {*IN_TURN, "submit.written", "submit.batch", *OF_DELETIONS} == set(POINTS)
+    assert {*IN_TURN, "submit.written", "submit.batch", "copy.batch", *OF_DELETIONS} == set(POINTS)
 
 
 @pytest.mark.slow

@@ -123,6 +123,7 @@ ELSEWHERE = {
     "submit.written",
     "submit.committed",
     "finish.given_back",
+    "copy.batch",
     "delete.hidden",
     "delete.part",
 }

@@ -1,4 +1,4 @@
-"""Commands that carry executions elsewhere: export, import."""
+"""Commands that carry executions and sweeps elsewhere: export, import, copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from wtb.core.errors import InputError
 from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
 from wtb.operations import context as contexts
-from wtb.operations.archive import exporter, importer
+from wtb.operations.archive import exporter, importer, sweep_copies
+from wtb.store import database as databases
 
 if TYPE_CHECKING:
     from wtb.core.documents.administration import ArchiveCounts
@@ -62,6 +63,40 @@ def _save(server: Backend, ref: str, file: Path, force: bool, format: options.Fo
     size = exporter.save_archive(server.call(exporter.read_archive, ref), file, force=force)
     put(str(file))
     say(f"execution {ref}: {bytes_of(size)}")
+
+
+def copy(
+    ref: Annotated[str, typer.Argument(metavar="SWEEP", help="Its id, the beginning of it, or its name.")],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="URL", help="The other database \\[default: that of this folder, without --db]."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="NAME", help="Its session there \\[default: default].")
+    ] = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+) -> None:
+    """Copy a sweep to another database, with its files, history and scores.
+
+    The sweep must have ended or be paused. Its ids stay, and copying it again does nothing. Access tokens, budgets and
+    notifications stay behind. With --db alone, the sweep is copied to the database that other commands use here.
+
+    Examples: wtb copy nightly --to sqlite:///archive.db  |  wtb copy nightly --db sqlite:///.wtb/wtb.db
+    """
+    copied = sweep_copies.copy_sweep(open_context(db), ref, to or databases.database_url(None), session=session)
+    if format is options.Format.json:
+        put_json(copied)
+        return
+    put(copied["id"])
+    name, place = printable(copied["name"]), copied["to"]
+    if not copied["is_new"]:
+        say(f"{name} ({copied['id']}) is in {place} already, and equal")
+        return
+    counts = copied["rows"]
+    parts = plural(counts["cells"], "cell"), plural(counts["node_runs"], "node run"), plural(copied["files"], "file")
+    say(f"{name} ({copied['id']}), {copied['status']}: {', '.join(parts)} copied")
+    say(f"look at it with: wtb matrix {copied['id']} --db {place}")
 
 
 def import_(

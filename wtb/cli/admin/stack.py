@@ -98,6 +98,10 @@ def _access(stack: Stack) -> Iterator[str]:
 
         pages = stack.api.removesuffix(PREFIX)
         yield f"pages: {pages}; API: {stack.api}; `wtb token create NAME` makes a token for both"
+    from wtb.store.database import DEFAULT_URL, Database
+
+    if Database(DEFAULT_URL).exists():
+        yield f"sweeps of {DEFAULT_URL} stay there; copy one to this stack with: wtb copy SWEEP --db {DEFAULT_URL}"
     if credential(DATABASE_URL) or credential(BROKER_URL):
         yield "commands where WTB_DATABASE_URL or WTB_BROKER_URL is set, as it is here, use those, and not this stack"
 

@@ -22,7 +22,7 @@ from wtb.core.documents import (
     sweeps,
 )
 from wtb.core.documents.access import audit
-from wtb.core.documents.storage import backups, erasure, policies
+from wtb.core.documents.storage import backups, copies, erasure, policies
 from wtb.core.documents.workflows import graphs, publications
 
 
@@ -100,6 +100,7 @@ DOCUMENTS: dict[str, Document] = {
     "imported": Document(administration.ImportedDocument, ("import",)),
     "backup": Document(backups.BackupDocument, ("backup",)),
     "restored": Document(backups.RestoredDocument, ("restore",)),
+    "copied": Document(copies.CopiedSweepDocument, ("copy",)),
     "policies": Document(policies.PoliciesDocument, ("policy check",)),
     "policy-decision": Document(policies.PolicyDecisionDocument, ("policy explain",)),
     "doctor": Document(administration.DoctorDocument, ("doctor",)),

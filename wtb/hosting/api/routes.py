@@ -351,6 +351,7 @@ WITHOUT_ROUTE: Mapping[str, str] = {
             "files --export",
             "export",  # into a file beside the database: `export --server` sends it
             "import",
+            "copy",
             "backup",
             "restore",
             "label --import",

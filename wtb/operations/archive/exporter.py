@@ -26,7 +26,6 @@ from wtb.operations.archive.row_schemas import TABLES, Row, columns, part_of
 from wtb.operations.archive.zip_file import HEAD, Writing
 from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
-from wtb.store import archive as stored
 from wtb.store.database import Database
 from wtb.store.files.locations import check_outside
 from wtb.store.files.manifest import decode
@@ -34,6 +33,7 @@ from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow
+from wtb.store.transfer import archive as stored
 
 _ARCHIVE = "archive.wtb"
 _BLOCK = 1 << 16
@@ -266,24 +266,9 @@ def _events(rows: Iterable[Row], combination: int | None) -> Iterator[Row]:
 def _noting(table: str, rows: Iterable[Row], values: set[str], snapshots: set[Any]) -> Iterator[Row]:
     """Rows as they pass, and what they refer to."""
     for row in rows:
-        values |= named_values(table, row)
+        values |= stored.named_values(table, row)
         snapshots.add(row.get("workspace"))
         yield row
-
-
-def named_values(table: str, row: Row) -> set[str]:
-    """Return the digests of the values that a row refers to."""
-    if table == "checkpoints":
-        return _digests(row["state"]) | _digests(part_of(row.get("inside"), "saved"))
-    if table == "node_runs":
-        return _digests(row.get("writes"))
-    if table == "approvals":
-        return _digests(part_of(row.get("answer"), "set"))
-    return set()
-
-
-def _digests(by_key: JsonValue) -> set[str]:
-    return {one for one in by_key.values() if isinstance(one, str)} if isinstance(by_key, dict) else set()
 
 
 def _write_files(out: Writing, files: FileStore, snapshots: set[str]) -> int:

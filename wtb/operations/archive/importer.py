@@ -14,11 +14,11 @@ from pydantic import JsonValue
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Whole
 from wtb.core.documents.administration import ImportedDocument
-from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.core.errors import InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT, new_id, short_id
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Json
-from wtb.operations.archive.exporter import CELL, named_values
+from wtb.operations.archive.exporter import CELL
 from wtb.operations.archive.row_schemas import (
     REFERS,
     TABLES,
@@ -40,19 +40,17 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
 from wtb.planning.sweep_spec import parse_single
-from wtb.store import archive as stored
 from wtb.store.access.projects import choose_project, project_to_submit_to
 from wtb.store.access.scope import scope_of
 from wtb.store.bulk import insert_rows, insert_values
-from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.files.manifest import Manifest, decode
 from wtb.store.files.store import FileStore
-from wtb.store.housekeeping.files import add_files, missing_files
-from wtb.store.limits.sessions import find_session, quota_of, session_to_submit_to
-from wtb.store.limits.usage import disk_used
+from wtb.store.housekeeping.files import add_files, check_room
+from wtb.store.limits.sessions import find_session, session_to_submit_to
 from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import cells
+from wtb.store.transfer import archive as stored
 
 MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed
 # What tells the rows of a table from each other; events have nothing of the kind.
@@ -96,7 +94,7 @@ def import_execution(
             plan = _Plan(archive)
             manifests = _check_values_and_files(archive, plan)
         found = find_session(database, session)
-        _check_quota(database, found.id, archive, manifests)
+        check_room(database, found.id, archive.contents("files"))
         _store_files(archive, files.of_project(choose_project(_named_project(archive, found), found.project)))
         contents = archive.contents("files")
         called = name or archive.head.name
@@ -144,7 +142,7 @@ class _Plan:
             seen: set[tuple[JsonValue, ...]] = set()
             for line in self._lines(name):
                 self._check_references(name, line)
-                self.values |= named_values(name, line.columns)
+                self.values |= stored.named_values(name, line.columns)
                 self.snapshots |= _given(line.text("workspace"))
                 key = tuple(line.columns.get(column) for column in _KEYS[name])
                 if key and key in seen:
@@ -283,20 +281,6 @@ def _same(archive: Reading, kind: Any, named: set[Any]) -> None:
         raise InputError(f"{archive.file}: {kind}/{min(missing)} is missing")
     if unknown := there - named:
         raise InputError(f"{archive.file}: nothing refers to {kind}/{min(unknown)}")
-
-
-def _check_quota(database: Database, session_id: str, archive: Reading, manifests: Mapping[str, Manifest]) -> None:
-    quota = quota_of(database, session_id).disk
-    there = archive.contents("files")
-    if quota is None or not there:
-        return
-    added = sum(there[digest] for digest in missing_files(database, session_id, there))
-    used = disk_used(database, session_id)
-    if used + added > quota:
-        raise ConflictError(
-            f"{archive.file}: its files add {added:,} bytes, and the quota of the session ({quota:,} bytes) leaves "
-            f"{max(0, quota - used):,}: free space with `wtb gc`, or raise the quota with `wtb session change`"
-        )
 
 
 def _store_files(archive: Reading, files: FileStore) -> None:

@@ -18,12 +18,12 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import plural
 from wtb.operations.backup.manifest import DATABASE, FILES, HEAD, Manifest, Missing
 from wtb.operations.context import Context, throttled
-from wtb.store import backup as copies
 from wtb.store.bulk import parts
 from wtb.store.files.locations import check_outside
 from wtb.store.files.locks import copying_files
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.references import snapshots
+from wtb.store.transfer import backup as copies
 
 _TOGETHER = 200  # files that are waited for on the disk at once
 

@@ -15,8 +15,8 @@ from wtb.operations.auditing import noting
 from wtb.operations.backup.backup import copy_files, snapshots_by_project
 from wtb.operations.backup.manifest import DATABASE, FILES, Manifest, read_manifest
 from wtb.operations.context import Context, throttled
-from wtb.store import backup as copies
 from wtb.store.files.store import FileStore
+from wtb.store.transfer import backup as copies
 
 
 @checked

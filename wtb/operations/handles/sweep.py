@@ -16,6 +16,7 @@ from wtb.core.arguments.checking import as_path
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RowComparisonDocument
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
+from wtb.core.documents.storage.copies import CopiedSweepDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, CASES_DRAWN
@@ -24,6 +25,7 @@ from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.views.sweeps import sweep_document
+from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
@@ -249,6 +251,11 @@ class SweepHandle(TargetHandle):
     def report(self, *, full: bool = False) -> EvidenceDocument:
         """Return everything that a report shows of it, whatever its status."""
         return report(self._context, self.id, full=full)
+
+    @documented_by(copy_sweep)
+    def copy(self, to: str, *, session: str | None = None) -> CopiedSweepDocument:
+        """Copy it to another database, with its files, history and scores."""
+        return copy_sweep(self._context, self.id, to, session=session)
 
     @documented_by(export_traces)
     def export_traces(

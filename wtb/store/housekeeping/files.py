@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from wtb.core.errors import ConflictError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import fetch_among, insert_missing
 from wtb.store.database import Database, Scope
 from wtb.store.files.store import FileStore
-from wtb.store.limits.sessions import birth
+from wtb.store.limits.sessions import birth, quota_of
+from wtb.store.limits.usage import disk_used
 from wtb.store.tables.schema import files, projects, sessions
 
 PART = 5_000
@@ -46,6 +48,29 @@ def missing_files(database: Database, session_id: str, digests: Iterable[str]) -
     query = sa.select(files.c.digest).where(files.c.session_id == session_id)
     with database.read() as connection:
         return wanted - {row.digest for row in fetch_among(connection, query, files.c.digest, wanted)}
+
+
+def check_room(database: Database, session_id: str, contents: Mapping[str, int]) -> None:
+    """Check that a session has room for more files.
+
+    Args:
+        database: The database.
+        session_id: The session.
+        contents: Bytes by digest, of which it may have some already.
+
+    Raises:
+        ConflictError: If they are more than its quota leaves.
+    """
+    quota = quota_of(database, session_id).disk
+    if quota is None or not contents:
+        return
+    added = sum(contents[digest] for digest in missing_files(database, session_id, contents))
+    used = disk_used(database, session_id)
+    if used + added > quota:
+        raise ConflictError(
+            f"its files add {added:,} bytes, and the quota of the session ({quota:,} bytes) leaves "
+            f"{max(0, quota - used):,}: free space with `wtb gc`, or raise the quota with `wtb session change`"
+        )
 
 
 def noted_for(database: Database, project: str, digests: Sequence[str]) -> set[str]:

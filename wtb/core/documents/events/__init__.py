@@ -20,6 +20,7 @@ EventDocument = (
     | sweeps.SweepDiskHasRoom
     | sweeps.SweepBreakpoints
     | sweeps.SweepRowAdded
+    | sweeps.SweepCopied
     | sweeps.SweepCollected
     | sweeps.SweepPinned
     | sweeps.SweepUnpinned

@@ -131,6 +131,16 @@ class SweepBreakpoints(Event):
     data: SweepBreakpointsData
 
 
+SweepCopiedData = TypedDict("SweepCopiedData", {"from": str, "by": str})
+
+
+class SweepCopied(Event):
+    """A sweep was copied from another database."""
+
+    kind: Literal["sweep.copied"]
+    data: SweepCopiedData
+
+
 SweepRowAddedData = TypedDict(
     "SweepRowAddedData",
     {

@@ -37,6 +37,10 @@ _SAYS: dict[str, Callable[[Any], str]] = {
             f"{_because(d.get('reason'))}"
         ),
     ),
+    "sweep.copied": _of(
+        sweeps.SweepCopiedData,
+        lambda d: f"copied from {printable(d['from'])} by {d['by']}, with the events before this",
+    ),
     "sweep.running": _of(sweeps.Decision, lambda d: f"sweep running{_because(d.get('reason'))}"),
     "sweep.paused": _of(sweeps.Decision, lambda d: f"sweep paused{_because(d.get('reason'))}"),
     "sweep.completed": _of(sweeps.Decision, lambda d: f"sweep completed{_because(d.get('reason'))}"),

@@ -192,13 +192,13 @@ def _copy_table(source: sa.Connection, target: sa.Connection, table: sa.Table, r
     count = 0
     streamed = source.execution_options(yield_per=_ROWS).execute(sa.select(table))
     names = [column.name for column in table.columns]
-    for rows in _batches(streamed):
+    for rows in in_batches(streamed):
         insert_rows(target, table, [dict(zip(names, row, strict=True)) for row in rows])
         count += len(rows)
         report(f"{table.name}: {count:,} rows")
 
 
-def _batches(rows: Iterable[sa.Row[Any]]) -> Iterator[Sequence[sa.Row[Any]]]:
+def in_batches(rows: Iterable[sa.Row[Any]]) -> Iterator[Sequence[sa.Row[Any]]]:
     """Split rows into parts that memory holds."""
     part: list[sa.Row[Any]] = []
     size = 0

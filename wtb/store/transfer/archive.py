@@ -136,6 +136,25 @@ def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell
     return fetch_rows(connection, query)
 
 
+def named_values(table: str, row: Mapping[str, Any]) -> set[str]:
+    """Return the digests of the values that a row of a table refers to."""
+    if table == "checkpoints":
+        return _digests(row["state"]) | _digests(_part(row.get("inside"), "saved"))
+    if table == "node_runs":
+        return _digests(row.get("writes"))
+    if table == "approvals":
+        return _digests(_part(row.get("answer"), "set"))
+    return _digests(row["input"]) if table == "cases" else set()
+
+
+def _part(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _digests(by_key: Any) -> set[str]:
+    return {digest for digest in by_key.values() if isinstance(digest, str)} if isinstance(by_key, dict) else set()
+
+
 def value_contents(
     database: Database, connection: sa.Connection, digests: Sequence[str]
 ) -> Iterator[tuple[str, bytes]]:

@@ -1,0 +1,162 @@
+"""Copy a sweep with its files, history and scores to another database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from wtb.analysis.matrix.build import freeze
+from wtb.core.arguments.checking import checked
+from wtb.core.documents.storage.copies import CopiedSweepDocument
+from wtb.core.errors import ConflictError, InputError, StoreError
+from wtb.core.ids import DEFAULT_PROJECT
+from wtb.core.status import HIDDEN_SWEEPS
+from wtb.core.texts import plural
+from wtb.core.values import Json
+from wtb.operations.auditing import noting
+from wtb.operations.backup.backup import CopiedFiles
+from wtb.operations.context import Context, throttled
+from wtb.store.access.projects import project_to_submit_to
+from wtb.store.bulk import Row
+from wtb.store.database import Database, database_url
+from wtb.store.files.locks import copying_files
+from wtb.store.housekeeping.deletion import discard_submission
+from wtb.store.housekeeping.files import check_room
+from wtb.store.limits.sessions import session_to_submit_to
+from wtb.store.read import queries
+from wtb.store.rows.sweeps import SweepRow
+from wtb.store.transfer import sweep_copy
+from wtb.store.transfer.sweep_copy import Home
+
+
+@checked
+def copy_sweep(context: Context, ref: str, to: str, *, session: str | None = None) -> CopiedSweepDocument:
+    """Copy a sweep with its files, history and scores to another database, whole or not at all.
+
+    Ids stay. Nobody works on a copy: leases, access tokens, budgets and notifications stay behind. A second copy does
+    nothing if both are equal.
+
+    Args:
+        context: Where the sweep is.
+        ref: Its id, the beginning of it, or its name.
+        to: The URL of the other database, which is made if there is none.
+        session: The session that it belongs to there; by default the one that submits there.
+
+    Returns:
+        What was copied.
+
+    Raises:
+        InputError: If there is no such sweep or session, or if both are the same database.
+        ConflictError: If the sweep runs, is a pool, differs from the sweep of this id that is there, or is being
+            copied, or if the session has no room for its files.
+        StoreError: If a value or file is missing or damaged, or one of the databases is out of reach.
+    """
+    sweep = queries.find_sweep(context.database, ref)
+    target = _opened(context, to)
+    try:
+        return _copied(context, target, sweep, session)
+    finally:
+        target.database.close()
+
+
+def _opened(context: Context, to: str) -> Context:
+    database = Database(database_url(to))
+    if database.shown_url == context.database.shown_url:
+        raise InputError(f"{database.shown_url} is the database that the sweep is in; name another one", argument="to")
+    try:
+        database.prepare()
+    except BaseException:
+        database.close()
+        raise
+    return Context(database, by=context.by, origin=context.origin, report=context.report, warn=context.warn)
+
+
+def _copied(context: Context, target: Context, sweep: SweepRow, session: str | None) -> CopiedSweepDocument:
+    report = throttled(context.report)
+    with copying_files(context.workspaces.files), context.database.read(long=True) as connection:
+        row = sweep_copy.row_of(connection, sweep.id)
+        _check(row, is_pool=sweep_copy.is_pool(connection, sweep.id))
+        document: CopiedSweepDocument = {
+            "version": 1,
+            "id": sweep.id,
+            "name": sweep.name,
+            "status": row["status"],
+            "to": target.place,
+            "is_new": False,
+            "rows": {},
+            "files": 0,
+            "bytes": 0,
+        }
+        there = sweep_copy.find_copy(target.database, sweep.id)
+        if there is not None and there["status"] not in HIDDEN_SWEEPS:
+            with target.database.read(long=True) as other:
+                copied_digests = sweep_copy.digests_of_tables(other, sweep.id)
+            _check_same(row, there, sweep_copy.digests_of_tables(connection, sweep.id), copied_digests, target)
+            return document
+        home = _home(target, session, sweep.project)
+        snapshots = sweep_copy.snapshots_of(connection, sweep.id)
+        contents = sweep_copy.sizes_of(connection, sweep.session_id, _contents(context, sweep, snapshots))
+        check_room(target.database, home.session, contents)
+        files = CopiedFiles(report)
+        source_files = context.workspaces.files.of_project(sweep.project)
+        if snapshots:
+            target_files = target.workspaces.files.of_project(home.project)
+            target_files.make()
+            files.copy_snapshots(source_files, target_files, snapshots)
+        if files.missing:
+            missing = plural(len(files.missing), "file")
+            raise StoreError(f"{missing} of the sweep missing or damaged, such as {min(files.missing)}")
+        graph, look = sweep_copy.graph_of(connection, row["workflow_id"]), sweep_copy.look_of(connection, sweep.id)
+        sweep_copy.begin_copy(target.database, row, graph, home)
+        with _discarded_unless_whole(target.database, sweep.id):
+            rows = sweep_copy.copy_rows(context.database, connection, target.database, sweep.id, home, report)
+            with noting(target, "copy", sweep=sweep.id, source=context.place):
+                data: dict[str, Json] = {"from": context.place, "by": context.by}
+                sweep_copy.publish_copy(target.database, row, look, home, contents, data)
+    freeze(target.database, sweep.id)
+    return {**document, "is_new": True, "rows": rows, "files": files.count, "bytes": files.bytes}
+
+
+@contextmanager
+def _discarded_unless_whole(database: Database, sweep_id: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(StoreError):  # what is out of reach now, the scheduler or a garbage collection removes
+            discard_submission(database, sweep_id)
+        raise
+
+
+def _check(row: Row, *, is_pool: bool) -> None:
+    if row["status"] not in sweep_copy.ENDED:
+        raise ConflictError(
+            f"sweep {row['id']} is {row['status']}; pause it with `wtb pause {row['id']}`, or copy it when it has ended"
+        )
+    if is_pool:
+        raise ConflictError(f"sweep {row['id']} is a pool of others; copy those, and pool them there")
+
+
+def _check_same(row: Row, there: Row, ours: Mapping[str, str], theirs: Mapping[str, str], target: Context) -> None:
+    """Raise ConflictError that names what differs between a sweep and the one of its id in the other database."""
+    differing = [name for name in ("status", "name", "cells", "spec", "fingerprints") if row[name] != there[name]]
+    differing += [name for name, digest in ours.items() if theirs[name] != digest]
+    if differing:
+        raise ConflictError(
+            f"sweep {row['id']} is in {target.place} already, and differs in {', '.join(differing)}: delete it there "
+            "to copy it anew"
+        )
+
+
+def _home(target: Context, session: str | None, project: str) -> Home:
+    name = target.session_name(session)
+    with target.database.write() as connection:
+        owner = session_to_submit_to(connection, name, None)
+        named = project if owner.project == DEFAULT_PROJECT else None
+        return Home(owner.id, project_to_submit_to(connection, named, owner.project))
+
+
+def _contents(context: Context, sweep: SweepRow, snapshots: list[str]) -> list[str]:
+    """Return the digests of snapshots and of the files that they list."""
+    files = context.workspaces.files.of_project(sweep.project)
+    listed = {entry.digest for digest in snapshots for entry in files.manifest(digest).values()}
+    return sorted({*snapshots, *listed})

@@ -1,0 +1,308 @@
+"""Copies of one sweep: its rows out of one database and into another of either kind, under the same ids.
+
+They are written in batches, each a short transaction. Nobody sees the sweep before the last one. A copy that was
+interrupted leaves rows that nobody sees, which the next copy or `remove_hidden` removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.core.fault_points import point
+from wtb.core.values import Json
+from wtb.store.bulk import Row, fetch_row, insert_missing, insert_rows, insert_values, parts
+from wtb.store.database import Database
+from wtb.store.events import add_event, subject
+from wtb.store.housekeeping.deletion import discard_submission
+from wtb.store.housekeeping.files import add_files
+from wtb.store.limits.sessions import session_of_submission
+from wtb.store.log import insert_events, log_rows
+from wtb.store.tables.schema import (
+    approvals,
+    attempts,
+    awaiting,
+    calls,
+    cases,
+    cells,
+    checkpoints,
+    combinations,
+    decisions,
+    executions,
+    files,
+    invocations,
+    labels,
+    looks,
+    metrics,
+    node_runs,
+    now,
+    pooled,
+    rollbacks,
+    scores,
+    sweeps,
+    workflows,
+)
+from wtb.store.transfer.archive import named_values, value_contents
+from wtb.store.transfer.backup import Report, in_batches
+
+ENDED: Final = ("completed", "failed", "cancelled", "paused")  # statuses of sweeps that can be copied
+INTERRUPTED_S = 60.0  # after its last batch a copy counts as interrupted
+_EVENTS = 1_000  # of a batch
+
+# In the order in which rows are written; of those without a sweep, the column that names a row that has one.
+_TABLES: Final[tuple[tuple[sa.Table, sa.Column[Any] | None], ...]] = (
+    (combinations, None),
+    (cases, None),
+    (metrics, None),
+    (executions, None),
+    (checkpoints, None),
+    (node_runs, None),
+    (attempts, attempts.c.node_run_id),
+    (calls, calls.c.node_run_id),
+    (invocations, invocations.c.node_run_id),
+    (decisions, decisions.c.checkpoint_id),
+    (approvals, None),
+    (awaiting, awaiting.c.approval_id),
+    (rollbacks, None),
+    (cells, None),
+    (scores, None),
+    (labels, None),
+)
+_OWNERS: Final = {attempts: node_runs, calls: node_runs, invocations: node_runs, decisions: checkpoints}
+_OWNERS[awaiting] = approvals
+# Columns that belong to a database: who works on a row, and where its events are in the log, which are copied as rows.
+_LEFT_OUT: Final = frozenset(
+    {
+        *("owner_id", "lease_until", "created_transaction", "created_event", "started_transaction", "started_event"),
+        *("ended_transaction", "ended_event", "logged_transaction", "logged_event"),
+    }
+)
+_EVENT: Final = ("sweep_id", "execution_id", "kind", "severity", "at", "data")
+_OF_PLACE: Final = frozenset({"session_id"})
+# Of the sweep itself what the other database decides; `notify` may hold secrets of this one.
+_OWN: Final = frozenset({"session_id", "project", "token", "runner_id", "queued", "notify", "running_since"})
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a copy belongs to: a session and a project of the other database."""
+
+    session: str
+    project: str
+
+
+def find_copy(database: Database, sweep_id: str) -> Row | None:
+    """Return the row of a sweep, also one that nobody sees; None if there is none of this id."""
+    with database.read() as connection:
+        return fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id))
+
+
+def row_of(connection: sa.Connection, sweep_id: str) -> Row:
+    """Return the row of a sweep that is there."""
+    row = fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id))
+    if row is None:
+        raise ConflictError(f"sweep {sweep_id} was deleted meanwhile")
+    return row
+
+
+def is_pool(connection: sa.Connection, sweep_id: str) -> bool:
+    """Return whether a sweep was made of several."""
+    query = sa.select(pooled.c.pool_id).where(pooled.c.pool_id == sweep_id).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def digests_of_tables(connection: sa.Connection, sweep_id: str) -> dict[str, str]:
+    """Return a digest of a sweep's rows for each table, without what belongs to the database they are in.
+
+    Args:
+        connection: In a transaction.
+        sweep_id: The sweep.
+
+    Returns:
+        By table; equal ones mean equal rows, whatever their order.
+    """
+    found = {}
+    for table, key in _TABLES:
+        total = 0
+        for batch in _rows(connection, table, key, sweep_id):
+            for row in batch:
+                kept = {name: value for name, value in row.items() if name not in _OF_PLACE}
+                total += int.from_bytes(hashlib.sha256(orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)).digest())
+        found[str(table.name)] = f"{total % 2**256:064x}"
+    return found
+
+
+def begin_copy(database: Database, row: Row, graph: Row, home: Home) -> None:
+    """Insert the row of a sweep, which nobody sees yet.
+
+    Args:
+        database: Where it is copied to.
+        row: Of `sweeps`, as it is in the other database.
+        graph: Of `workflows`, the same.
+        home: Where it belongs to.
+
+    Raises:
+        ConflictError: If another process copies it, or did a moment ago.
+        InputError: If the session was deleted.
+    """
+    before = find_copy(database, row["id"])
+    if before is not None:
+        with database.read() as connection:
+            age = connection.scalar(sa.select(now() - before["created_at"])) or 0.0
+        if age < INTERRUPTED_S:
+            raise ConflictError(
+                f"sweep {row['id']} is being copied, or its copy was interrupted a moment ago: "
+                f"copy it again in {INTERRUPTED_S - age:.0f} s"
+            )
+        discard_submission(database, row["id"])
+    with database.write() as connection:
+        session_of_submission(connection, home.session)
+        insert_missing(connection, workflows, [graph])
+        kept = {name: value for name, value in row.items() if name not in _OWN}
+        place = {"session_id": home.session, "project": home.project}
+        insert_rows(connection, sweeps, [{**kept, **place, "status": "submitting"}])
+        _renew(connection, row["id"])
+
+
+def copy_rows(
+    source: Database, connection: sa.Connection, target: Database, sweep_id: str, home: Home, report: Report
+) -> dict[str, int]:
+    """Copy all rows of a sweep but its own, its values among them.
+
+    Args:
+        source: Where they are.
+        connection: Of that, in a transaction that sees one state.
+        target: Where they are copied to; `begin_copy` was called there.
+        sweep_id: The sweep.
+        home: Where it belongs to.
+        report: Called with messages about the progress.
+
+    Returns:
+        How many rows there are by table, and of `values`.
+
+    Raises:
+        DamagedError: If a value is missing or damaged in the source.
+        ConflictError: If the copy was discarded meanwhile.
+    """
+    counts: dict[str, int] = {}
+    copied: set[str] = set()
+    for table, key in _TABLES:
+        name = str(table.name)
+        counts[name] = 0
+        for batch in _rows(connection, table, key, sweep_id):
+            digests = sorted({digest for row in batch for digest in named_values(name, row)} - copied)
+            with target.write() as out:
+                _renew(out, sweep_id)
+                insert_values(out, value_contents(source, connection, digests))
+                insert_rows(out, table, [_moved(row, home) for row in batch])
+            copied.update(digests)
+            counts[name] += len(batch)
+            report(f"{name}: {counts[name]:,} rows")
+            point("copy.batch")
+    log = (_event(row, home) for row in log_rows(connection, sweep_id))
+    counts["events"] = 0
+    while batch := list(islice(log, _EVENTS)):
+        with target.write() as out:
+            _renew(out, sweep_id)
+            insert_events(out, batch)
+        counts["events"] += len(batch)
+        report(f"events: {counts['events']:,} rows")
+    return {**counts, "values": len(copied)}
+
+
+def publish_copy(
+    target: Database, row: Row, look: Row | None, home: Home, contents: Mapping[str, int], data: Mapping[str, Json]
+) -> None:
+    """Have a copy be there, all of whose rows are written.
+
+    Args:
+        target: Where.
+        row: Of `sweeps`, as it is in the other database.
+        look: Of `looks`, the same, if it counts as one.
+        home: Where it belongs to.
+        contents: Bytes of its files by digest.
+        data: Of the event `sweep.copied`.
+
+    Raises:
+        ConflictError: If the copy was discarded meanwhile.
+    """
+    with target.write() as connection:
+        session_of_submission(connection, home.session)
+        add_files(connection, home.session, contents.items())
+        if look is not None:
+            insert_missing(connection, looks, [{**look, "session_id": home.session, "project": home.project}])
+        add_event(connection, subject(home.session, row["id"]), "sweep.copied", data)
+        queued = bool(row["queued"]) and not target.is_sqlite
+        _change(connection, row["id"], status=row["status"], created_at=row["created_at"], queued=queued)
+
+
+def look_of(connection: sa.Connection, sweep_id: str) -> Row | None:
+    """Return what counts a sweep as a look at its cases."""
+    return fetch_row(connection, sa.select(looks).where(looks.c.sweep_id == sweep_id))
+
+
+def graph_of(connection: sa.Connection, workflow_id: str) -> Row:
+    """Return the row of a workflow."""
+    row = fetch_row(connection, sa.select(workflows).where(workflows.c.id == workflow_id))
+    assert row is not None, "a foreign key"
+    return row
+
+
+def snapshots_of(connection: sa.Connection, sweep_id: str) -> list[str]:
+    """Return the digests of the snapshots of files that the rows of a sweep name."""
+    named = [
+        sa.select(table.c.workspace).where(table.c.sweep_id == sweep_id, table.c.workspace.is_not(None))
+        for table in (cases, checkpoints, node_runs)
+    ]
+    return sorted(connection.scalars(sa.union(*named)))
+
+
+def sizes_of(connection: sa.Connection, session_id: str, digests: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of the files that a session has noted, by digest."""
+    sizes: dict[str, int] = {}
+    noted = sa.select(files.c.digest, files.c.size).where(files.c.session_id == session_id)
+    for part in parts(sorted(digests)):
+        sizes |= {row.digest: row.size for row in connection.execute(noted.where(files.c.digest.in_(part)))}
+    return sizes
+
+
+def _rows(
+    connection: sa.Connection, table: sa.Table, key: sa.Column[Any] | None, sweep_id: str
+) -> Iterator[Sequence[Row]]:
+    """Read the rows of a table that belong to a sweep, in batches that memory holds."""
+    kept = [column for column in table.columns if column.name not in _LEFT_OUT]
+    query = sa.select(*kept)
+    if key is None:
+        query = query.where(table.c.sweep_id == sweep_id)
+    else:
+        owner = _OWNERS[table]
+        query = query.join(owner, owner.c.id == key).where(owner.c.sweep_id == sweep_id)
+    names = [str(column.name) for column in kept]
+    streamed = connection.execution_options(yield_per=_EVENTS).execute(query)
+    for batch in in_batches(streamed):
+        yield [dict(zip(names, row, strict=True)) for row in batch]
+
+
+def _moved(row: Row, home: Home) -> Row:
+    return {**row, "session_id": home.session} if "session_id" in row else row
+
+
+def _event(row: Mapping[str, Any], home: Home) -> Any:
+    return {**{name: row[name] for name in _EVENT}, "session_id": home.session}
+
+
+def _renew(connection: sa.Connection, sweep_id: str) -> None:
+    _change(connection, sweep_id, created_at=now())
+
+
+def _change(connection: sa.Connection, sweep_id: str, **changed: Any) -> None:
+    query = sweeps.update().where(sweeps.c.id == sweep_id, sweeps.c.status == "submitting").values(changed)
+    if not connection.execute(query).rowcount:
+        raise ConflictError(f"the copy of sweep {sweep_id} was taken for interrupted and discarded; copy it again")
